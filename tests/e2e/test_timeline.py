@@ -16,11 +16,13 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import Browser, FloatRect, Locator, Page, Route, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Locator, Page, Route, async_playwright, expect
 
 from syncpod.cli.view.ui_pages import not_ready_page
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell, status_of
+from tests.fork_server import run_syncpod
+from tests.nightly import NIGHTLY
 from tests.runtimes.selection import ALL, asked_for
 
 STORY = (
@@ -44,6 +46,21 @@ EMBEDDED = pytest.mark.parametrize("runtime", ["embedded"], indirect=True, scope
 """What a page is drawn from is the same on each runtime."""
 PATIENCE = 300_000
 """Milliseconds for which a page is waited for: what is asserted is what comes, and never how soon."""
+RESTARTS, LONGEST_BACKOFF = (42, "5s") if PICTURES or NIGHTLY else (4, "1s")
+"""How long the crash loop is: as a person finds one in the morning, which takes five minutes, or long enough."""
+LONGEST_LINE = 120
+"""Characters that a row of the timeline shows."""
+CRASH_LOOP = (
+    "start_container • start app, restart #: exited # (Error)",
+    "app exited # after #s; restart # in #s",
+)
+"""What each restart is, without its numbers."""
+BEGIN = {
+    "apply",
+    "create_sandbox • create sandbox: first sandbox",
+    "start_container • start app: first start",
+}
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -51,6 +68,24 @@ async def web(engine: EngineNode) -> AsyncIterator[LivePod]:
     """A pod with an init container, a sidecar and a container that crashes twice before it stays."""
     async with engine.pods() as pods:
         yield await storied_pod(pods)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def shop(engine: EngineNode) -> AsyncIterator[LivePod]:
+    """A pod that crashes again and again."""
+    quickly = {"syncpod.dev/backoff-initial": "1s", "syncpod.dev/backoff-max": LONGEST_BACKOFF}
+    async with engine.pods() as pods:
+        crash = "echo cannot reach db:5432; sleep 1; exit 3"
+        yield await named(pods, "shop", shell("app", crash), annotations=quickly)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser(chromium: Path) -> AsyncIterator[Browser]:
+    """Chromium, without a screen."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
+        yield browser
+        await browser.close()
 
 
 async def test_the_history_has_each_step_with_its_reason(web: LivePod) -> None:
@@ -62,16 +97,24 @@ def timeless(text: str) -> str:
     return re.sub(r"after \d+s", "after Ns", text)
 
 
+def numberless(text: str) -> str:
+    """What is told, without what differs from restart to restart: numbers, times, and the width of columns."""
+    return " ".join(re.sub(r"\d+(\.\d+)?", "#", text).split())
+
+
+def restart_from(number: int) -> re.Pattern[str]:
+    """A start whose number is that, or somewhat higher: the loop goes on while it is looked at."""
+    return re.compile(rf"start app, restart ({'|'.join(str(number + more) for more in range(100))}):")
+
+
 @LOOKS
 @EMBEDDED
-async def test_the_timeline_shows_each_step_with_its_reason(web: LivePod, chromium: Path, tmp_path: Path) -> None:
-    async with looking(chromium, height=1140) as page:
+async def test_the_timeline_shows_each_step_with_its_reason(web: LivePod, browser: Browser, tmp_path: Path) -> None:
+    async with looking(browser, height=1140) as page:
         await show(page, await timeline_of(web), page.get_by_text("Descending"))
         await page.get_by_text("Descending").click()
-        rows = page.get_by_role("listitem").filter(has=page.get_by_role("button", name="Event "))
-        await expect(rows.filter(has_text=STORY[-1])).to_be_attached(timeout=PATIENCE)
-        told = [timeless(" ".join((text or "").split())) for text in await rows.all_text_contents()]
-        assert [text for text in told if text not in ("apply", "pleg")] == list(STORY)
+        await expect(rows_of(page).filter(has_text=STORY[-1])).to_be_attached(timeout=PATIENCE)
+        assert [timeless(text) for text in await told_on(page) if text not in ("apply", "pleg")] == list(STORY)
 
         await take_picture(page, tmp_path, "timeline.png")
 
@@ -79,14 +122,17 @@ async def test_the_timeline_shows_each_step_with_its_reason(web: LivePod, chromi
 @LOOKS
 @EMBEDDED
 async def test_the_list_shows_what_is_not_ready_as_get_pods_does(
-    engine: EngineNode, web: LivePod, chromium: Path, tmp_path: Path
+    engine: EngineNode, web: LivePod, shop: LivePod, browser: Browser, tmp_path: Path
 ) -> None:
-    """At the address that `up` prints; a browser keeps the columns that were once added to its list."""
+    """At the address that `up` prints; a browser keeps the columns that were once added to its list.
+
+    Meanwhile `shop` crashes for the next test.
+    """
     server = web.node.server
     columns = [{"label": label, "pinned": False} for label in ("Workflow ID", "PodStatus", "PodRestarts", "PodReady")]
     kept = json.dumps(json.dumps({server.namespace: columns}))
     refuses = {"exec": {"command": ["false"]}, "periodSeconds": 1}
-    async with engine.pods() as pods, looking(chromium, height=560) as page:
+    async with engine.pods() as pods, looking(browser, height=600) as page:
         broken = await named(pods, "broken", shell("app", "exit 3"))
         unready = await named(pods, "unready", shell("app", readinessProbe=refuses))
         starts = await named(pods, "starts", shell("app"), initContainers=[shell("migrate")])
@@ -95,6 +141,7 @@ async def test_the_list_shows_what_is_not_ready_as_get_pods_does(
         await unready.until(lambda pod: "running" in status_of(pod, "app").get("state", {}))
         await page.add_init_script(f"localStorage.setItem('namespace-workflow-table-columns', {kept})")
         await show(page, not_ready_page(server.ui, server.namespace), page.get_by_text("PodRestarts"))
+        await expect(page.get_by_role("row").filter(has_text=shop.handle.id)).to_be_attached(timeout=PATIENCE)
         shown = ((broken, "CrashLoopBackOff"), (unready, "Running"), (starts, "Init:0/1"))
         for pod, status in shown:
             row = page.get_by_role("row").filter(has_text=pod.handle.id)
@@ -107,21 +154,91 @@ async def test_the_list_shows_what_is_not_ready_as_get_pods_does(
         await take_picture(page, tmp_path, "not-ready.png")
 
 
+@LOOKS
+@EMBEDDED
+async def test_a_crash_loop_is_readable_at_a_glance(shop: LivePod, browser: Browser, tmp_path: Path) -> None:
+    """A restart is a start, and an end with the wait; `explain` says the same, and README shows both of this pod."""
+    async with looking(browser, height=1400) as page:
+        await shop.until(lambda pod: status_of(pod, "app").get("restartCount", 0) >= RESTARTS, patience=1_800)
+        await show(page, await timeline_of(shop), page.get_by_text("Descending"))
+        await expect(rows_of(page).filter(has_text=restart_from(RESTARTS)).first).to_be_attached(timeout=PATIENCE)
+        told = await told_on(page)
+        assert {numberless(text) for text in told} - {*CRASH_LOOP, *BEGIN} == {"pleg", "backoff_expired"}
+        assert max(map(len, told)) <= LONGEST_LINE
+
+        await choose(page, "Activity", "Timer")
+        told = await told_on(page)
+        assert {numberless(text) for text in told} - BEGIN == set(CRASH_LOOP)
+        starts = sorted(int(found[1]) for text in told if (found := re.search(r"start app, restart (\d+):", text)))
+        assert starts == list(range(starts[0], starts[-1] + 1)) and starts[-1] >= RESTARTS, "each of them, once"
+        await take_picture(page, tmp_path, "crash-loop.png", of=page.locator("#event-history-timeline-graph"))
+        said = explained(shop)
+    (Path(PICTURES or tmp_path) / "crash-loop.txt").write_text(said)
+    assert shown_in_readme() <= {numberless(line) for line in said.splitlines()}
+
+
 @contextlib.asynccontextmanager
-async def looking(chromium: Path, *, height: int) -> AsyncIterator[Page]:
-    """A page of a browser."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
-        page = await browser.new_page(viewport={"width": 1400, "height": height}, color_scheme="light")
-        yield page
-        await page.unroute_all(behavior="ignoreErrors")
-        await browser.close()
+async def looking(browser: Browser, *, height: int) -> AsyncIterator[Page]:
+    """A page of the browser, as one who has never been there gets it."""
+    page = await browser.new_page(viewport={"width": 1400, "height": height}, color_scheme="light")
+    yield page
+    await page.unroute_all(behavior="ignoreErrors")
+    await page.close()
 
 
-async def take_picture(page: Page, directory: Path, name: str) -> None:
-    """Take the README's picture of this name, else one that nobody keeps; assert that something is drawn on it."""
+def rows_of(page: Page) -> Locator:
+    """The rows of a timeline, those that its window shows."""
+    return page.get_by_role("listitem").filter(has=page.get_by_role("button", name="Event "))
+
+
+async def told_on(page: Page) -> list[str]:
+    """What these rows tell, in the order of time. A row that is just being drawn has no text yet."""
+    return [" ".join(text.split()) for text in await rows_of(page).all_text_contents() if text.strip()]
+
+
+async def choose(page: Page, *kinds: str) -> None:
+    """Leave rows of these kinds alone, by the menu above the timeline."""
+    await page.get_by_role("button", name="Filter").click()
+    for kind in ("None", *kinds):
+        await page.get_by_text(kind, exact=True).last.click()
+    await page.keyboard.press("Escape")
+    await expect(rows_of(page).filter(has_text=re.compile("^ *backoff_expired *$"))).to_have_count(0, timeout=PATIENCE)
+
+
+def explained(pod: LivePod) -> str:
+    """What `syncpod explain` says of it."""
+    state_dir = pod.node.worker.state_dir
+    home = state_dir.parent
+    places = {"SYNCPOD_STATE_DIR": str(state_dir), "SYNCPOD_LOG_DIR": str(home / "logs")}
+    done = run_syncpod(("explain", pod.name), env={**os.environ, **places})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace(str(home), "/var/lib/syncpod")
+
+
+def shown_in_readme() -> set[str]:
+    """The lines that README shows of what `syncpod explain` says of this pod, without those that depend on the pace."""
+    found = re.search(r"^\$ syncpod explain shop\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return {numberless(line) for line in found[1].splitlines() if not re.match(r" +(- it |\d|…)", line)}
+
+
+async def take_picture(page: Page, directory: Path, name: str, *, of: Locator | None = None) -> None:
+    """Take the README's picture of this name, else one that nobody keeps; assert that something is drawn on it.
+
+    With `of`, as much of that element as the window shows, below the bar that stays above it.
+    """
+    clip = await scrolled_to(of) if of is not None else None
     await page.wait_for_timeout(1_000)  # bars are drawn in a short animation
-    assert 20_000 < len(await page.screenshot(path=Path(PICTURES or directory) / name)) < 400_000
+    assert 20_000 < len(await page.screenshot(path=Path(PICTURES or directory) / name, clip=clip)) < 400_000
+
+
+async def scrolled_to(element: Locator) -> FloatRect:
+    """Scroll to an element; return where it is then, with the bar above it."""
+    await element.evaluate("it => { it.style.scrollMarginTop = '104px'; it.scrollIntoView(); }")
+    box, size = await element.bounding_box(), element.page.viewport_size
+    assert box is not None and size is not None
+    top = box["y"] - 56
+    return {"x": box["x"], "y": top, "width": box["width"], "height": size["height"] - top}
 
 
 async def named(pods: Pods, name: str, *containers: dict[str, Any], **more: Any) -> LivePod:
