@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 
 from syncpod.lifecycle.backoff import BackoffEntry, BackoffStore
+from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import Fault, KillPod, KillTarget, RemovePod, StepInput
+from syncpod.messages.steps import Fault, KillPod, KillTarget, RemovePod, StartContainer, StepInput
 from tests.simulator.clock import moment
 from tests.simulator.runtime import FOREVER, Life
 from tests.simulator.test_search_attributes import begun, main
@@ -59,8 +61,40 @@ def test_a_step_tells_how_its_last_try_failed_and_keeps_a_hooks_output_to_itself
         entry = BackoffEntry(delay=timedelta(seconds=10), reason=reason.value, message=RUNC)
         failed = state.model_copy(update={"backoff": BackoffStore(entries={step.key: entry})})
         summary = temporal_ui.step_summary(failed, step)
-        assert summary.startswith("start a: first start; last try: ") and len(summary) <= LONGEST_SUMMARY
+        assert summary.startswith("start a: first start; last try: ")
+        assert len(f"start_container • {summary}") <= LONGEST_SUMMARY, "the UI cuts a longer row, at its end"
         assert summary.endswith(told or "PostStartHookError")
+
+
+def test_a_failed_hook_is_named_where_its_instance_ended_and_is_started_again() -> None:
+    simulation = begun({"containers": [main()]}, a=Life(1.0, 143))
+    simulation.clock.run(60.0)
+    why = WaitingReason(reason=Fault.POST_START_HOOK_ERROR.value, message="a secret")
+    state = simulation.server.workflow.state.model_copy(update={"waiting": {"a": why}})
+    due = hold("CrashLoopBackOff", "back-off 5m0s restarting failed container")
+    assert temporal_ui.timer_summary(state, [due], due.until) == (
+        "a was ended after 1s: its postStart hook failed; restart 8 in 5m"
+    )
+    start = StartContainer.model_construct(container="a")
+    step = Step(StepName.START_CONTAINER, start, "start a, restart 8: exited 143 (Error)", "exited 143 (Error)", "a")
+    assert temporal_ui.step_summary(state, step) == (
+        "start a, restart 8: exited 143 (Error); its postStart hook failed"
+    )
+    assert temporal_ui.details(state, [due]).count("its postStart hook failed") == 1, "of the newest end alone"
+
+
+def test_what_kept_a_container_from_starting_is_named() -> None:
+    simulation = begun({"containers": [main()]}, a=Life(1.0, 128))
+    simulation.clock.run(60.0)
+    state = simulation.server.workflow.state
+    last = state.last_exit("a")
+    assert last is not None
+    refused = last.model_copy(update={"reason": START_ERROR, "message": RUNC})
+    exits = [refused if each == last else each for each in state.exits]
+    due = hold("CrashLoopBackOff", "back-off 5m0s restarting failed container")
+    assert temporal_ui.timer_summary(state.model_copy(update={"exits": exits}), [due], due.until) == (
+        'a did not start: exec: "/no/such/program": no such file or directory; restart 8 in 5m'
+    )
 
 
 def test_a_deletion_tells_what_ends_and_what_is_lost() -> None:

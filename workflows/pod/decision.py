@@ -114,11 +114,12 @@ def is_released(state: PodState, subject: str, restart: int, until: datetime | N
 
 
 LONGEST_SUMMARY = 120
-"""Characters of a summary that the Temporal UI shows in one line; the server keeps 200 bytes."""
+"""Characters that the Temporal UI shows in one line, the name of a step before its summary included; the server keeps
+200 bytes."""
 
 
-def clip(text: str) -> str:
-    """Cut a summary to :data:`LONGEST_SUMMARY`, and to what the server keeps."""
-    short = text if len(text) <= LONGEST_SUMMARY else f"{text[: LONGEST_SUMMARY - 1]}…"
+def clip(text: str, longest: int = LONGEST_SUMMARY) -> str:
+    """Cut a summary to so many characters, and to what the server keeps."""
+    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     raw = short.encode()
     return short if len(raw) <= 200 else raw[:197].decode(errors="ignore") + "…"

@@ -1,7 +1,7 @@
 """What the Temporal UI tells of a pod: summaries of steps and timers, and the page of its current details.
 
-A summary has at most :data:`LONGEST_SUMMARY` characters, which the UI shows in one line. What a hook has printed is in
-none of them.
+A row of the UI has at most :data:`LONGEST_SUMMARY` characters; that of a step has the step's name before the summary.
+What a hook has printed is in none of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost
 from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.messages.glance import Glance
-from syncpod.messages.steps import Fault, KillPod, RemovePod
+from syncpod.messages.steps import Fault, KillPod, RemovePod, StartContainer
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows.pod.decision import LONGEST_SUMMARY, Hold, Step, clip
 from workflows.pod.search_attributes import printed
@@ -23,6 +24,7 @@ from workflows.rejections import REJECTED
 
 _EXITS_SHOWN = 5
 _SHORTEST_CLAUSE = 10
+_HOOK_FAILED = "its postStart hook failed"
 
 
 # --- summaries --------------------------------------------------------------------------------------------------------
@@ -30,16 +32,19 @@ _SHORTEST_CLAUSE = 10
 
 def step_summary(state: PodState, step: Step) -> str:
     """Say what a step does and why, and what of the pod ends with it or how its last try failed."""
+    longest = LONGEST_SUMMARY - len(f"{step.name.value} • ")
     failed = state.backoff.entries.get(step.key)
     if failed is not None:
-        return _around(f"{step.summary}; last try: ", _clause(failed.reason, failed.message), "")
+        return _around(f"{step.summary}; last try: ", _clause(failed.reason, failed.message), "", longest)
     match step.input:
         case KillPod(targets=targets, final=True) if targets:
-            return clip(f"{step.summary}; ends {', '.join(target.name for target in targets)}")
+            return clip(f"{step.summary}; ends {', '.join(target.name for target in targets)}", longest)
         case RemovePod():
             lost = [volume.name for volume in state.pod.spec.volumes if volume.empty_dir is not None]
-            return clip(f"{step.summary}; lost with it: emptyDir {', '.join(lost)}" if lost else step.summary)
-    return clip(step.summary)
+            return clip(f"{step.summary}; lost with it: emptyDir {', '.join(lost)}" if lost else step.summary, longest)
+        case StartContainer() if _has_failed_hook(state, step.container):
+            return clip(f"{step.summary}; {_HOOK_FAILED}", longest)
+    return clip(step.summary, longest)
 
 
 def timer_summary(state: PodState, holds: Sequence[Hold], deadline: datetime | None) -> str:
@@ -51,17 +56,27 @@ def timer_summary(state: PodState, holds: Sequence[Hold], deadline: datetime | N
     if due.subject == backoff.RESTART_ALL and state.restart_all is not None:
         return _around("all containers restart: ", state.restart_all.cause, f"; in {delay}")
     if due.reason == "CrashLoopBackOff" and last is not None:
-        return _around(f"{due.subject} ", _end(last), f"; restart {due.restart} in {delay}")
+        return _around(f"{due.subject} ", _end(state, last), f"; restart {due.restart} in {delay}")
     return _around(f"{due.subject}: {due.reason}: ", _clause(due.reason, due.message), f"; again in {delay}")
 
 
-def _end(exit_: RecordedExit) -> str:
+def _end(state: PodState, exit_: RecordedExit) -> str:
     """Say how an instance ended: `exited 3 after 1s`, `was ended after 30s: failed liveness probe`."""
     after = f" after {ran}" if (ran := _ran(exit_)) else ""
+    if _has_failed_hook(state, exit_.name) and exit_ == state.last_exit(exit_.name):
+        return f"was ended{after}: {_HOOK_FAILED}"
+    if exit_.reason == START_ERROR and exit_.message:
+        return f"did not start: {innermost(exit_.message)}"
     if exit_.cause:
         return f"was ended{after}: {exit_.cause}"
     why = f" ({exit_.reason})" if exit_.reason not in ("", "Error", "Completed") else ""
     return f"exited {exit_.exit_code}{why}{after}"
+
+
+def _has_failed_hook(state: PodState, name: str) -> bool:
+    """Say whether the newest instance of a container was killed because its postStart hook had failed."""
+    why = state.waiting.get(name)
+    return why is not None and why.reason == Fault.POST_START_HOOK_ERROR
 
 
 def _ran(exit_: RecordedExit) -> str:
@@ -76,10 +91,10 @@ def _clause(reason: str, message: str) -> str:
     return reason if reason == Fault.POST_START_HOOK_ERROR else innermost(message)
 
 
-def _around(before: str, clause: str, after: str) -> str:
+def _around(before: str, clause: str, after: str, longest: int = LONGEST_SUMMARY) -> str:
     """Return a summary whose middle is cut at its beginning if it is too long: an error ends with what is wrong."""
-    room = max(_SHORTEST_CLAUSE, LONGEST_SUMMARY - len(before) - len(after))
-    return clip(before + (clause if len(clause) <= room else f"…{clause[1 - room :]}") + after)
+    room = max(_SHORTEST_CLAUSE, longest - len(before) - len(after))
+    return clip(before + (clause if len(clause) <= room else f"…{clause[1 - room :]}") + after, longest)
 
 
 def _short(duration: timedelta) -> str:
@@ -105,7 +120,7 @@ def details(state: PodState, holds: Sequence[Hold]) -> str:
     if state.exits:
         lines += ["", "| last exits | restart | how | at |", "|---|---|---|---|"]
         newest = state.exits[: -_EXITS_SHOWN - 1 : -1]
-        lines += [f"| {e.name} | {e.restart} | {_cell(_end(e))} | {e.at:%d %b %H:%M:%S} |" for e in newest]
+        lines += [f"| {e.name} | {e.restart} | {_cell(_end(state, e))} | {e.at:%d %b %H:%M:%S} |" for e in newest]
     if state.deletion is not None:
         lines += [
             "",
