@@ -195,8 +195,11 @@ def _absent(
         image=container.image,
         volume_mounts=_volume_mounts(context, container),
     )
-    if context.restarting_all and kind != "ephemeral" and old is not None and not old.state.waiting:
-        return _to_begin_anew(old if old.state.terminated else status, old)
+    if context.restarting_all and kind != "ephemeral" and old is not None:
+        if old.state.waiting and old.state.waiting.reason == RESTARTING_ALL_CONTAINERS:
+            return old  # an earlier listing between the removals showed it gone: its restart is counted
+        if not old.state.waiting:
+            return _to_begin_anew(old if old.state.terminated else status, old)
     recorded = context.exits.get(container.name)
     seen = old.restart_count if old and old.state.terminated else status.restart_count - 1
     if recorded is not None and recorded.restart > seen:

@@ -645,6 +645,15 @@ def test_an_exited_container_keeps_its_identity_when_removed_in_a_restart_of_all
     assert story.condition("Initialized").message == "containers with incomplete status: [mesh]"
 
 
+def test_listings_between_the_removals_of_a_restart_of_all_count_it_once() -> None:
+    """Removals take time: each listing in between shows fewer instances, and the one that asked for it goes last."""
+    story = Story(RESTARTS_ALL).exited("migrate").exited("web", code=42).exited("log", code=137).tell()
+    for gone in ((), ("log-0",), (), ("migrate-0",), (), (), ("web-0",)):
+        story.without(*gone).tell()
+    for name in ("migrate", "web", "log"):
+        assert story.brief(name) == ("RestartingAllContainers", "RestartingAllContainers 137", 1)
+
+
 def test_an_exit_after_a_restart_of_all_is_shown_as_usual() -> None:
     story = Story(RESTARTS_ALL).exited("migrate").exited("web", code=42).has("log").tell()
     story.without("migrate-0", "web-0", "log-0").tell()
