@@ -1,4 +1,4 @@
-"""Who has connected to a server, and whether there is room for them."""
+"""The clients of a server, and limits for each of them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Final
 from syncpod.kernel.peers import Address, Peer
 
 AT_ONCE: Final = 32
-"""Connections of the owner that are served at the same time, and as many of all others together."""
+"""The most connections of the owner (and root) at a time; and the most of all others together."""
 OF_A_STRANGER: Final = 4
-"""Connections of one other user, or of one other machine, among them. Whatever goes beyond is closed at once."""
+"""The most connections of one other user, or of one other machine. Any further one is closed at once."""
 _UNKNOWN: Final = -1
 """Stands for all users of this machine whom the kernel does not name."""
 
 PeerOf = Callable[[Address, Address], Peer | None]
-"""Returns whose a connection is, by the addresses of its client and its server; None = it is not known."""
+"""Returns the user of a connection by the addresses of its client and its server; None = not known."""
 
 
 class Callers:
-    """The connections of one server: strangers take neither the owner's room, nor all descriptors of the process."""
+    """The connections of one server. Strangers can use up neither the owner's share, nor the process's descriptors."""
 
     def __init__(self, peer_of: PeerOf, *, bounds_owner: bool = True) -> None:
-        """Ask `peer_of` whose each connection is.
+        """Ask `peer_of` for the user of each connection.
 
-        Without `bounds_owner` the owner has as many as they like, and so has whoever the kernel does not name: one that
-        has gone, or on a kernel that names nobody the owner too.
+        Without `bounds_owner` there is no limit for the owner, nor for users whom the kernel does not name: such a
+        client has already gone, or may be the owner on a kernel that names nobody.
         """
         self._peer_of = peer_of
         self._bounds_owner = bounds_owner
@@ -39,7 +39,7 @@ class Callers:
 
     @contextlib.contextmanager
     def counted(self, writer: StreamWriter) -> Iterator[bool]:
-        """Count a connection during the block; yield whether it is to be served."""
+        """Count a connection during the block; yield whether it should be served."""
         client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
         peer = self._peer_of(client, server) if client and server else None  # it may be gone already
         caller = peer.uid if peer is not None else _machine(client, server)

@@ -97,7 +97,11 @@ async def test_a_query_is_asked_again() -> None:
     [
         (NEVER, LateWorkflow(takes=9), "no worker of the fleet runs: start one with `syncpod fleet serve`; it is not"),
         (DEAD, LateWorkflow(takes=9), "no worker of the fleet has been heard from for 30d: start one"),
-        (NEVER, LateWorkflow(answers=9), "fleet serve`; the request is accepted, and is carried out as soon as one answers"),
+        (
+            NEVER,
+            LateWorkflow(answers=9),
+            "fleet serve`; the request is accepted, and is carried out as soon as one answers",
+        ),
     ],
 )
 async def test_without_a_worker_what_is_known_is_said(

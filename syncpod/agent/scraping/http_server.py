@@ -1,7 +1,7 @@
 """A small HTTP server for readers: one request per connection, of which only method, path and two headers matter.
 
-Everyone who can connect may send requests, so the server limits them: at most four requests of a client at a time, and
-ten seconds for each. A web page in a browser on this machine cannot read from it: the Host header of a request must be
+Everyone who can connect may send requests, so the server limits them (:mod:`syncpod.kernel.callers`), and gives each
+request ten seconds. A web page in a browser on this machine cannot read from it: the Host header of a request must be
 an address, or localhost.
 """
 

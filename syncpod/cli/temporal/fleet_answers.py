@@ -33,9 +33,9 @@ from syncpod.cli.view.durations import age
 from syncpod.messages.fleet import FLEET_QUEUE
 
 RPC: Final = timedelta(seconds=5)
-"""How long one call waits for an answer before it is made again."""
+"""How long one call waits for an answer, before the next call."""
 BUSY_SECONDS: Final = 60.0
-"""How long a question may wait for a worker that is heard of. A change that was taken is waited for without end."""
+"""How long to wait for a busy worker to accept a request. For the result of an accepted update there is no limit."""
 _LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
 _START: Final = "start one with `syncpod fleet serve`"
 
@@ -90,7 +90,9 @@ async def silence(client: Client) -> str:
     """Return a sentence about the fleet's workers for an answer that is late. Raises RPCError."""
     life = await heard_on(client, FLEET_QUEUE)
     if life.lives:
-        return f"a worker of the fleet was heard from {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
+        return (
+            f"a worker of the fleet was heard from {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
+        )
     if life.heard is None:
         return f"no worker of the fleet runs: {_START}"
     return f"no worker of the fleet has been heard from for {_ago(life.heard)}: {_START}"
