@@ -22,7 +22,7 @@ import grpc
 from syncpod.gate.authority import Fleet
 from syncpod.gate.bounds import CALLS, NodeBounds
 from syncpod.gate.calls import Forwarded, NodeCalls, Refused, Unreadable, unknown
-from syncpod.gate.door import Door
+from syncpod.gate.door import Door, NodeConnection
 from syncpod.gate.introduction import Introductions
 from syncpod.gate.refusals import Refusals
 from syncpod.gate.tokens import task_tokens
@@ -172,7 +172,7 @@ class Gate:
             except Unreadable:
                 unreadable = grpc.StatusCode.INVALID_ARGUMENT
                 await self._refuse(context, node, method, unreadable, "the request cannot be read")
-            return await self._ask(node, method, forwarded, context)
+            return await self._ask(connection, method, forwarded, context)
         finally:
             self._bounds.ended(node)
 
@@ -205,7 +205,7 @@ class Gate:
         self._refusals.refused(node, method, sentence, asyncio.get_running_loop().time())
         await context.abort(code, sentence)
 
-    async def _ask(self, node: str, method: str, forwarded: Forwarded, context: Any) -> bytes:
+    async def _ask(self, of: NodeConnection, method: str, forwarded: Forwarded, context: Any) -> bytes:
         """Make a call to the server. Cancelling this cancels the call."""
         assert self._channel is not None
         metadata = tuple((name, value) for name, value in context.invocation_metadata() or () if name in _PASSED_ON)
@@ -213,7 +213,7 @@ class Gate:
         seconds = forwarded.seconds if remaining is None else min(forwarded.seconds, remaining)
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         try:
-            await self._introductions.introduce(node, method, asyncio.get_running_loop().time())
+            await self._introductions.introduce(of.node, of.serial, method, asyncio.get_running_loop().time())
             answered: bytes = await call(forwarded.request, timeout=seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             away = error.code() is grpc.StatusCode.UNAVAILABLE  # gRPC's own text would show the server's address

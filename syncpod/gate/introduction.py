@@ -32,13 +32,14 @@ class Introductions:
         """Begin with no nodes. `call` makes a call to the server, and raises grpc.aio.AioRpcError."""
         self._fleet, self._namespace, self._call = fleet, namespace, call
         self._told: dict[str, float] = {}
+        """When each certificate's node was introduced. One that was removed comes back with another certificate."""
 
-    async def introduce(self, node: str, method: str, now: float) -> None:
-        """Introduce a node before its first poll. `now` is in seconds. Raises grpc.aio.AioRpcError."""
-        if method != POLL or now < self._told.get(node, -AGAIN_SECONDS) + AGAIN_SECONDS:
+    async def introduce(self, node: str, serial: str, method: str, now: float) -> None:
+        """Introduce a node before its first poll with a certificate. `now` is in seconds. Raises AioRpcError."""
+        if method != POLL or now < self._told.get(serial, -AGAIN_SECONDS) + AGAIN_SECONDS:
             return
         await self._call(METHOD, start_request(self._fleet, self._namespace, node).SerializeToString())
-        self._told[node] = now
+        self._told[serial] = now
 
     def forget(self) -> None:
         """Introduce every node again: the server was away, and may have come back without its data."""

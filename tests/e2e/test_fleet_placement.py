@@ -140,6 +140,8 @@ async def test_a_pod_is_placed_explained_moved_by_a_drain_and_given_up_by_force(
         "revoked"
     ]
     assert (await fleet.lists("pods", name))[0][2] == "Pending", "it is on no other node"
+    keep_membership(next(each.state_dir for each in nodes if each.name == there), fleet.invitation(there))
+    await until(fleet, ("get", "pods", name, "-o", "wide"), lambda out: there in out and " Running" in out)
 
 
 @pytest.mark.asyncio(loop_scope="session")
