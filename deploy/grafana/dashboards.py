@@ -22,6 +22,27 @@ _POD: Final = f'{_NODE}, namespace=~"$namespace", pod=~"$pod"'
 _RANGE: Final = "[$__rate_interval]"
 
 Unit = Literal["short", "s", "bytes", "percentunit", "ops"]
+Kind = Literal["timeseries", "stat", "table"]
+
+_OPTIONS: Final[dict[Kind, dict[str, Any]]] = {
+    "timeseries": {
+        "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": True},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "stat": {
+        "colorMode": "value",
+        "graphMode": "area",
+        "justifyMode": "auto",
+        "orientation": "auto",
+        "percentChangeColorMode": "standard",
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "showPercentChange": False,
+        "textMode": "auto",
+        "wideLayout": True,
+    },
+    "table": {"frameIndex": 0, "showHeader": True},
+}
+"""What Grafana's schema requires of each kind of panel."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +52,7 @@ class Panel:
     title: str
     unit: Unit
     queries: dict[str, str]
-    kind: Literal["timeseries", "stat", "table"] = "timeseries"
+    kind: Kind = "timeseries"
     says: str = ""
     """What a reader may not know of it."""
 
@@ -300,7 +321,7 @@ def _panels(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
             "datasource": _SOURCE,
             "gridPos": {"x": column * _WIDTH, "y": row * _HEIGHT, "w": _WIDTH, "h": _HEIGHT},
             "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-            "options": {},
+            "options": _OPTIONS[panel.kind],
             "targets": [
                 {
                     "refId": chr(ord("A") + number),

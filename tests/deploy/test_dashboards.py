@@ -15,6 +15,15 @@ HERE = Path(__file__).parents[2] / "deploy" / "grafana"
 FILES = sorted(HERE.glob("*.json"))
 KNOWN_UNITS = {"short", "s", "bytes", "percentunit", "ops"}
 BUILT_IN = {"__rate_interval"}
+REQUIRED_OPTIONS = {
+    "timeseries": {"legend", "tooltip"},
+    "table": {"frameIndex", "showHeader"},
+    "stat": {
+        *("colorMode", "graphMode", "justifyMode", "textMode", "wideLayout", "orientation", "reduceOptions"),
+        *("showPercentChange", "percentChangeColorMode"),
+    },
+}
+"""By the kind of a panel, as Grafana's own strict reader of dashboards (grafana-foundation-sdk) asks for them."""
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -48,6 +57,7 @@ def test_a_dashboard_is_whole(file: Path) -> None:
     for panel in panels:
         assert panel["title"] and panel["type"] in ("timeseries", "stat", "table")
         assert panel["fieldConfig"]["defaults"]["unit"] in KNOWN_UNITS
+        assert set(panel["options"]) >= REQUIRED_OPTIONS[panel["type"]]
         assert panel["targets"] and len({each["refId"] for each in panel["targets"]}) == len(panel["targets"])
         for part in (panel, *panel["targets"]):
             assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
