@@ -14,9 +14,13 @@ import pytest
 from syncpod.translation.names import NODE_LABEL
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, open_to_all, shell, until
 from tests.e2e.words import say, waits_for
+from tests.runtimes.selection import ALL, asked_for
 from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
+
+CROWD = 20 if asked_for() == ALL else 9
+"""How many pods are starting when a worker is killed: more than it starts at the same time."""
 
 
 # --- where a start can be interrupted ---------------------------------------------------------------------------------
@@ -265,15 +269,17 @@ async def test_a_container_that_exits_without_a_worker_is_restarted_once_afterwa
     await pod.delete()
 
 
-async def test_twenty_pods_start_after_a_worker_kill(node: FaultyNode) -> None:
-    pods = await asyncio.gather(*(node.apply(shell("main"), name=f"crowd-{number:02}") for number in range(20)))
-    await until(lambda: some_are_there(node, 8))
+async def test_a_crowd_starts_after_a_worker_kill(node: FaultyNode) -> None:
+    pods = await asyncio.gather(*(node.apply(shell("main"), name=f"crowd-{number:02}") for number in range(CROWD)))
+    await until(lambda: some_are_there(node, CROWD // 3))
     await node.kill()
     half = len([each for each in await node.cri.list_containers(labels={NODE_LABEL: node.name})])
     since = await node.serve()
     restarts = await asyncio.gather(*(restarts_once_running(pod) for pod in pods))
     took = (datetime.now(UTC) - since).total_seconds()
-    log.info("%s: killed with %d of 20 made; all Running %.1f s after the new start", node.runtime.name, half, took)
+    log.info(
+        "%s: killed with %d of %d made; all Running %.1f s after the new start", node.runtime.name, half, CROWD, took
+    )
     for pod, count in zip(pods, restarts, strict=True):
         # Where the kill falls within RunPodSandbox, what is left may cost an attempt; no restart is counted.
         await pod.assert_whole(sandbox=None, main=count)
