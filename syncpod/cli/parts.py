@@ -210,6 +210,7 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
     _require_labels(here, worker)
     _require_pod_max_pids(here, worker)
     _require_journal(here, worker)
+    _require_metrics_address(here, worker)
     return Node(worker, own, runtime_started)
 
 
@@ -249,6 +250,20 @@ def _require_journal(here: NodeSettings, worker: WorkerRecord) -> None:
                 f"{_whose(here, worker)} keeps its journal with {flag} {there or '(the default)'}, not {asked}: "
                 f"{_how_to_end(here, worker)}"
             )
+
+
+def _require_metrics_address(here: NodeSettings, worker: WorkerRecord) -> None:
+    """Raise Failure if the worker that runs serves its metrics elsewhere than at the address that is asked for."""
+    there, wanted = worker.metrics_address, here.metrics_address
+    if there != wanted:
+        raise Failure(
+            f"{_whose(here, worker)} serves {_metrics(there)}, not {_metrics(wanted)} (--metrics-address): "
+            f"{_how_to_end(here, worker)}"
+        )
+
+
+def _metrics(address: str) -> str:
+    return f"metrics at {address}" if address else "no metrics"
 
 
 def _labels(text: str) -> str:

@@ -209,6 +209,13 @@ def test_another_limit_of_processes_is_refused_beside_a_worker(syncpod: Run) -> 
     assert syncpod("up", "--pod-max-pids", "-1").code == 0
 
 
+def test_another_address_of_metrics_is_refused_beside_a_worker(syncpod: Run) -> None:
+    beside = syncpod("up", "--metrics-address", "127.0.0.1:1")
+    assert beside.code == 1, beside.out
+    assert "serves no metrics, not metrics at 127.0.0.1:1 (--metrics-address): end it" in beside.err
+    assert syncpod("up", "--metrics-address", "").code == 0
+
+
 def test_a_pod_ended_by_force_while_its_node_was_away_is_killed_when_that_is_back(
     syncpod: Run, environ: dict[str, str]
 ) -> None:

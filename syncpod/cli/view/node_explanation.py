@@ -19,6 +19,8 @@ from syncpod.node.recorded_events import NodeEvent
 
 _SHOWN: Final = 10
 """How many events of the node, and how many of the next things, are shown: `-o json` has all."""
+_LONGEST_CAUSE: Final = 70
+"""Characters of a cause in the table of restless pods."""
 
 
 def lines(
@@ -63,12 +65,16 @@ def _restless(account: NodeAccount, now: datetime, since: datetime) -> list[str]
                 f"{life.namespace}/{life.name}",
                 str(ends),
                 f"{age(last.instance.ended_at, now)} ago" if last is not None else "-",
-                f"{last.instance.container}: {last.cause.words[:70]}" if last is not None else "-",
+                f"{last.instance.container}: {_shortened(last.cause.words)}" if last is not None else "-",
                 last.cause.by if last is not None else "-",
                 _now(explanation),
             )
         )
     return columns(rows)
+
+
+def _shortened(words: str) -> str:
+    return words if len(words) <= _LONGEST_CAUSE else f"{words[: _LONGEST_CAUSE - 1]}…"
 
 
 def _repeated(event: NodeEvent) -> str:
