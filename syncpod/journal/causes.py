@@ -231,7 +231,7 @@ def _after_its_grace(instance: Instance) -> str:
 
 
 def _last_output(kind: str, instance: Instance, happenings: Iterable[Happening]) -> str:
-    """Return `: ` and the last output of an instance's probe; "" if it is not recorded."""
+    """Return `: ` and the last output of an instance's probe; "" if it is not recorded, or if the probe said nothing."""
     title = f"{kind.capitalize()} probe failed: "
     until = instance.ended_at
     said = [
@@ -243,7 +243,8 @@ def _last_output(kind: str, instance: Instance, happenings: Iterable[Happening])
         and (instance.started_at is None or each.last >= instance.started_at)
     ]
     newest = max(said, key=lambda each: min(each.last, until) if until else each.last, default=None)
-    return f": {one_line(newest.message.removeprefix(title))}" if newest is not None else ""
+    output = one_line(newest.message.removeprefix(title)) if newest is not None else ""
+    return f": {output}" if output else ""
 
 
 def _signal_name(number: int) -> str:

@@ -99,6 +99,12 @@ def test_a_failed_probe_comes_with_what_it_said_last_before_the_end() -> None:
     assert cause_of(ended(cause="Container app failed startup probe"), seen).by == "the startup probe"
 
 
+def test_a_probe_that_said_nothing_leaves_no_empty_clause() -> None:
+    silent = [happening(3, reason="Unhealthy", message="Liveness probe failed: ", last=at(50))]
+    one = ended(begun=2, end=4, cause=LIVENESS, exit_code=137)
+    assert cause_of(one, silent).words == "liveness probe failed; killed after its grace period"
+
+
 def test_each_end_says_how_long_the_next_start_waited_and_for_which_back_off() -> None:
     instances = [ended(1, begun=20, end=21), ended(0, begun=0, end=1), ended(2, begun=61, end=70), Instance("app", 3)]
     holds = [
