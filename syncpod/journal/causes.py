@@ -231,7 +231,7 @@ def _after_its_grace(instance: Instance) -> str:
 
 
 def _last_output(kind: str, instance: Instance, happenings: Iterable[Happening]) -> str:
-    """Return `: ` and the last output of an instance's probe; "" if it is not recorded, or if the probe said nothing."""
+    """Return `: ` and the last output of an instance's probe; "" if it is not recorded, or if it said nothing."""
     title = f"{kind.capitalize()} probe failed: "
     until = instance.ended_at
     said = [
