@@ -243,7 +243,7 @@ async def _prepared(
     agent.add_background_task("runtime version", followed.run)
     _add_servers(settings, agent, context, cri, keys, address)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-    add_fleet_link(agent, client, context, _fleet_answers, to_gate())
+    add_fleet_link(agent, client, context, _fleet_answers, to_gate(), endpoint)
     worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record

@@ -50,7 +50,12 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("Follow one of a workload's pods", "syncpod fleet logs -f deployment/web --tail 20"),
         ("Of the run before the last restart", "syncpod fleet logs web-1 --previous"),
     ),
-    "fleet exec": (("Look into a container", "syncpod fleet exec web-1 -- cat /etc/resolv.conf"),),
+    "fleet exec": (
+        ("Look into a container", "syncpod fleet exec web-1 -- cat /etc/resolv.conf"),
+        ("With a terminal, where its node listens", "syncpod fleet exec -it web-1 -- sh"),
+    ),
+    "fleet attach": (("See what a container says from now on", "syncpod fleet attach web-1"),),
+    "fleet port-forward": (("A pod's port 80 as port 8080 here", "syncpod fleet port-forward deployment/web 8080:80"),),
     "fleet cp": (("Fetch a directory", "syncpod fleet cp web-1:/var/log/nginx ./logs"),),
     "fleet top": (("The pods of all nodes that use most", "syncpod fleet top pods -A --sort-by memory"),),
     "fleet top pod": (("The busiest of all nodes", "syncpod fleet top pods -A --sort-by cpu"),),

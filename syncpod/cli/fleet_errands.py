@@ -57,13 +57,25 @@ async def run_there(
     *,
     write: Write,
     stdin: AsyncIterator[bytes] | None = None,
+    state_dir: str | None = None,
 ) -> int:
     """Have a node run its own ``syncpod`` with these words; return its exit code.
 
     `write` gets the output as it comes. Ended in any way before its own end, the command is ended on the node too.
+    With a `state_dir` (that of the fleet, "" = this user's), the node's own endpoint is tried first.
     Raises Failure if the node does not answer, or refuses.
     """
-    if why := why_away(node) or why_not(tuple(words)):
+    if why := why_not(tuple(words)):
+        raise Failure(why)
+    if node.endpoint and state_dir is not None:
+        from syncpod.cli.fleet_endpoint import Unreachable, reached
+
+        try:
+            async with reached(state_dir, node) as way:
+                return await way.run(words, write=write, stdin=stdin)
+        except Unreachable as unreachable:
+            remark(f"Note: {unreachable}; it is asked through its polls")
+    if why := why_away(node):
         raise Failure(why)
     return await _Errand(client, node, tuple(words), with_input=stdin is not None).run(stdin, write)
 

@@ -45,6 +45,8 @@ from syncpod.settings.invitation import is_node_name
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 GATE_LIFE: Final = timedelta(days=30)
 """How long the gate's own certificate is valid. The gate makes itself a new one long before the end."""
+COMMANDER_LIFE: Final = timedelta(minutes=10)
+"""How long the certificate is valid with which one command reaches a node's own endpoint."""
 _SKEW: Final = timedelta(hours=1)
 """How far before its issue a certificate is already valid, since a node's clock may be slow."""
 _URI: Final = re.compile(r"syncpod://fleet/([0-9a-f]{16})/node/([-a-z0-9.]{1,253})")
@@ -124,7 +126,7 @@ class Fleet:
                 key.public_key(),
                 subject=_common_name(node),
                 names=[name],
-                usage=ExtendedKeyUsageOID.CLIENT_AUTH,
+                usages=(ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH),
                 begins=now - _SKEW,
                 ends=min(now + life, authority.not_valid_after_utc),
             )
@@ -141,9 +143,28 @@ class Fleet:
             key.public_key(),
             subject=_common_name("syncpod gate"),
             names=[_host(name) for name in dict.fromkeys((self.server_name, *names))],
-            usage=ExtendedKeyUsageOID.SERVER_AUTH,
+            usages=(ExtendedKeyUsageOID.SERVER_AUTH,),
             begins=now - _SKEW,
             ends=now + GATE_LIFE,
+        )
+        return Pair(_pem(made), _key_pem(key))
+
+    def issue_commander(self, now: datetime) -> Pair:
+        """Return a certificate with which a command reaches a node's own endpoint, by the oldest authority.
+
+        It lasts minutes and has no record: the gate knows no such name, and lets it in nowhere.
+        """
+        number = self.authorities()[0]
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _signed(
+            self._key(number),
+            self._read(number).certificate,
+            key.public_key(),
+            subject=_common_name("syncpod commander"),
+            names=[x509.UniformResourceIdentifier(_commander(self.id))],
+            usages=(ExtendedKeyUsageOID.CLIENT_AUTH,),
+            begins=now - _SKEW,
+            ends=now + COMMANDER_LIFE,
         )
         return Pair(_pem(made), _key_pem(key))
 
@@ -295,15 +316,29 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
     return fleet
 
 
+def _commander(fleet: str) -> str:
+    return f"syncpod://fleet/{fleet}/commander"
+
+
+def is_commander(certificate: x509.Certificate, fleet: str) -> bool:
+    """Say whether a certificate is that of who commands a fleet, and of nobody else."""
+    return _uris(certificate) == [_commander(fleet)]
+
+
 def node_of(certificate: x509.Certificate, fleet: str) -> str | None:
     """Return the node that a certificate names; None if it names no node of this fleet, or more than one."""
+    uris = _uris(certificate)
+    named = _URI.fullmatch(uris[0]) if len(uris) == 1 else None
+    return named[2] if named is not None and named[1] == fleet and is_node_name(named[2]) else None
+
+
+def _uris(certificate: x509.Certificate) -> list[str]:
+    """Return the URIs that a certificate names; none of one whose names cannot be read."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
-        return None
-    uris = extension.value.get_values_for_type(x509.UniformResourceIdentifier)
-    named = _URI.fullmatch(uris[0]) if len(uris) == 1 else None
-    return named[2] if named is not None and named[1] == fleet and is_node_name(named[2]) else None
+        return []
+    return extension.value.get_values_for_type(x509.UniformResourceIdentifier)
 
 
 def _signed(
@@ -313,7 +348,7 @@ def _signed(
     *,
     subject: x509.Name,
     names: Sequence[x509.GeneralName],
-    usage: x509.ObjectIdentifier,
+    usages: Sequence[x509.ObjectIdentifier],
     begins: datetime,
     ends: datetime,
 ) -> x509.Certificate:
@@ -327,7 +362,7 @@ def _signed(
         .not_valid_after(ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(is_authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key()), critical=False)
     )

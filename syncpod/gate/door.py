@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import itertools
 import logging
 import secrets
@@ -27,6 +26,7 @@ from cryptography import x509
 
 from syncpod.gate.authority import Fleet, node_of
 from syncpod.gate.bounds import CONNECTIONS, NodeBounds
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, machine_of, refusal_of
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.settings.errors import SettingsInvalid
@@ -37,9 +37,6 @@ HANDSHAKES: Final = 512
 """The most connections at once that have not shown a certificate yet."""
 HANDSHAKES_OF_ONE_ADDRESS: Final = 128
 """How many of them may come from one address. A whole site may share an address, and come back at once."""
-PATIENCE_SECONDS: Final = 1.0
-"""A handshake that is older than this may be ended in favor of a new one. Without such a one the new one is closed."""
-HANDSHAKE_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.5
 """How long a revocation may take to have an effect."""
 _RENEW_SECONDS: Final = 12 * 3600.0
@@ -67,8 +64,7 @@ class Door:
         self._directory, self._behind = directory, behind
         self._connections: dict[str, tuple[NodeConnection, Callable[[], None]]] = {}
         """Connections, with the functions that end them, by the name of their socket behind the door."""
-        self._handshakes: dict[asyncio.Task[Any], tuple[str, float]] = {}
-        """Connections that have not shown a certificate yet, oldest first: the address and the start of each."""
+        self._handshakes = Handshakes(HANDSHAKES, HANDSHAKES_OF_ONE_ADDRESS)
         self._name, self._numbers = f"syncpod-gate-{secrets.token_hex(8)}", itertools.count(1)
         self._seen = fleet.changed()
         self._context, self._revoked = self._read()
@@ -156,29 +152,15 @@ class Door:
                 log.warning("a connection cannot be accepted: %s", error)
                 await asyncio.sleep(1)
                 continue
-            address = _machine(peer[0])
-            if not self._make_room(address, loop.time()):
+            address = machine_of(peer[0])
+            if not self._handshakes.make_room(address, loop.time()):
                 taken.close()
                 continue
             task = asyncio.create_task(self._serve(taken, address))
-            self._handshakes[task] = address, loop.time()
+            self._handshakes.begin(task, address, loop.time())
             self._served.add(task)
             task.add_done_callback(self._served.discard)
             await asyncio.sleep(0)  # an accept that succeeds at once does not let other tasks run
-
-    def _make_room(self, address: str, now: float) -> bool:
-        """Say whether there is room for one more handshake. If need be, end the oldest one that has waited too long."""
-        waiting = [task for task, (place, _) in self._handshakes.items() if place == address]
-        if len(waiting) < HANDSHAKES_OF_ONE_ADDRESS:
-            if len(self._handshakes) < HANDSHAKES:
-                return True
-            waiting = list(self._handshakes)
-        _, since = self._handshakes[waiting[0]]
-        if now - since < PATIENCE_SECONDS:
-            return False
-        self._handshakes.pop(waiting[0])
-        waiting[0].cancel()
-        return True
 
     async def _serve(self, taken: socket.socket, address: str) -> None:
         loop = asyncio.get_running_loop()
@@ -190,10 +172,10 @@ class Door:
             )
         except OSError as error:  # an ssl.SSLError is one too
             # asyncio sends no alert to the client, so only this log says why.
-            self._refusals.refused("unknown", f"handshake from {address}", _reason(error), loop.time())
+            self._refusals.refused("unknown", f"handshake from {address}", refusal_of(error), loop.time())
             return
         finally:
-            self._handshakes.pop(_this_task(), None)
+            self._handshakes.end(_this_task())
         try:
             shown: Any = transport.get_extra_info("ssl_object")
             connection = self._connection_of(shown.getpeercert(binary_form=True))
@@ -258,19 +240,7 @@ async def _pass_on(reader: StreamReader, writer: StreamWriter) -> None:
             await writer.drain()
 
 
-def _reason(error: OSError) -> str:
-    said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror or "it ended"
-    return str(said).lower().replace("_", " ")
-
-
 def _this_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None
     return task
-
-
-def _machine(host: str) -> str:
-    """Return the address of a client; for IPv6 its /64, since one machine has many addresses there."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    address = getattr(address, "ipv4_mapped", None) or address
-    return str(address if address.version == 4 else ipaddress.IPv6Network(f"{address}/64", strict=False))

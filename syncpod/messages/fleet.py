@@ -113,6 +113,8 @@ class NodeReport(Message):
     """Quantities as Kubernetes writes them, less what pods from other sources request on the node."""
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
+    endpoint: str = ""
+    """Where the node listens for who commands its fleet, ``host:port``; "" = nowhere."""
 
 
 class PodReport(Message):
@@ -219,6 +221,8 @@ class FleetNodeSummary(Message):
     node_info: NodeInfo = NodeInfo()
     pods: int = 0
     """How many pods the fleet wants on the node."""
+    endpoint: str = ""
+    """Where the node itself listens, ``host:port``; "" = nowhere."""
 
 
 class FleetNodeView(FleetNodeSummary):

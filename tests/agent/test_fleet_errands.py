@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -101,3 +102,23 @@ async def test_no_more_run_at_once_than_the_link_has_room_for(errands: Errands) 
 
 async def test_nothing_else_than_what_reads_or_reaches_a_pod_is_run(errands: Errands) -> None:
     assert "not delete" in (await errands.answer(begin("true", command="delete"))).refused
+
+
+async def test_a_command_that_is_cancelled_while_it_starts_ends_with_all_that_it_has_started(
+    errands: Errands, tmp_path: Path
+) -> None:
+    pipe, mark = asyncio.subprocess.PIPE, tmp_path / "mark"
+    for turns in range(8):
+        script = f"sleep 1000 & echo $! >> {mark}; wait"
+        starting = asyncio.create_task(module.start_command(["logs", script], os.environ, pipe, pipe, pipe))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if starting.done():
+            os.killpg(starting.result().pid, signal.SIGKILL)
+            await starting.result().wait()
+            continue
+        starting.cancel()
+        done, _ = await asyncio.wait({starting}, timeout=30)
+        assert done, f"it hangs when cancelled after {turns} turns"
+    pids = mark.read_text().split() if mark.exists() else []
+    await until(lambda: not any(Path("/proc", pid).exists() for pid in pids))

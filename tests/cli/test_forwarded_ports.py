@@ -15,6 +15,7 @@ import pytest
 from syncpod.cli.commands.port_forward import forwarded_ports
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.streams.forwarded_ports import ForwardedPort, Forwarder
+from syncpod.cli.streams.pod_ports import OurPodPorts
 from syncpod.pod import Pod
 from syncpod.runtime.streaming import StreamingServer
 
@@ -129,7 +130,7 @@ async def forwarded(
 ) -> AsyncIterator[tuple[list[int], asyncio.Task[None]]]:
     """Forward to these ports, and yield those here, and the forwarding."""
     pod = Pod.model_validate({"metadata": {"name": "web", "uid": "u"}, "spec": {"containers": []}})
-    forwarder = Forwarder(runtime, pod)  # type: ignore[arg-type]
+    forwarder = Forwarder(OurPodPorts(runtime, pod).carry)  # type: ignore[arg-type]
     forwarding = asyncio.create_task(forwarder.forward(["127.0.0.1"], [ForwardedPort(0, port) for port in remote]))
     said = ""
     while said.count("Forwarding from") < len(remote):

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import os
-import pty
-import re
-import select
 import signal
-import socket
 import subprocess
-import sys
-import termios
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +17,7 @@ import pytest
 
 from tests.cli.conftest import Result, program
 from tests.cli.machine import RUNTIMES, Run, machine
+from tests.cli.terminals import Terminal, command_line, environment, forwarding, start, unused_port
 from tests.cli.test_interrupts import PATIENCE_SECONDS, SHELL, interrupted
 
 pytestmark = pytest.mark.every_runtime("exec, attach and port-forward are served by the runtime", one_containerd=True)
@@ -73,12 +67,6 @@ def manifest(port: int, host_port: int) -> dict[str, Any]:
     }
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module", params=RUNTIMES)
 def runtime(request: pytest.FixtureRequest) -> str:
     """Each runtime in turn."""
@@ -112,60 +100,6 @@ def syncpod(environ: dict[str, str]) -> Run:
         return program(*arguments, environ=environ, stdin=stdin)
 
     return command
-
-
-def command_line(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "syncpod.cli.main", *arguments]
-
-
-def environment(environ: dict[str, str]) -> dict[str, str]:
-    return {**os.environ, **environ, "TERM": "xterm", "TEMPORAL_CONFIG_FILE": os.devnull}
-
-
-async def start(environ: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        *command_line(*arguments), stdin=pipe, stdout=pipe, stderr=pipe, env=environment(environ)
-    )
-
-
-class Terminal:
-    """A program on a terminal, typed at."""
-
-    def __init__(self, environ: dict[str, str], *arguments: str) -> None:
-        command = command_line(*arguments)
-        self.pid, self._terminal = pty.fork()
-        if self.pid == 0:
-            os.execve(command[0], command, environment(environ))
-        self.seen = b""
-
-    def type(self, text: bytes) -> None:
-        os.write(self._terminal, text)
-
-    def until(self, *signs: bytes) -> None:
-        """Wait for one of these in what is shown from now on; what was shown till then is done with."""
-        deadline = time.monotonic() + 60
-        while not any(sign in self.seen for sign in signs):
-            assert select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))[0], self.seen
-            self.seen += os.read(self._terminal, 4096)
-        self.seen = b""
-
-    def resize(self, columns: int, rows: int) -> None:
-        termios.tcsetwinsize(self._terminal, (rows, columns))
-        os.kill(self.pid, signal.SIGWINCH)
-
-    @property
-    def echoes(self) -> bool:
-        return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
-
-    def ended(self) -> int:
-        """Wait for its end, and return its exit code."""
-        with contextlib.suppress(OSError):
-            while select.select([self._terminal], [], [], 30)[0] and os.read(self._terminal, 4096):
-                pass
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        os.close(self._terminal)
-        return code
 
 
 def test_exec_passes_a_large_input_through_unchanged(environ: dict[str, str], tmp_path: Path) -> None:
@@ -285,36 +219,6 @@ async def test_log_following_ends_on_sigint_even_in_a_scripts_background(
 ) -> None:
     for words in (("logs", "talk", "-c", "app", "-f"), ("attach", "talk", "-c", "cat")):
         assert await asyncio.to_thread(interrupted, words, environ) == 130
-
-
-@contextlib.asynccontextmanager
-async def forwarding(
-    environ: dict[str, str], *arguments: str
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[int]]]:
-    """Forward ports, and yield the process and the ports here; it ends by Ctrl-C, with nothing left."""
-    process = await start(environ, "port-forward", *arguments)
-    assert process.stdout and process.stderr
-    try:
-        found: list[int] = []
-        wanted = len([argument for argument in arguments if ":" in argument])
-        while len(found) < wanted:
-            line = (await process.stdout.readline()).decode()
-            assert line, (await process.stderr.read()).decode()
-            said = re.fullmatch(r"Forwarding from 127\.0\.0\.1:(\d+) -> \d+\n", line)
-            if said:
-                found.append(int(said[1]))
-        try:
-            yield process, found
-        except BaseException as error:
-            process.kill()
-            error.add_note((await process.stderr.read()).decode())
-            raise
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def test_port_forwarding_ends_on_sigint_even_in_a_scripts_background(

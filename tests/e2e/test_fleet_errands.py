@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import urllib.request
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from syncpod.settings.membership import keep_membership
+from syncpod.settings.membership import keep_listening, keep_membership
 from tests.agent.waiting import until
+from tests.cli.terminals import Terminal, forwarding, start, unused_port
 from tests.e2e.test_fleet import FleetOfOne, Node, fleet_of_one, words
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
@@ -142,6 +144,48 @@ async def test_a_followed_log_ends_on_the_node_when_its_reader_leaves(joined: Jo
     assert await follower.wait() == 130
     await until(lambda: not joined.errands(), patience=60)
     await joined.fleet.say("delete", name)
+
+
+async def test_streams_of_a_node_that_listens(joined: Joined) -> None:
+    """A terminal, output as it comes, ports, and an end of all that with the worker."""
+    fleet, where, port = joined.fleet, joined.node.name, unused_port()
+    name, environ = f"near-{where}", joined.fleet.environ
+    nowhere = await fleet.say("port-forward", name, "80", "--node", where, code=1)
+    assert f"port-forward needs a node that listens, and {where} does not" in nowhere.err
+    keep_listening(joined.node.state_dir, "127.0.0.1:0")
+    serves = f"mkdir /tmp/w; echo well >/tmp/w/index.html; busybox httpd -p {port} -h /tmp/w"
+    await joined.runs(name, f"{serves}; while :; do echo again; sleep 0.1; done")
+    await fleet.until(where, lambda view: view.endpoint)
+
+    async with forwarding(environ, name, f":{port}", program=("fleet", "port-forward")) as (_, (here,)):
+        fetched = urllib.request.Request(f"http://127.0.0.1:{here}/index.html")
+        assert await asyncio.to_thread(lambda: urllib.request.urlopen(fetched).read()) == b"well\n"
+    attached = await start(environ, "fleet", "attach", name)
+    assert attached.stdout is not None
+    assert await attached.stdout.readline() == b"again\n"
+    attached.send_signal(signal.SIGINT)
+    assert await attached.wait() == 130
+
+    shell = await asyncio.to_thread(Terminal, environ, "fleet", "exec", "-it", name, "--", "sh")
+    await asyncio.to_thread(shell.until, b"# ", b"$ ")
+    shell.resize(111, 33)
+    shell.type(b"while ! stty size | grep '33 111'; do sleep 0.1; done\r")
+    await asyncio.to_thread(shell.until, b"\n33 111")
+    shell.type(b"exit 7\r")
+    assert await asyncio.to_thread(shell.ended) == 7
+
+    lost = await asyncio.to_thread(Terminal, environ, "fleet", "exec", "-it", name, "--", "sh")
+    await asyncio.to_thread(lost.until, b"# ", b"$ ")
+    before = (await fleet.until(where, lambda view: view.endpoint)).endpoint
+    joined.node.kill()
+    await asyncio.to_thread(lost.until, b"broke")
+    assert await asyncio.to_thread(lost.ended) == 1
+    await joined.node.serve()
+    await fleet.until(where, lambda view: view.endpoint not in ("", before))
+    assert (await fleet.say("exec", name, "--", "echo", "here")).out == "here\n"
+    keep_listening(joined.node.state_dir, "")
+    await fleet.until(where, lambda view: not view.endpoint)
+    await fleet.say("delete", name)
 
 
 async def test_a_node_that_is_away_is_said_within_seconds(joined: Joined) -> None:

@@ -13,7 +13,9 @@ from temporalio.common import RawValue
 from temporalio.worker import Worker
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.fleet_errands import print_there, said_there
+from syncpod.cli.fleet_endpoint import to_endpoint
+from syncpod.cli.fleet_errands import print_there, run_there, said_there
+from syncpod.cli.streams.remote_command import Output
 from syncpod.gate.authority import now
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.errand import RUN_ERRAND, Errand, ErrandChunk, ErrandPiece, to_text
@@ -111,3 +113,30 @@ async def test_what_is_no_command_for_a_node_is_not_carried(door: Gated) -> None
     async with stolen(door, answer) as fleet:
         with pytest.raises(Failure, match="a node runs describe, exec, explain, logs, top for its fleet"):
             await said_there(fleet, NODE, ["down", "--purge"])
+
+
+async def test_a_node_whose_endpoint_cannot_be_reached_is_asked_through_its_polls(
+    door: Gated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer(_: Errand) -> ErrandPiece:
+        return saying(b"through polls\n")
+
+    said = bytearray()
+
+    async def write(_: Output, data: bytes) -> None:
+        said.extend(data)
+
+    away = NODE.model_copy(update={"fleet": door.fleet.id, "endpoint": "127.0.0.1:1"})
+    state_dir = str(door.fleet.directory.parent)
+    async with stolen(door, answer) as fleet:
+        assert await run_there(fleet, away, ["exec", "web", "--", "date"], write=write, state_dir=state_dir) == 0
+    assert said == b"through polls\n"
+    assert capsys.readouterr().err == (
+        "Note: node n1 cannot be reached at 127.0.0.1:1: connection refused; it is asked through its polls\n"
+    )
+    with pytest.raises(Failure, match="a terminal needs the node's own endpoint, and node n1 cannot be reached at"):
+        async with to_endpoint(state_dir, away, "a terminal"):
+            pass
+    with pytest.raises(Failure, match="needs a node that listens, and n1 does not: run `syncpod join --listen"):
+        async with to_endpoint(state_dir, NODE, "port-forward"):
+            pass

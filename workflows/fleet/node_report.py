@@ -23,6 +23,7 @@ def summary(state: FleetNodeState) -> FleetNodeSummary:
         addresses=state.report.addresses,
         node_info=state.report.node_info,
         pods=len(state.placed),
+        endpoint=state.report.endpoint,
     )
 
 

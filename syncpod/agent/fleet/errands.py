@@ -246,16 +246,26 @@ async def start_command(
     words: Sequence[str], environment: Mapping[str, str], stdin: int, stdout: int, stderr: int
 ) -> asyncio.subprocess.Process:
     """Start the node's own ``syncpod`` with these words, as the leader of a session. Raises OSError."""
-    return await asyncio.create_subprocess_exec(
-        *_program(),
-        *words,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        cwd="/",
-        env=dict(environment),
-        start_new_session=True,
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *_program(),
+            *words,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd="/",
+            env=dict(environment),
+            start_new_session=True,
+        )
     )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:  # asyncio (3.11) would hang when cancelled in there, and leave children running
+        with contextlib.suppress(OSError):
+            process = await starting
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        raise
 
 
 def command_environment(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -30,9 +30,12 @@ class _Known(NamedTuple):
 class FleetReports:
     """Finds the changes since an earlier report. All methods belong to the agent's event loop."""
 
-    def __init__(self, published: PublishedPods, node: str) -> None:
-        """Report from `published`, which has the states of the pods of `node`, and of the node's own workflow."""
-        self._published = published
+    def __init__(self, published: PublishedPods, node: str, endpoint: Callable[[], str] = lambda: "") -> None:
+        """Report from `published`: the states of the pods of `node`, and that of the node's own workflow.
+
+        `endpoint` says where the node listens, ``host:port``; "" = nowhere.
+        """
+        self._published, self._endpoint = published, endpoint
         self._node = node_workflow_id(node)
         self._known: dict[str, _Known] = {}
         self._node_run: PublishedRun | None = None
@@ -106,6 +109,9 @@ class FleetReports:
             allocatable=self._left(view.allocatable),
             addresses=view.addresses,
             node_info=view.node_info,
+            endpoint=reachable(
+                self._endpoint(), [each.address for each in view.addresses if each.type == "InternalIP"]
+            ),
         )
 
     def _left(self, allocatable: Mapping[str, str]) -> dict[str, str]:
@@ -120,6 +126,16 @@ class FleetReports:
             milli = amount.milli_value() - sum(each[name].milli_value() for each in others if name in each)
             left[name] = quantity_text(parse_quantity(f"{max(0, milli)}m"), like=text)
         return left
+
+
+def reachable(endpoint: str, addresses: Sequence[str]) -> str:
+    """Return where others reach who listens at `endpoint`: at the node's first address, if that is all addresses."""
+    host, _, port = endpoint.rpartition(":")
+    if host not in ("0.0.0.0", "[::]"):
+        return endpoint
+    if not addresses:
+        return ""
+    return f"[{addresses[0]}]:{port}" if ":" in addresses[0] else f"{addresses[0]}:{port}"
 
 
 def _read(run: PublishedRun) -> _Known:

@@ -12,6 +12,7 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.errands import Errands, command_environment
 from syncpod.agent.fleet.link import FleetLink, ToFleet
+from syncpod.agent.fleet.listener import Listener
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
@@ -29,8 +30,12 @@ def add_fleet_link(
     context: NodeContext,
     answers: Callable[[Member], Sequence[Callable[..., Any]]],
     to_fleet: ToFleet,
+    runtime: str,
 ) -> None:
-    """Keep the node linked to its fleet for as long as the agent runs. `client` is for the node's own server."""
+    """Keep the node linked to its fleet for as long as the agent runs.
+
+    `client` is for the node's own server; `runtime` is the address of the node's runtime.
+    """
     signals = NodeSignals(client, context.name, agent.guard.require)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
     environment = command_environment(
@@ -41,9 +46,10 @@ def add_fleet_link(
         log_dir=context.log_dir,
     )
     errands = Errands(context.name, environment)
+    listener = Listener(context.state_dir, context.name, runtime, environment)
 
     def member(invitation: Invitation) -> Member:
-        reports = FleetReports(agent.published_pods, context.name)
+        reports = FleetReports(agent.published_pods, context.name, lambda: listener.address)
         return Member(
             invitation,
             context.state_dir,
@@ -58,3 +64,4 @@ def add_fleet_link(
     link = FleetLink(context.state_dir, context.name, contact, member, answers, view=signals.view, to_fleet=to_fleet)
     agent.add_background_task("fleet", link.run)
     agent.add_background_task("commands for the fleet", errands.run)
+    agent.add_background_task("endpoint for the fleet", listener.run)

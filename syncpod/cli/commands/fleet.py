@@ -10,13 +10,14 @@ from syncpod.cli.commands.fleet_codec import codec
 from syncpod.cli.commands.fleet_cp import cp
 from syncpod.cli.commands.fleet_describe import describe
 from syncpod.cli.commands.fleet_drain import drain
-from syncpod.cli.commands.fleet_exec import exec_
+from syncpod.cli.commands.fleet_exec import attach, exec_
 from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_gate import gate
 from syncpod.cli.commands.fleet_get import get
 from syncpod.cli.commands.fleet_install import install, uninstall
 from syncpod.cli.commands.fleet_key import app as key
 from syncpod.cli.commands.fleet_logs import logs
+from syncpod.cli.commands.fleet_port_forward import port_forward
 from syncpod.cli.commands.fleet_remove import remove
 from syncpod.cli.commands.fleet_rollout import app as rollout
 from syncpod.cli.commands.fleet_serve import serve
@@ -29,6 +30,8 @@ app.command("describe", cls=Page)(describe)
 app.command("explain", cls=Page)(explain)
 app.command("logs", cls=Page)(logs)
 app.command("exec", cls=Page)(exec_)
+app.command("attach", cls=Page)(attach)
+app.command("port-forward", cls=Page)(port_forward)
 app.command("cp", cls=Page)(cp)
 app.add_typer(top, name="top")
 app.command("apply", cls=Page)(apply)

@@ -61,7 +61,7 @@ def logs(
     async def work(client: Client) -> int:
         found = await find_pod(client, words, namespace, node)
         asked = ["logs", found.name, f"--namespace={namespace}", *flags]
-        return await run_there(client, found.node, asked, write=write_ours)
+        return await run_there(client, found.node, asked, write=write_ours, state_dir=state_dir)
 
     if follow:
         interrupts.heed()

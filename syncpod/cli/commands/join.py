@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,43 +11,93 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 
+NOWHERE: Final = "none"
+
 
 def join(
-    invitation: Annotated[str, typer.Argument(metavar="FILE", hidden=True, show_default=False)],
+    invitation: Annotated[str, typer.Argument(metavar="FILE", hidden=True, show_default=False)] = "",
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            metavar="ADDRESS:PORT",
+            help="Where the fleet's machine can reach this node directly; `none` = nowhere. A port alone means the "
+            "loopback address.",
+            show_default="as before, at first none",
+        ),
+    ] = "",
     state_dir: StateDir = "",
 ) -> None:
     """Join a fleet with this machine's node.
 
     FILE is an invitation from `syncpod fleet invite`. A running worker notices within seconds; after that the file can
     be removed. The node keeps running its own pods. It runs the fleet's pods even while the fleet cannot be reached.
+
+    With --listen, the node also accepts TLS connections from the fleet's machine, and from no other, for `fleet exec
+    -it`, `attach` and `port-forward`. Give an address that the fleet's machine can reach; 0.0.0.0 stands for all of
+    the node's. A node that belongs to a fleet already can change this without FILE.
     """
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import prepare
     from syncpod.cli.machine.worker_process import local_node, serving
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.invitation import read_invitation
-    from syncpod.settings.membership import keep_membership, read_membership
+    from syncpod.settings.membership import keep_listening, keep_membership, read_listening, read_membership
 
     here = settings(state_dir=state_dir)
+    if not invitation and not listen:
+        raise BadInput("name the file that `syncpod fleet invite` has written, or where to --listen")
     try:
-        invited = read_invitation(Path(invitation))
         before = read_membership(here.state_dir)
-    except SettingsInvalid as wrong:
+        invited = read_invitation(Path(invitation)) if invitation else before
+        listened = read_listening(here.state_dir)
+    except (SettingsInvalid, OSError) as wrong:
         raise BadInput(str(wrong)) from None
+    if invited is None:
+        raise BadInput("--listen: this node belongs to no fleet yet: name the file of its invitation too")
     worker = serving(here.state_dir)
     node = worker.node if worker is not None else local_node("")
     if invited.node != node:
         raise BadInput(f"{invitation}: node: is {invited.node}, but this node is {node}")
     if before is not None and before.fleet != invited.fleet:
         raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
+    where = _where(listen, listened)
     prepare(here.state_dir)
     try:
+        keep_listening(here.state_dir, where)
         keep_membership(here.state_dir, invited)
     except OSError as error:
         raise Failure(f"the invitation cannot be kept in {here.state_dir}: {error.strerror}") from None
-    say(f"node/{node} joined fleet {invited.fleet} at {invited.address}")
+    if invitation:
+        say(f"node/{node} joined fleet {invited.fleet} at {invited.address}")
+    if where or listened:
+        say(f"node/{node} listens at {where} for the fleet's machine" if where else f"node/{node} does not listen")
     if worker is None:
         remark("no worker serves this node yet: `syncpod up` starts one")
+
+
+def _where(listen: str, before: str) -> str:
+    """Return where the node is to listen, ``host:port``, "" = nowhere; as `before` if nothing is said.
+
+    Raises BadInput for what is no address, or none of this machine's.
+    """
+    import socket
+
+    from syncpod.cli.commands.fleet_gate import parse_listen
+
+    if not listen:
+        return before
+    if listen == NOWHERE:
+        return ""
+    host, port = parse_listen(f"127.0.0.1:{listen}" if listen.isdecimal() else listen)
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if str(port) != before.rpartition(":")[2]:  # else it is the node that listens there
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            raise BadInput(f"--listen: this node cannot listen at {where}: {error.strerror or error}") from None
+    return where
 
 
 def leave(state_dir: StateDir = "") -> None:

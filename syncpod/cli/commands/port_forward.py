@@ -62,6 +62,7 @@ def port_forward(
     async def work(client: Client) -> None:
         from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.streams.forwarded_ports import Forwarder
+        from syncpod.cli.streams.pod_ports import OurPodPorts
         from syncpod.cli.temporal.pods import require_pod
 
         found = (await require_pod(client, namespace, name)).pod
@@ -69,7 +70,9 @@ def port_forward(
         if found.status.phase != "Running":
             raise Failure(f'pod "{name}" does not run: its phase is {found.status.phase or "unknown"}')
         async with runtime_of(found) as runtime:
-            await Forwarder(runtime, found).forward(addresses, wanted)
+            pod_ports = OurPodPorts(runtime, found)
+            await pod_ports.require()
+            await Forwarder(pod_ports.carry).forward(addresses, wanted)
 
     interrupts.heed()
     session.run(work)

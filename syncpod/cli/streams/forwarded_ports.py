@@ -1,8 +1,4 @@
-"""Forwarding connections from this machine to ports of a pod.
-
-Each connection has its own URL and SPDY session. kubectl puts all on one session (portforward.go, v1.36), where one
-connection whose other end does not read holds up all others, and one that is refused can end them.
-"""
+"""Forwarding connections from ports of this machine, to wherever they are passed on."""
 
 from __future__ import annotations
 
@@ -13,24 +9,14 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from syncpod.cli.console import printable, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.runtime_client import unanswered
-from syncpod.cri.errors import CriError, TransportFault
-from syncpod.streaming.client import session_of
-from syncpod.streaming.connection import UpgradeRefused
-from syncpod.streaming.spdy import CHUNK, SpdyStream
-from syncpod.translation import names
+from syncpod.streaming.spdy import CHUNK
 
-if TYPE_CHECKING:
-    from syncpod.cri.client import CriClient
-    from syncpod.pod import Pod
-
-PROTOCOL: Final = "portforward.k8s.io"
 _LOCALHOST: Final = ("127.0.0.1", "::1")
 
 
@@ -42,29 +28,51 @@ class ForwardedPort:
     remote: int
 
 
-class _PodGone(Failure):
-    """The pod has been deleted: nothing more can be forwarded."""
+class ForwardingOver(Failure):
+    """Nothing more can be forwarded."""
 
 
-class _Unreachable(Exception):
-    """One connection could not be forwarded; the text says why."""
+class Connected:
+    """A connection that was made to a port of this machine (`syncpod.handlers.port_forwarding.Near`)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        """Return the next bytes; empty once no more come."""
+        return await self._reader.read(CHUNK)
+
+    async def write(self, data: bytes) -> None:
+        """Send, waiting while the other end does not read."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def finish(self) -> None:
+        """Finish sending."""
+        self._writer.write_eof()
+
+
+Carry = Callable[[Connected, int], Awaitable[None]]
+"""Passes one connection on to a port until it ends.
+
+Raises Failure if it cannot be forwarded, ForwardingOver if none can be any more, and OSError if an end breaks.
+"""
 
 
 class Forwarder:
-    """Forwards the ports of one pod."""
+    """Forwards ports of this machine."""
 
-    def __init__(self, runtime: CriClient, pod: Pod) -> None:
-        self._runtime = runtime
-        self._pod = pod
+    def __init__(self, carry: Carry) -> None:
+        """`carry` passes each connection on."""
+        self._carry = carry
         self._connections: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def forward(self, addresses: Sequence[str], ports: Sequence[ForwardedPort]) -> None:
         """Listen, and forward connections until SIGINT or SIGTERM; print the addresses and each connection.
 
-        Raises BadInput for an address that cannot be listened on, and Failure once the pod has no sandbox.
+        Raises BadInput for an address that cannot be listened on, and Failure once nothing more can be forwarded.
         """
-        await self._sandbox()
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._end_connections)
             stack.enter_context(_until_told(self._over))
@@ -115,98 +123,17 @@ class Forwarder:
         local = writer.get_extra_info("sockname")[1]
         say(f"Handling connection for {local}")
         try:
-            await self._pass_on(reader, writer, remote)
-        except (_Unreachable, Failure) as problem:
-            if not isinstance(problem, _PodGone):
+            await self._carry(Connected(reader, writer), remote)
+        except Failure as problem:
+            if not isinstance(problem, ForwardingOver):
                 remark(f"an error occurred forwarding {local} -> {remote}: {printable(str(problem))}")
             _break_off(writer)
-            if isinstance(problem, _PodGone):
+            if isinstance(problem, ForwardingOver):
                 raise
         except OSError:
             _break_off(writer)  # one of the two ends has broken off
         finally:
             writer.close()
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, remote: int) -> None:
-        try:
-            url = await self._runtime.port_forward(await self._sandbox())
-        except TransportFault as fault:
-            raise unanswered(fault) from None
-        except CriError as error:
-            raise _Unreachable(error.message or error.code) from None
-        try:
-            async with session_of(url, PROTOCOL) as session:
-                headers = {"port": str(remote), "requestid": "0"}
-                try:
-                    errors = await session.open({"streamtype": "error", **headers})
-                    await errors.finish()
-                    data = await session.open({"streamtype": "data", **headers})
-                except ConnectionError as error:
-                    raise _Unreachable(f"the runtime does not take the connection: {error}") from None
-                await _pass(reader, writer, data, errors)
-        except UpgradeRefused as error:
-            raise _Unreachable(f"the runtime does not forward: {error}") from None
-
-    async def _sandbox(self) -> str:
-        """Return the id of the pod's current sandbox. Raises _PodGone, and Failure if it is not ready."""
-        meta = self._pod.metadata
-        try:
-            found = await self._runtime.list_pod_sandboxes(labels={names.POD_UID_LABEL: meta.uid})
-        except TransportFault as fault:
-            raise unanswered(fault) from None
-        if not found:
-            raise _PodGone(f'pod "{meta.name}" is gone')
-        newest = max(found, key=lambda sandbox: sandbox.attempt)
-        if newest.state != "SANDBOX_READY":
-            raise Failure(f'pod "{meta.name}" has no sandbox that is ready')
-        return newest.id
-
-
-async def _pass(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: SpdyStream, errors: SpdyStream
-) -> None:
-    """Copy bytes both ways until the runtime reports the end of the connection, and how it ended.
-
-    Either end may close its direction first; containerd then gives the pod a second (socat's rule). Raises
-    _Unreachable, and OSError if our end broke.
-    """
-    sending = asyncio.create_task(_to_pod(reader, data))
-    receiving = asyncio.create_task(_from_pod(data, writer))
-    hearing = asyncio.create_task(errors.input.whole())
-    ended = asyncio.gather(receiving, hearing)
-    pending: set[asyncio.Future[Any]] = {ended, sending}
-    try:
-        while not ended.done():
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        _, said = ended.result()
-        if said:
-            raise _Unreachable(said.decode(errors="replace"))
-        if data.cut_off:
-            raise ConnectionResetError("the pod's end broke off")
-    finally:
-        for task in (sending, receiving, hearing):
-            task.cancel()
-        await asyncio.gather(ended, sending, receiving, hearing, return_exceptions=True)
-
-
-async def _to_pod(reader: asyncio.StreamReader, data: SpdyStream) -> None:
-    while chunk := await reader.read(CHUNK):
-        try:
-            await data.write(chunk)
-        except ConnectionError:
-            return  # the pod takes no more input; its output is still read
-    with contextlib.suppress(ConnectionError):
-        await data.finish()
-
-
-async def _from_pod(data: SpdyStream, writer: asyncio.StreamWriter) -> None:
-    while chunk := await data.input.get():
-        writer.write(chunk)
-        await writer.drain()
-    if not data.cut_off:
-        writer.write_eof()
 
 
 @contextlib.contextmanager

@@ -25,6 +25,15 @@ BUGS = (
         tests=("tests/agent/test_fleet_errands.py",),
     ),
     Plant(
+        name="any-certificate-of-the-fleet-commands",
+        room=AGENT,
+        file="syncpod/agent/fleet/endpoint.py",
+        before='return is_commander(x509.load_der_x509_certificate(shown or b""), fleet)',
+        after='return bool(x509.load_der_x509_certificate(shown or b""))',
+        harm="A stolen node runs commands in the containers of every other node of its fleet that listens.",
+        tests=("tests/gate/test_endpoint.py",),
+    ),
+    Plant(
         name="unreadable-is-gone",
         room=AGENT,
         file="syncpod/agent/pleg.py",

@@ -1,0 +1,198 @@
+"""The node's own endpoint, where the fleet's machine reaches it directly: commands as over its polls, but as streams.
+
+It is there only if the node was told to listen. TLS 1.3 on both sides: the node shows the certificate of its
+invitation, and lets in only whom the fleet's authority has issued a commander's certificate, which lasts minutes. Each
+connection is one command, or one connection to a port of a pod, and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from cryptography import x509
+
+from syncpod.agent.fleet.endpoint_command import run_command
+from syncpod.gate.authority import is_commander
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, machine_of, refusal_of
+from syncpod.gate.refusals import Refusals
+from syncpod.kernel.memory_file import memory_file
+from syncpod.messages.endpoint import INPUT, Begin, Ended, Forward, Hello, why_not_direct
+from syncpod.settings.invitation import Invitation
+from syncpod.streaming.multiplex import Multiplex, PeerGone
+
+log = logging.getLogger(__name__)
+
+COMMANDS: Final = 32
+"""Commands at once. Each is a process."""
+CONNECTIONS: Final = 128
+"""Connections to ports of pods at once."""
+_HANDSHAKES: Final = 64
+_HANDSHAKES_OF_ONE_ADDRESS: Final = 32
+_FIRST_SECONDS: Final = 10.0
+_LAST_SECONDS: Final = 60.0
+"""How long who asked may take to receive the last of an answer: then it leaves."""
+
+Carry = Callable[[Multiplex, Forward], Awaitable[Ended]]
+"""Passes a connection on to a port of a pod, until it ends."""
+
+
+class Endpoint:
+    """What listens for who commands the fleet. All methods belong to one event loop."""
+
+    def __init__(self, invitation: Invitation, environment: Mapping[str, str], carry: Carry) -> None:
+        """`environment` is that of the commands. Blocks briefly. Raises OSError (an ssl.SSLError is one)."""
+        self._environment, self._carry = environment, carry
+        self._handshakes, self._refusals = Handshakes(_HANDSHAKES, _HANDSHAKES_OF_ONE_ADDRESS), Refusals()
+        self._commands = self._connections = 0
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._served: set[asyncio.Task[None]] = set()
+        self.port = 0
+        """Where it listens, once it does."""
+        self.show(invitation)
+
+    def show(self, invitation: Invitation) -> None:
+        """Show the certificate of this invitation from now on, which is of the same node and fleet.
+
+        What runs goes on. Blocks briefly. Raises OSError (an ssl.SSLError is one).
+        """
+        self._tls, self._node, self._fleet = _tls(invitation), invitation.node, invitation.fleet
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family)
+        self._listener.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(self._listener))
+        self.port = int(self._listener.getsockname()[1])
+
+    async def close(self) -> None:
+        """End, with all that runs."""
+        tasks = [*self._served, *([self._accepting] if self._accepting is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                taken, peer = await loop.sock_accept(listener)
+            except OSError as error:  # such as no descriptor left: those that are open go on
+                log.warning("a connection cannot be accepted: %s", error)
+                await asyncio.sleep(1)
+                continue
+            address = machine_of(peer[0])
+            if not self._handshakes.make_room(address, loop.time()):
+                taken.close()
+                continue
+            task = asyncio.create_task(self._serve(taken, address))
+            self._handshakes.begin(task, address, loop.time())
+            self._served.add(task)
+            task.add_done_callback(self._served.discard)
+            await asyncio.sleep(0)  # an accept that succeeds at once lets nothing else run
+
+    async def _serve(self, taken: socket.socket, address: str) -> None:
+        loop, this = asyncio.get_running_loop(), asyncio.current_task()
+        assert this is not None
+        reader = StreamReader()
+        protocol = StreamReaderProtocol(reader)
+        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, taken, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_SECONDS
+            )
+        except OSError as error:  # an ssl.SSLError is one too
+            # asyncio sends no alert, so only this log says why.
+            self._refused(address, refusal_of(error))
+            return
+        finally:
+            self._handshakes.end(this)
+        try:
+            shown: Any = transport.get_extra_info("ssl_object")
+            if not _is_let_in(shown.getpeercert(True), self._fleet):
+                self._refused(address, "its certificate is not that of who commands the fleet")
+                return
+            link = Multiplex(reader, StreamWriter(transport, protocol, reader, loop), [INPUT])
+            await self._while_there(link)
+        finally:
+            transport.abort()
+
+    async def _while_there(self, link: Multiplex) -> None:
+        """Answer, until that is done and read, or the other end is gone."""
+        hearing, answering = asyncio.create_task(link.run()), asyncio.create_task(self._answer(link))
+        try:
+            await asyncio.wait({hearing, answering}, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done() and answering.exception() is None:
+                await asyncio.wait({hearing}, timeout=_LAST_SECONDS)
+        finally:
+            for task in (hearing, answering):
+                task.cancel()
+            for outcome in await asyncio.gather(hearing, answering, return_exceptions=True):
+                if isinstance(outcome, Exception) and not isinstance(outcome, PeerGone):
+                    log.error("a command for the fleet failed", exc_info=outcome)
+
+    async def _answer(self, link: Multiplex) -> None:
+        """Answer one connection. Raises PeerGone once its other end is gone."""
+        await link.tell(Hello(node=self._node).model_dump_json())
+        try:
+            async with asyncio.timeout(_FIRST_SECONDS):
+                asked = Begin.model_validate_json(await link.message())
+        except TimeoutError:
+            return
+        except ValueError:
+            ended = Ended(refused="what is asked cannot be read")
+        else:
+            ended = await (self._forward(link, asked.forward) if asked.forward else self._run(link, asked))
+        await link.tell(ended.model_dump_json())
+
+    async def _run(self, link: Multiplex, asked: Begin) -> Ended:
+        if why := why_not_direct(asked.words):
+            return Ended(refused=why)
+        if self._commands >= COMMANDS:
+            return Ended(refused=f"node {self._node} runs {COMMANDS} commands over its endpoint: wait until one ends")
+        log.info("for the fleet, over the node's endpoint: syncpod %s", asked.words[0])
+        self._commands += 1
+        try:
+            return await run_command(link, asked, self._environment)
+        finally:
+            self._commands -= 1
+
+    async def _forward(self, link: Multiplex, asked: Forward) -> Ended:
+        if self._connections >= CONNECTIONS:
+            return Ended(refused=f"node {self._node} forwards {CONNECTIONS} connections: wait until one ends")
+        log.info("for the fleet, over the node's endpoint: port %d of pod %.253r", asked.port, asked.pod)
+        self._connections += 1
+        try:
+            return await self._carry(link, asked)
+        finally:
+            self._connections -= 1
+
+    def _refused(self, address: str, why: str) -> None:
+        self._refusals.refused("unknown", f"a connection from {address}", why, asyncio.get_running_loop().time())
+
+
+def _is_let_in(shown: bytes | None, fleet: str) -> bool:
+    try:
+        return is_commander(x509.load_der_x509_certificate(shown or b""), fleet)
+    except ValueError:
+        return False
+
+
+def _tls(invitation: Invitation) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=invitation.authorities)
+    context.num_tickets = 0  # who resumed a session would show no certificate again
+    with memory_file(invitation.certificate + invitation.key) as path:
+        context.load_cert_chain(path)
+    return context

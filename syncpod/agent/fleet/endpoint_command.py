@@ -1,0 +1,180 @@
+"""One command over the node's endpoint: its process, and the terminal that it gets if one is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import termios
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from syncpod.agent.fleet.errands import start_command
+from syncpod.messages.endpoint import INPUT, STDERR, STDOUT, Begin, Ended, Resized
+from syncpod.streaming.multiplex import Multiplex, PeerGone
+from syncpod.streaming.readiness import readable, writable
+
+_BLOCK: Final = 32 * 1024
+_TERM_SECONDS: Final = 3.0
+_LARGEST: Final = 65535
+"""Columns or rows of a terminal."""
+
+
+@dataclass(frozen=True)
+class _Command:
+    """A command's process, and its streams."""
+
+    process: asyncio.subprocess.Process
+    outputs: Mapping[int, Callable[[], Awaitable[bytes]]]
+    """What reads each stream: the next bytes, empty at its end."""
+    give: Callable[[bytes], Awaitable[None]]
+    """Passes input on, or its end, which is empty. A command that reads no more gets none."""
+    resize: Callable[[int, int], None]
+    """Gives its terminal other columns and rows."""
+
+
+async def run_command(link: Multiplex, asked: Begin, environment: Mapping[str, str]) -> Ended:
+    """Run a command, and return how it ended. Cancelled, it ends the command, and all that this has started.
+
+    Raises PeerGone once the other end of the link is gone.
+    """
+    try:
+        async with _started(asked, environment) as command:
+            telling = [asyncio.create_task(_tell(link, number, read)) for number, read in command.outputs.items()]
+            helping = [
+                asyncio.create_task(_give(link, command.give)),
+                asyncio.create_task(_resize(link, command.resize)),
+            ]
+            try:
+                await asyncio.gather(*telling)
+                code = await command.process.wait()
+            finally:
+                for task in (*telling, *helping):
+                    task.cancel()
+                await asyncio.gather(*telling, *helping, return_exceptions=True)
+    except PeerGone:
+        raise
+    except OSError as error:
+        return Ended(refused=f"the command cannot be started: {error.strerror or error}")
+    return Ended(code=code if code >= 0 else 128 - code)
+
+
+@asynccontextmanager
+async def _started(asked: Begin, environment: Mapping[str, str]) -> AsyncIterator[_Command]:
+    """Start a command, with a terminal if one is asked for, and end it after the block. Raises OSError."""
+    if asked.terminal is None:
+        command = await _with_pipes(asked, environment)
+        try:
+            yield command
+        finally:
+            await _end(command.process)
+        return
+    ours, theirs = pty.openpty()
+    try:
+        try:
+            command = await _with_terminal(asked, environment, ours, theirs)
+        finally:
+            os.close(theirs)
+        try:
+            yield command
+        finally:
+            await _end(command.process)
+    finally:
+        os.close(ours)
+
+
+async def _with_pipes(asked: Begin, environment: Mapping[str, str]) -> _Command:
+    pipe = asyncio.subprocess.PIPE
+    stdin = pipe if asked.with_input else asyncio.subprocess.DEVNULL
+    process = await start_command(asked.words, environment, stdin, pipe, pipe)
+    out, err, writer = process.stdout, process.stderr, process.stdin
+    assert out is not None
+    assert err is not None
+
+    async def give(data: bytes) -> None:
+        if writer is None or writer.is_closing():
+            return
+        with contextlib.suppress(ConnectionError):
+            if data:
+                writer.write(data)
+                await writer.drain()
+            else:
+                writer.close()
+
+    outputs = {STDOUT: lambda: out.read(_BLOCK), STDERR: lambda: err.read(_BLOCK)}
+    return _Command(process, outputs, give, lambda columns, rows: None)
+
+
+async def _with_terminal(asked: Begin, environment: Mapping[str, str], ours: int, theirs: int) -> _Command:
+    def resize(columns: int, rows: int) -> None:
+        size = (max(0, min(each, _LARGEST)) for each in (rows, columns))
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+
+    async def read() -> bytes:
+        while True:
+            await readable(ours)
+            try:
+                return os.read(ours, _BLOCK)
+            except BlockingIOError:
+                continue
+            except OSError:  # nobody has the other end any more
+                return b""
+
+    async def give(data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(ours, rest) :]
+            except BlockingIOError:
+                await writable(ours)
+            except OSError:  # nobody has the other end any more
+                return
+
+    os.set_blocking(ours, False)
+    assert asked.terminal is not None
+    resize(*asked.terminal)
+    named = {each: text for each, text in environment.items() if each not in ("COLUMNS", "LINES")}
+    named["TERM"] = asked.term[:64].replace("\0", "") or "xterm"
+    process = await start_command(asked.words, named, theirs, theirs, theirs)
+    return _Command(process, {STDOUT: read}, give, resize)
+
+
+async def _tell(link: Multiplex, number: int, read: Callable[[], Awaitable[bytes]]) -> None:
+    """Send what a command says, until it says no more."""
+    while data := await read():
+        await link.write(number, data)
+    await link.end(number)
+
+
+async def _give(link: Multiplex, give: Callable[[bytes], Awaitable[None]]) -> None:
+    """Pass input on, and its end."""
+    while data := await link.read(INPUT):
+        await give(data)
+    await give(b"")
+
+
+async def _resize(link: Multiplex, resize: Callable[[int, int], None]) -> None:
+    while True:
+        said = await link.message()
+        with contextlib.suppress(ValueError):
+            size = Resized.model_validate_json(said)
+            resize(size.columns, size.rows)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a command and what it has started, unless it has ended."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
+        # It leads a group of its own, and is not reaped before its end is known here: the id is nobody else's.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TERM_SECONDS):
+                await process.wait()

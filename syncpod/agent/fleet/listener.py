@@ -1,0 +1,106 @@
+"""Keeps the process of the node's own endpoint, while the node belongs to a fleet and was told to listen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.membership import read_listening, read_membership
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 2.0
+"""Between two looks whether the node is told to listen, and where."""
+_RETRY_SECONDS: Final = (2.0, 10.0, 30.0)
+_TERM_SECONDS: Final = 10.0
+_LINE_BYTES: Final = 64 * 1024
+
+
+class Listener:
+    """Runs one process as long as `run` does. All methods belong to one event loop."""
+
+    def __init__(self, state_dir: Path, node: str, runtime: str, environment: Mapping[str, str]) -> None:
+        """`runtime` is where the node's runtime listens; `environment` is that of the commands."""
+        self._state_dir, self._node, self._runtime = state_dir, node, runtime
+        self._environment = dict(environment)
+        self.address = ""
+        """Where it listens now, ``host:port``; "" = nowhere."""
+
+    async def run(self) -> None:
+        """Listen as the state directory says, which may change meanwhile, until cancelled."""
+        failures = 0
+        while True:
+            wanted = await asyncio.to_thread(self._wanted)
+            if wanted is not None and await self._keep(wanted):
+                failures += 1
+                await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS)) - 1])
+            else:
+                failures = 0
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def _wanted(self) -> tuple[str, str] | None:
+        """Return where to listen, and for which fleet; None = not at all. Blocks."""
+        try:
+            address, invitation = read_listening(self._state_dir), read_membership(self._state_dir)
+        except (SettingsInvalid, OSError):  # the link to the fleet says so
+            return None
+        return (address, invitation.fleet) if address and invitation and invitation.node == self._node else None
+
+    async def _keep(self, wanted: tuple[str, str]) -> bool:
+        """Run the process as long as this is wanted; return whether it has ended by itself."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "syncpod.agent.fleet.endpoint_process"),
+                *(str(self._state_dir), self._runtime, str(os.getpid())),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                cwd="/",
+                env=self._environment,
+                start_new_session=True,
+                limit=_LINE_BYTES,
+            )
+        except OSError as error:
+            log.warning("the node's endpoint cannot be started: %s", error)
+            return True
+        assert process.stdout is not None
+        hearing = asyncio.create_task(self._hear(process.stdout))
+        try:
+            while not hearing.done() and await asyncio.to_thread(self._wanted) == wanted:
+                await asyncio.wait({hearing}, timeout=LOOK_SECONDS)
+            if hearing.done():
+                log.warning("the node's endpoint has ended by itself; it is started again")
+            return hearing.done()
+        finally:
+            self.address = ""
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+            await _end(process)
+
+    async def _hear(self, lines: asyncio.StreamReader) -> None:
+        """Note where the process listens, and log what it says, until it ends."""
+        with contextlib.suppress(ValueError):  # a line that is too long: none of ours
+            while line := await lines.readline():
+                said = json.loads(line)
+                if "address" in said:
+                    self.address = said["address"]
+                else:
+                    log.log(said["level"], "%s", said["text"])
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End the process, which ends what it runs."""
+    for end in (process.terminate, process.kill):
+        with contextlib.suppress(ProcessLookupError):
+            end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TERM_SECONDS):
+                await process.wait()
+                return

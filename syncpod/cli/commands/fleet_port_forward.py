@@ -1,0 +1,81 @@
+"""``syncpod fleet port-forward``: forward local ports to a pod, on whichever node of the fleet it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.options import Namespace, OfNode, StateDir
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.streams.forwarded_ports import Connected, ForwardedPort
+
+
+def port_forward(
+    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    ports: Annotated[
+        list[str] | None, typer.Argument(metavar="[LOCAL:]REMOTE...", hidden=True, show_default=False)
+    ] = None,
+    namespace: Namespace = "default",
+    node: OfNode = "",
+    address: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--address",
+            metavar="ADDRESS",
+            help="Addresses to listen on, with commas or repeated.",
+            show_default="localhost",
+        ),
+    ] = None,
+    state_dir: StateDir = "",
+) -> None:
+    """Forward local ports to a pod on whichever node of the fleet it is, until Ctrl-C.
+
+    As `syncpod port-forward`, over the node's own endpoint: the node must listen (`join --listen`). Both ports are
+    numbers.
+    """
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.streams.forwarded_ports import Forwarder
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name
+
+    kind_and_name([pod])
+    if not ports:
+        raise BadInput(f"name a port: syncpod fleet port-forward {pod} 8080:80")
+    wanted = [_ports(word) for word in ports]
+    addresses = [part for entry in address or ["localhost"] for part in entry.split(",") if part]
+    if not addresses:
+        raise BadInput("--address: name where to listen: localhost or an address, several with commas")
+
+    async def work(client: Client) -> None:
+        from syncpod.cli.fleet_endpoint import to_endpoint
+        from syncpod.messages.endpoint import Forward
+
+        found = await find_pod(client, [pod], namespace, node)
+
+        async def carry(connected: Connected, port: int) -> None:
+            async with to_endpoint(state_dir, found.node, "port-forward") as way:
+                await way.forward(connected, Forward(namespace=namespace, pod=found.name, port=port))
+
+        async with to_endpoint(state_dir, found.node, "port-forward"):
+            remark(f"pod/{found.name} is on node/{found.node.name}, at {found.node.endpoint}")
+        await Forwarder(carry).forward(addresses, wanted)
+
+    interrupts.heed()
+    fleet.run(work, state_dir=state_dir)
+
+
+def _ports(word: str) -> ForwardedPort:
+    """Return the local port, 0 = any, and the pod's. Raises BadInput."""
+    from syncpod.cli.streams.forwarded_ports import ForwardedPort
+
+    local, colon, remote = word.partition(":")
+    numbers = (local, remote) if local and colon else (remote or local,)
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 65536 for part in numbers):
+        raise BadInput(f"{word}: write [LOCAL:]REMOTE, each a number from 1 to 65535")
+    return ForwardedPort(int(numbers[0]) if local else 0, int(numbers[-1]))

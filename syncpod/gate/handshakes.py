@@ -1,0 +1,61 @@
+"""Who may begin a TLS handshake: whoever connects and says nothing must not keep others out."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import Any, Final
+
+PATIENCE_SECONDS: Final = 1.0
+"""A handshake that is older than this may be ended in favor of a new one. Without such a one the new one is closed."""
+HANDSHAKE_SECONDS: Final = 10.0
+"""The longest that a handshake may take."""
+
+
+class Handshakes:
+    """The connections that have not shown a certificate yet. All methods belong to one event loop."""
+
+    def __init__(self, most: int, most_of_one_address: int) -> None:
+        """At most so many at once; a whole site may be behind one address, and come back at once."""
+        self._most, self._most_of_one_address = most, most_of_one_address
+        self._waiting: dict[asyncio.Task[Any], tuple[str, float]] = {}
+        """The oldest first, their addresses and since when."""
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
+    def make_room(self, address: str, now: float) -> bool:
+        """Say whether there is room for one more handshake. If need be, end the oldest one that has waited too long."""
+        waiting = [task for task, (place, _) in self._waiting.items() if place == address]
+        if len(waiting) < self._most_of_one_address:
+            if len(self._waiting) < self._most:
+                return True
+            waiting = list(self._waiting)
+        _, since = self._waiting[waiting[0]]
+        if now - since < PATIENCE_SECONDS:
+            return False
+        self._waiting.pop(waiting[0])
+        waiting[0].cancel()
+        return True
+
+    def begin(self, task: asyncio.Task[Any], address: str, now: float) -> None:
+        """Note that a task waits for a handshake."""
+        self._waiting[task] = address, now
+
+    def end(self, task: asyncio.Task[Any]) -> None:
+        """Note that a task's handshake is over, however it ended."""
+        self._waiting.pop(task, None)
+
+
+def machine_of(host: str) -> str:
+    """Return the address of a client; for IPv6 its /64, since one machine has many addresses there."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    return str(address if address.version == 4 else ipaddress.IPv6Network(f"{address}/64", strict=False))
+
+
+def refusal_of(error: OSError) -> str:
+    """Return why a handshake failed, as the log says it."""
+    said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror or "it ended"
+    return str(said).lower().replace("_", " ")

@@ -1,0 +1,72 @@
+"""What passes over a node's own endpoint beside its streams: who is there, which command is run, how it ended.
+
+The node greets who it lets in. Then comes what is asked, and at last how it ended. Each is JSON, in a message of
+:mod:`syncpod.streaming.multiplex`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from syncpod.messages.errand import REPEATABLE, why_not
+from syncpod.messages.identity import Message
+
+INPUT: Final = 0
+STDOUT: Final = 1
+STDERR: Final = 2
+"""Streams, by Kubernetes' numbers of a remote command's channels."""
+
+_DIRECT: Final = frozenset({*REPEATABLE, "attach"})
+"""The commands that a node runs over its endpoint."""
+
+
+class Hello(Message):
+    """The node's first message, to who is let in. Nothing is asked before."""
+
+    node: str = ""
+
+
+class Forward(Message):
+    """A connection to a port of a pod of the node."""
+
+    namespace: str = ""
+    pod: str = ""
+    port: int = 0
+
+
+class Begin(Message):
+    """What is asked: a command, or a connection."""
+
+    words: tuple[str, ...] = ()
+    """The command line, without ``syncpod``."""
+    with_input: bool = False
+    terminal: tuple[int, int] | None = None
+    """Columns and rows of the terminal that the command gets; None = it gets none."""
+    term: str = ""
+    """Kind of the terminal, as ``TERM`` has it."""
+    forward: Forward | None = None
+    """Set, and no command is run."""
+
+
+class Resized(Message):
+    """The terminal has another size."""
+
+    columns: int = 0
+    rows: int = 0
+
+
+class Ended(Message):
+    """The node's last message."""
+
+    code: int = 1
+    refused: str = ""
+    """Why nothing was run, or why a connection failed, in one sentence."""
+    is_pod_gone: bool = False
+    """Nothing can be forwarded to the pod any more."""
+
+
+def why_not_direct(words: tuple[str, ...]) -> str:
+    """Return why a node does not run this command over its endpoint, in one sentence; "" if it does."""
+    if words and words[0] not in _DIRECT:
+        return f"a node runs {', '.join(sorted(_DIRECT))} over its endpoint, not {words[0][:40]}"
+    return why_not(("exec", *words[1:]) if words else ())

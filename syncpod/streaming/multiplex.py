@@ -1,0 +1,151 @@
+"""Several streams and messages on one connection, for a command that runs on another machine.
+
+A frame is its kind, one byte, the length of what follows, four, and that. Kinds below :data:`MESSAGE` are streams, and
+an empty frame ends one. Each end reads all that comes at once, whether or not anybody takes it, and so notices at once
+that the other is gone. What bounds it is the window: nobody sends more than the other end has passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Final
+
+from syncpod.streaming.pipe import Pipe
+from syncpod.streaming.window import Window
+
+MESSAGE: Final = 8
+_PASSED: Final = 9
+"""So many bytes of streams have been passed on: the other end may send as many more."""
+_PING: Final = 10
+_HEAD_BYTES: Final = 5
+_BLOCK: Final = 32 * 1024
+"""Most bytes of a stream that are sent in one frame."""
+FRAME_BYTES: Final = 256 * 1024
+WINDOW_BYTES: Final = 512 * 1024
+_MESSAGES: Final = 256
+"""Messages that wait to be taken; a peer that sends more is not one of ours."""
+PING_SECONDS: Final = 15.0
+SILENCE_SECONDS: Final = 60.0
+"""A peer that has sent nothing for so long, not even a ping, is gone."""
+
+
+class PeerGone(ConnectionError):
+    """The other end of the connection is gone, or does not make sense."""
+
+
+class Multiplex:
+    """One end of a connection. All methods belong to one event loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, incoming: Iterable[int]) -> None:
+        """`incoming` names the streams that the other end sends; others are ignored."""
+        self._reader, self._writer = reader, writer
+        self._pipes = {number: Pipe() for number in incoming}
+        self._room = Window(WINDOW_BYTES)
+        self._held = 0
+        """Bytes of streams that have come, and nobody has passed on yet."""
+        self._taken = dict.fromkeys(self._pipes, 0)
+        """What the last read of a stream returned; the next one says that it was passed on."""
+        self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.is_over = False
+        """Whether the other end is gone."""
+
+    async def run(self) -> None:
+        """Take what the other end sends until it is gone, or makes no sense; then all streams have ended."""
+        pinging = asyncio.create_task(self._ping())
+        try:
+            while True:
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    head = await self._reader.readexactly(_HEAD_BYTES)
+                    size = int.from_bytes(head[1:])
+                    if size > FRAME_BYTES:
+                        return
+                    data = await self._reader.readexactly(size)
+                if not self._take(head[0], data):
+                    return
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            return
+        finally:
+            self.is_over = True
+            self._room.close()
+            pinging.cancel()
+            await asyncio.gather(pinging, return_exceptions=True)
+            for pipe in self._pipes.values():
+                pipe.end()
+            self._messages.put_nowait(None)
+
+    async def read(self, stream: int) -> bytes:
+        """Return the next bytes of a stream, empty at its end, or once the other end is gone.
+
+        What was returned before counts as passed on.
+        """
+        if taken := self._taken[stream]:
+            self._taken[stream] = 0
+            self._held -= taken
+            with contextlib.suppress(PeerGone):  # what has come before can still be read
+                await self._send(_PASSED, taken.to_bytes(4))
+        data = await self._pipes[stream].get()
+        self._taken[stream] = len(data)
+        return data
+
+    async def write(self, stream: int, data: bytes) -> None:
+        """Send bytes of a stream, as the other end passes earlier ones on. Raises PeerGone once it is gone."""
+        rest = memoryview(data)
+        while rest:
+            taken = await self._room.take(min(len(rest), _BLOCK))
+            if not taken:
+                raise PeerGone("the other end is gone")
+            await self._send(stream, bytes(rest[:taken]))
+            rest = rest[taken:]
+
+    async def end(self, stream: int) -> None:
+        """End a stream that we send. Raises PeerGone once the other end is gone."""
+        await self._send(stream, b"")
+
+    async def message(self) -> bytes:
+        """Return the next message. Raises PeerGone once the other end is gone."""
+        found = await self._messages.get()
+        if found is None:
+            self._messages.put_nowait(None)
+            raise PeerGone("the other end is gone")
+        return found
+
+    async def tell(self, text: str) -> None:
+        """Send a message. Raises PeerGone once the other end is gone."""
+        await self._send(MESSAGE, text.encode())
+
+    def close(self) -> None:
+        """End the connection, once all is sent that waits to be."""
+        self._writer.close()
+
+    def _take(self, kind: int, data: bytes) -> bool:
+        """Take one frame; return whether it made sense."""
+        if kind == _PASSED and len(data) == 4:
+            self._room.give(int.from_bytes(data))
+        elif kind == MESSAGE:
+            self._messages.put_nowait(data)
+            return self._messages.qsize() <= _MESSAGES
+        elif (pipe := self._pipes.get(kind)) is not None:
+            if not data:
+                pipe.end()
+                return True
+            self._held += len(data)
+            pipe.put(data)
+            return self._held <= WINDOW_BYTES
+        return True
+
+    async def _send(self, kind: int, data: bytes) -> None:
+        try:
+            self._writer.write(bytes([kind]) + len(data).to_bytes(4) + data)
+            await self._writer.drain()
+        except (OSError, RuntimeError) as error:  # asyncio's TLS raises either once the connection is closed
+            raise PeerGone("the other end is gone") from error
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            try:
+                await self._send(_PING, b"")
+            except PeerGone:
+                return

@@ -1,0 +1,106 @@
+"""The process of a node's own endpoint: it is there when it is wanted, and nothing of it stays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from syncpod.agent.fleet.listener import Listener
+from syncpod.cli.fleet_endpoint import Unreachable, reached
+from syncpod.gate.authority import Fleet, now, open_fleet
+from syncpod.gate.gate import fleet_directory
+from syncpod.messages.fleet import FleetNodeView
+from syncpod.settings.invitation import Invitation
+from syncpod.settings.membership import forget_membership, keep_listening, keep_membership
+from tests.agent.waiting import until, until_asked
+
+
+@dataclass
+class Bench:
+    """A node's listener that runs, and the fleet that it belongs to."""
+
+    listener: Listener
+    fleet: Fleet
+    directory: Path
+
+    def invite(self, name: str = "n1") -> None:
+        """Give the node a new certificate."""
+        pair = self.fleet.issue(name, timedelta(hours=1), now())
+        pems = self.fleet.authorities_pem()
+        made = Invitation(
+            self.fleet.id, name, "localhost:1", "gate", "default", pems, pair.certificate, pair.key,
+            "-----BEGIN PUBLIC KEY-----",
+        )  # fmt: skip
+        keep_membership(self.directory / "node", made)
+
+    async def is_let_in(self) -> bool:
+        """Whether who commands the fleet gets in, where the node listens."""
+        where = self.listener.address
+        view = FleetNodeView(name="n1", fleet=self.fleet.id, endpoint=where or "127.0.0.1:1")
+        try:
+            async with reached(str(self.directory), view):
+                return True
+        except Unreachable:
+            return False
+
+    def processes(self) -> list[int]:
+        """The processes that serve the endpoint of this node."""
+        mark = f"endpoint_process\0{self.directory / 'node'}\0".encode()
+        return [int(each.parent.name) for each in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(each)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    fleet = open_fleet(fleet_directory(tmp_path), now())
+    (tmp_path / "node").mkdir(mode=0o700)
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    listener = Listener(tmp_path / "node", "n1", "/nowhere.sock", environ)
+    running = asyncio.create_task(listener.run())
+    bench = Bench(listener, fleet, tmp_path)
+    yield bench
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert not bench.processes()
+
+
+async def test_a_node_listens_only_where_it_was_told_and_as_long_as_it_belongs_to_a_fleet(bench: Bench) -> None:
+    bench.invite()
+    await asyncio.sleep(0)
+    assert not bench.listener.address
+    keep_listening(bench.directory / "node", "127.0.0.1:0")
+    await until(lambda: bool(bench.listener.address))
+    assert await bench.is_let_in()
+    (first,) = bench.processes()
+
+    bench.fleet.revoke("n1", now())
+    assert not await bench.is_let_in()
+    bench.invite()
+    await until_asked(bench.is_let_in)  # it shows the new certificate, and is the same process
+    assert bench.processes() == [first]
+
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: bench.processes() not in ([first], []))
+    await until_asked(bench.is_let_in)
+
+    forget_membership(bench.directory / "node")
+    await until(lambda: not bench.listener.address and not bench.processes())
+
+
+async def test_an_invitation_of_another_node_is_not_listened_for(bench: Bench) -> None:
+    keep_listening(bench.directory / "node", "127.0.0.1:0")
+    bench.invite("n2")
+    assert bench.listener._wanted() is None
