@@ -1,4 +1,4 @@
-"""Commands that a node runs for its fleet, carried piece by piece through the node's polls."""
+"""Has a node run a command for its fleet: by the node's own endpoint or, piece by piece, through its polls."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
 
 _SAID_BYTES: Final = 16 * 2**20
 _AT_ONCE: Final = 16
-"""Nodes that run a command at once."""
+"""How many nodes are asked at the same time."""
 _PIECE_SECONDS: Final = WAIT_SECONDS + 60
-"""After so long no answer is waited for: none comes from a worker that runs."""
+"""How long to wait for the answer to one piece. A worker that is alive answers sooner."""
 _LIFE: Final = timedelta(seconds=_PIECE_SECONDS)
 _RPC: Final = timedelta(seconds=10)
 _GONE: Final = ("Unknown", "Joining")
@@ -61,7 +61,7 @@ async def run_there(
 ) -> int:
     """Have a node run its own ``syncpod`` with these words; return its exit code.
 
-    `write` gets the output as it comes. Ended in any way before its own end, the command is ended on the node too.
+    `write` gets the output as it arrives. If this call ends early, for whatever reason, the node ends the command.
     With a `state_dir` (that of the fleet, "" = this user's), the node's own endpoint is tried first.
     Raises Failure if the node does not answer, or refuses.
     """
@@ -81,7 +81,7 @@ async def run_there(
 
 
 async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
-    """Have a node run a short command; return its exit code, its output and what it says besides. Raises Failure."""
+    """Have a node run a short command; return its exit code, standard output and standard error. Raises Failure."""
     said = {Output.STDOUT: bytearray(), Output.STDERR: bytearray()}
 
     async def keep(which: Output, data: bytes) -> None:
@@ -96,7 +96,7 @@ async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) 
 async def said_by_all(
     client: Client, nodes: Sequence[FleetNodeView], words: Sequence[str]
 ) -> list[tuple[FleetNodeView, tuple[int, str, str] | Failure]]:
-    """Have nodes run the same short command; return of each what `said_there` does, or why it has no answer."""
+    """Have nodes run the same short command; return for each node the result of `said_there`, or its Failure."""
     few = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(node: FleetNodeView) -> tuple[int, str, str] | Failure:
@@ -110,7 +110,10 @@ async def said_by_all(
 
 
 async def print_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> None:
-    """Print what a node says of something, as what a stranger says. Raises Failure with its exit code."""
+    """Have a node run a short command, and print its output, harmless as in :func:`~syncpod.cli.console.say`.
+
+    Raises Failure with the command's exit code if that is not 0.
+    """
     code, out, err = await said_there(client, node, words)
     for text, tell in ((err, remark), (out, say)):
         if text:
@@ -136,7 +139,7 @@ class _Errand:
             if stdin is None:
                 code = await self._take(write, begin=True)
             else:
-                await self._ask(begin=True)  # answers at once, or input would wait for the first output
+                await self._ask(begin=True)  # answered at once; otherwise the input would wait for the first output
                 code = await self._both(stdin, write)
             is_over = True
             return code
@@ -220,7 +223,7 @@ class _Errand:
 
 
 async def _together(stdin: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
-    """Yield what has come of the input, in pieces, each with whether nothing follows."""
+    """Yield the input in pieces as it arrives. Each comes with a flag: whether the input ends there."""
     waiting, news, room, is_over = bytearray(), asyncio.Event(), asyncio.Event(), False
 
     async def read() -> None:

@@ -1,4 +1,4 @@
-"""``syncpod fleet exec`` and ``attach``: into a container, on whichever node of the fleet it is."""
+"""``syncpod fleet exec`` and ``attach``: run a command in a container on any node of the fleet, or attach to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``syncpod fleet logs``: the logs of a pod's containers, on whichever node of the fleet it is."""
+"""``syncpod fleet logs``: print the logs of a pod's containers from any node of the fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``syncpod key``: the keys that commands to this machine's node are signed with."""
+"""``syncpod key``: the keys that sign the commands to this machine's node."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def remove(
 
 
 def _of(state_dir: str) -> tuple[NodeSettings, SigningKeys]:
-    """Return this machine's settings, and its keys. Raises BadInput if it has none."""
+    """Return this machine's settings and keys. Raises BadInput if it has no keys."""
     from syncpod.cli.machine.settings import settings
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import read_signing_keys

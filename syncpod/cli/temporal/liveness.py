@@ -1,8 +1,8 @@
-"""Whether a node's worker lives: known from signs that a busy worker keeps giving, never from one late answer.
+"""Decides whether a node's worker is alive. A busy worker still gives signs of life, so one late answer proves nothing.
 
-On the worker's own machine the sign is its process. Elsewhere it is what the server has heard: the SDK's heartbeats,
-and the polls for the node's tasks, both of which the SDK sends beside all other work. Mirrors
-pkg/controller/nodelifecycle, v1.36: a node counts as dead when it has not been heard from for 40 s.
+On the worker's own machine, the sign is its process. Elsewhere, the signs are the heartbeats and the polls that the
+server has received from it. The SDK sends both even while the worker is busy. Mirrors pkg/controller/nodelifecycle,
+v1.36: a node counts as dead if nothing has been heard from it for 40 s.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from syncpod.messages.identity import node_task_queue
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record
 
 GRACE: Final = timedelta(seconds=40)
-"""The node lifecycle controller's nodeMonitorGracePeriod; a worker's heartbeats are 10 s apart."""
+"""The node lifecycle controller's nodeMonitorGracePeriod. A worker sends a heartbeat every 10 s."""
 POLLED_WITHIN: Final = timedelta(seconds=70)
-"""A poll lasts a minute. It shows that a worker is alive before its first heartbeat, and on a server without heartbeats
-(before 1.30)."""
+"""A poll lasts a minute. It shows that a worker is alive before its first heartbeat, and on servers before 1.30, which
+keep no heartbeats."""
 _RPC: Final = timedelta(seconds=5)
 
 
@@ -39,22 +39,22 @@ class Sign:
     identity: str
     at: datetime
     beats: bool
-    """Whether the server keeps heartbeats of it; otherwise `at` is a poll, which may last a minute."""
+    """Whether the server keeps its heartbeats. If not, `at` is the time of a poll, which may last a minute."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """Whether a node's worker lives, and when it was last heard of; None = never, or it has shut down."""
+    """Whether a node's worker is alive, and when it was last heard from. None = never, or it has shut down."""
 
     lives: bool
     heard: datetime | None
 
 
 def judge(signs: Iterable[Sign], now: datetime, *, here: bool = False, dead: str = "") -> Life:
-    """Return whether one of a node's workers lives.
+    """Return whether one of a node's workers is alive.
 
     `here`: its process is known to run on this machine. `dead` is the identity of a worker whose process is known to
-    have ended, so that what the server still has of it counts for nothing.
+    have ended: its signs are ignored.
     """
     if here:
         return Life(True, now)
@@ -64,7 +64,7 @@ def judge(signs: Iterable[Sign], now: datetime, *, here: bool = False, dead: str
 
 
 async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
-    """Return whether the worker of each node lives. Raises RPCError."""
+    """Return for each node whether its worker is alive. Raises RPCError."""
     wanted, now = sorted(set(nodes)), datetime.now(UTC)
     if not wanted:
         return {}
@@ -82,18 +82,18 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
 
 
 async def lives(client: Client, node: str) -> bool:
-    """Return whether the worker of one node lives. Raises RPCError."""
+    """Return whether the worker of one node is alive. Raises RPCError."""
     return (await lives_of(client, (node,)))[node].lives
 
 
 async def heard_on(client: Client, queue: str) -> Life:
-    """Return whether a worker of a task queue lives, by what the server has heard. Raises RPCError."""
+    """Return whether a worker of a task queue is alive, judged by the server's records alone. Raises RPCError."""
     beats = await _beats(client)
     return judge(_signs(beats.get(queue, {}), await _polls(client, queue)), datetime.now(UTC))
 
 
 async def absence(client: Client, nodes: Iterable[str]) -> str:
-    """Return why nodes have not answered in time: which of them are away, and which are busy. Raises RPCError."""
+    """Return a text that says which of these silent nodes are away, and which are busy. Raises RPCError."""
     found = await lives_of(client, nodes)
     dead, live = (sorted(node for node, life in found.items() if life.lives is lives) for lives in (False, True))
     said = [sentence(", ".join(names)) for sentence, names in ((away, dead), (busy, live)) if names]
@@ -101,7 +101,7 @@ async def absence(client: Client, nodes: Iterable[str]) -> str:
 
 
 async def judged(client: Client, fetched_pods: Sequence[FetchedPod]) -> list[FetchedPod]:
-    """Return the pods; for those that did not answer, say whether the worker of their node lives."""
+    """Return the pods; those that did not answer also say whether their node's worker is alive. Raises RPCError."""
     silent = {fetched.pod.spec.node_name for fetched in fetched_pods if not fetched.current}
     found = await lives_of(client, silent)
     return [
@@ -111,15 +111,15 @@ async def judged(client: Client, fetched_pods: Sequence[FetchedPod]) -> list[Fet
 
 
 def _has_ended(record: WorkerRecord) -> bool:
-    """Say whether no process has the id of the recorded worker.
+    """Return whether no process has the id of the recorded worker.
 
-    If one has, it may be the worker, started in some other way than ours: then what the server has heard decides.
+    If a process has it, that may be the worker, started by other means than `up`. Then the server's records decide.
     """
     return not Path(f"/proc/{record.pid}").exists()
 
 
 def _is_of(record: WorkerRecord, client: Client, node: str) -> bool:
-    """Say whether a record on this machine is of the worker that serves the node for this server."""
+    """Return whether a record on this machine describes the worker of this node, namespace and server."""
     address = client.service_client.config.target_host
     return (record.node, record.namespace, record.address) == (node, client.namespace, address)
 
@@ -131,11 +131,11 @@ def _is_of(record: WorkerRecord, client: Client, node: str) -> bool:
 class _Beat:
     at: datetime
     runs: bool
-    """Whether the worker has not shut down."""
+    """False once the worker has shut down."""
 
 
 def _signs(beats: Mapping[str, _Beat], polls: Mapping[str, datetime]) -> list[Sign]:
-    """Return the newest sign of each worker of a task queue; none of those that have shut down."""
+    """Return the newest sign of each worker of a task queue, without the workers that have shut down."""
     signs = [
         Sign(identity, max(beat.at, polls.get(identity, _NEVER)), beats=True)
         for identity, beat in beats.items()
@@ -145,7 +145,7 @@ def _signs(beats: Mapping[str, _Beat], polls: Mapping[str, datetime]) -> list[Si
 
 
 async def _beats(client: Client) -> Mapping[str, Mapping[str, _Beat]]:
-    """Return the last heartbeat of each worker, by task queue and identity; none if the server keeps no heartbeats."""
+    """Return the last heartbeat of each worker, by task queue and identity. Empty if the server keeps no heartbeats."""
     beats: dict[str, dict[str, _Beat]] = {}
     token = b""
     while True:
