@@ -10,6 +10,7 @@ import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 import termios
 import time
@@ -28,11 +29,13 @@ class Terminal:
     """A program on a terminal, typed at."""
 
     def __init__(self, environ: dict[str, str], *arguments: str) -> None:
-        command = command_line(*arguments)
-        self.pid, self._terminal = pty.fork()
-        if self.pid == 0:
-            os.execve(command[0], command, environment(environ))
-        self.seen = b""
+        self._terminal, theirs = pty.openpty()
+        # pty.fork would run Python, and gRPC's handlers, in a child of a process with threads, which may crash there.
+        self._process = subprocess.Popen(
+            command_line(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=environment(environ)
+        )
+        os.close(theirs)
+        self.pid, self.seen = self._process.pid, b""
 
     def type(self, text: bytes) -> None:
         os.write(self._terminal, text)
@@ -61,7 +64,7 @@ class Terminal:
         with contextlib.suppress(OSError):
             while select.select([self._terminal], [], [], 30)[0] and os.read(self._terminal, 4096):
                 pass
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        code = self._process.wait()
         os.close(self._terminal)
         return code
 
