@@ -1,8 +1,8 @@
 """``python -m bench --against kubelet``: a live kubelet, a node of ours and the bare CRI calls, in turn.
 
 The kubelet and the node each have a containerd of their own, both of the same version and both running all the time.
-Both are given a manifest the same way: it is renamed into their directory. When something has happened is seen in the
-runtimes' own listings, never in what either says. The bare calls go to the node's containerd.
+Both get a manifest the same way: it is renamed into their directory. All times come from the runtimes' own listings,
+never from reports of the kubelet or the node. The bare calls go to the node's containerd.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Samples = Mapping[str, Mapping[str, Sequence[float]]]
 
 @dataclass
 class Side(ABC):
-    """One that takes pods: its runtime's listings, and the processes that it consists of."""
+    """One contestant: the listings of its runtime, and its processes."""
 
     name: str
     runtime: Containerd
@@ -90,10 +90,10 @@ class Side(ABC):
 
     @abstractmethod
     async def restart(self, name: str) -> None:
-        """Have it start the pod's ended container again; nothing where that is its own work."""
+        """Start the pod's ended container again; does nothing if this side does so by itself."""
 
     def listed(self, name: str) -> str:
-        """Return what it calls the pod in its runtime."""
+        """Return the pod's name in its runtime."""
         return name
 
     async def until(self, condition: Condition) -> float:
@@ -173,7 +173,7 @@ class Contest:
 
 @contextlib.asynccontextmanager
 async def contest(version: str) -> AsyncIterator[Contest]:
-    """Start a containerd for each side, a kubelet and a node, and leave nothing of them. Raises `Missing`."""
+    """Start a kubelet and a node, each with a containerd of its own, and remove all of it. Raises `Missing`."""
     async with contextlib.AsyncExitStack() as stack:
         top = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-", ignore_cleanup_errors=True))
@@ -239,7 +239,7 @@ async def _shaped(side: Side, name: str, *, what: str, **shape: Any) -> Mapping[
 
 
 async def _large_crowd(side: Side, name: str) -> Mapping[str, float]:
-    """Start and stop still more pods at once."""
+    """Do the same with even more pods."""
     names = [f"{name}-{number}" for number in range(LARGE_CROWD)]
     started = await _started(side, names, host_network=True)
     stopped = await _stopped(side, names)
@@ -338,7 +338,7 @@ _IN_MEBIBYTES: Final = "memory"
 
 
 def rows(samples: Samples) -> list[tuple[str, ...]]:
-    """Return the table's rows, with headings: medians, ranges, and what they are to the kubelet's and to the floor."""
+    """Return the table's rows, with headings: medians, ranges, and their ratios to the kubelet's and to the floor."""
     found: list[tuple[str, ...]] = [("", KUBELET, NODE_SIDE, BARE, "to the kubelet", "to the bare calls")]
     for quantity, what in _ROWS:
         figures = {side: _figure(quantity, values) for side, values in samples[quantity].items()}

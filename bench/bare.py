@@ -1,4 +1,4 @@
-"""The floor: the CRI calls that the engine makes for a pod, with the same configurations, one after the other."""
+"""The floor: the engine's CRI calls for a pod, with the same configurations, one after the other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BareNode:
     """Creates pods with nothing but CRI calls. Its pods carry another owner label than the worker's."""
 
     def __init__(self, cri_calls: BareCri, watch: Watch, context: NodeContext) -> None:
-        """Call through `cri_calls`; `watch` sees what has ended."""
+        """Call through `cri_calls`; `watch` sees when containers have ended."""
         self._runtime = cri_calls.runtime
         self._watch = watch
         self._context = context

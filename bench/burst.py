@@ -1,8 +1,8 @@
 """``python -m bench.burst``: applies and then deletes many simulated pods at once, and the same a few at a time.
 
-For each it prints how long it takes compared with the bare CRI calls, the longest time without progress of any pod, and
-the cost: workflow tasks for each pod, those that timed out, and steps that were tried again. ``--load 40`` runs 40 busy
-processes at the same time.
+For each it prints the time compared with the bare CRI calls, the longest time without progress of any pod, and the
+cost: workflow tasks for each pod, those that timed out, and retried steps. ``--load 40`` runs 40 busy processes at the
+same time.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def _in_background(requests: Callable[[], Awaitable[None]]) -> AsyncIterat
 
 
 async def floor(pods: int, load: int) -> tuple[float, float]:
-    """Return how many seconds the bare CRI calls take that start this many pods, and those that end them."""
+    """Return how many seconds the bare CRI calls take to start this many pods, and to end them."""
     runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
     try:
         async with BareCri(runtime.endpoint) as cri:

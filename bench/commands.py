@@ -1,4 +1,4 @@
-"""What a command costs: its processor time and how long it takes, in turn with an interpreter that does nothing."""
+"""What a command costs, in CPU and in time. It takes turns with an interpreter that does nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASKED: Final = "syncpod get pods, the server asked"
 
 
 class Cost(NamedTuple):
-    """What one run has cost, in milliseconds."""
+    """The cost of one run, in milliseconds."""
 
     processor: float
     """User and system time."""
@@ -36,7 +36,7 @@ class Cost(NamedTuple):
 
 
 async def command_line(samples: int) -> tuple[Row, ...]:
-    """Run each command so often, on a node with simulated pods; return two rows for each."""
+    """Run each command `samples` times, on a node with simulated pods; return two rows for each."""
     async with simulated_node() as node:
         names = [f"web-{number}" for number in range(PODS)]
         for name in names:
@@ -54,7 +54,7 @@ def _rows(node: SimulatedNode, samples: int) -> tuple[Row, ...]:
         commands = _commands(manifest)
         costs: dict[str, list[Cost]] = {name: [] for name in commands}
         for number, (name, command) in itertools.product(range(1 + samples), commands.items()):
-            # Any setting that is not usual has the command ask the server.
+            # With any unusual setting, the command would ask the server.
             unusual = {"TEMPORAL_UNHEARD_OF": "1"} if name == _ASKED else {}
             cost = _cost(command, environment | unusual)
             if number:

@@ -174,7 +174,7 @@ def every_one(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
 def one_of_each(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
     """Choose the first boundary, before anything was done, and the last one after each kind of call.
 
-    The runtime has the same before a call as after the one that precedes it.
+    Boundaries before a call are left out: the runtime's state is the same as after the call before.
     """
     after = {each.call: each for each in boundaries if each.when == "after"}
     return sorted((*boundaries[:1], *after.values()), key=lambda each: each.ordinal)
@@ -212,7 +212,7 @@ async def _killed(node: FaultyNode, place: Path, lives: Sequence[Life], choose: 
 
 
 async def _undisturbed(node: FaultyNode, place: Path, lives: Sequence[Life]) -> dict[str, list[Boundary]]:
-    """Return the boundaries of each phase, numbered from 1 within it; those of the start as `start`."""
+    """Return the boundaries of each phase, numbered from 1 within it, with those of the start under `start`."""
     record = place / "undisturbed"
     await node.serve(**{VARIABLE: f"record={record}"})
     subjects = [(life, await _applied(node, place, f"whole-{life.name}")) for life in LIVES if life in lives]
@@ -272,11 +272,11 @@ class _Death:
         return self.place / f"{self.name}.boundaries"
 
     async def serve(self, *, kill: int) -> None:
-        """Start the worker that is to die at this boundary; it first finishes the pod of the worker before."""
+        """Start the worker that is to die at this boundary; it first finishes the previous worker's pod."""
         await self.node.serve(**{VARIABLE: f"record={self.record},pod={self.name},kill={kill}"})
 
     async def bring_up(self, *, passed: int) -> None:
-        """Start the pod, which passes so many boundaries; for the phase `start` there is nothing to do yet."""
+        """Start the pod, which passes `passed` boundaries; for the phase `start` there is nothing to do yet."""
         if self.life.name == "start":
             return
         self.subject = await _applied(self.node, self.place, self.name)
@@ -304,7 +304,7 @@ class _Death:
 
 
 async def until_said(subject: Subject, runs: Counter[str]) -> None:
-    """Wait until the containers have recorded so many starts: after that, they handle SIGTERM.
+    """Wait until the containers have recorded these starts: after that, they handle SIGTERM.
 
     Raises TimeoutError.
     """

@@ -1,7 +1,7 @@
-"""``python -m bench.fleet --nodes 200 --pods 20``: many simulated nodes against one cluster, and what that costs.
+"""``python -m bench.fleet --nodes 200 --pods 20``: the cost of many simulated nodes on one cluster.
 
 The cluster is PostgreSQL and two Temporal servers; the fleet's worker and its gate are processes as in production. The
-nodes share a few processes (:mod:`bench.fleet_nodes`). What is at rest is measured by the servers' own counters.
+nodes share a few processes (:mod:`bench.fleet_nodes`). The load at rest is read from the servers' own counters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _POLLS = ("PollActivityTaskQueue", "PollWorkflowTaskQueue", "PollNexusTaskQueue"
 
 @dataclass
 class Crowd:
-    """A fleet that runs: its client, and the process ids of each part."""
+    """A running fleet: its client, and the process ids of each part."""
 
     client: Client
     nodes: tuple[str, ...]
@@ -68,7 +68,7 @@ class Crowd:
         }
 
     def requests(self) -> Counter[str]:
-        """Return how often each operation of the frontends was asked for so far, by the servers' own counters."""
+        """Return how often each operation of the frontends was called so far, by the servers' own counters."""
         found: Counter[str] = Counter()
         for server in self.cluster.servers:
             with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics", timeout=30) as answer:
@@ -89,14 +89,14 @@ class Crowd:
 
 @dataclass
 class Costs:
-    """What phases cost: rows of a table."""
+    """The costs of the phases: rows of a table."""
 
     crowd: Crowd
     rows: list[tuple[str, ...]] = field(default_factory=list)
 
     @contextlib.contextmanager
     def phase(self, what: str, count: int) -> Iterator[None]:
-        """Measure a phase that does something so often."""
+        """Measure a phase that does the same `count` times."""
         sys.stderr.write(f"bench: {what}, load {machine.load():.0f}\n")
         cpu, statements, requests = self.crowd.cpu(), self.crowd.statements(), self.crowd.requests()
         began = time.monotonic()
@@ -170,7 +170,7 @@ async def measure(nodes: int, pods: int, rest: float) -> str:
 
 
 def _at_rest(asked: Counter[str], nodes: int, seconds: float) -> str:
-    """Return what the frontends were asked for at rest, by node and minute."""
+    """Return the calls to the frontends at rest, by node and minute."""
     rows = [("at rest, by the frontends' counters", "in all", "each node and minute")]
     for operation, number in (*asked.most_common(8), ("all", asked.total())):
         rows.append((operation, str(number), f"{number * 60 / seconds / nodes:.2f}"))
@@ -178,7 +178,7 @@ def _at_rest(asked: Counter[str], nodes: int, seconds: float) -> str:
 
 
 def _database(crowd: Crowd) -> str:
-    """Return the rows and sizes of the largest tables, and how the workflows are shared among the shards."""
+    """Return the rows and sizes of the largest tables, and the distribution of workflows among the shards."""
     ask = crowd.cluster.database.ask
     tables = ask(
         "temporal",
@@ -208,7 +208,7 @@ def _database(crowd: Crowd) -> str:
 
 
 async def _until(crowd: Crowd, what: str, count: int) -> None:
-    """Wait until the fleet knows that so many nodes are ready, or pods run. Raises TimeoutError."""
+    """Wait until the fleet knows that `count` nodes are ready, or that `count` pods run. Raises TimeoutError."""
     seen = -1
     async with asyncio.timeout(_PATIENCE):
         while seen != count:
@@ -222,7 +222,7 @@ async def _until(crowd: Crowd, what: str, count: int) -> None:
 
 @contextlib.asynccontextmanager
 async def _crowd(count: int) -> AsyncIterator[tuple[Crowd, Callable[[], None]]]:
-    """Start cluster, worker and gate; what is yielded besides starts the nodes."""
+    """Start cluster, worker and gate; yield the fleet and a function that starts the nodes."""
     async with contextlib.AsyncExitStack() as last:
         directory = Path(last.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
         cluster = last.enter_context(await asyncio.to_thread(TemporalCluster.launch))
@@ -259,7 +259,7 @@ async def _crowd(count: int) -> AsyncIterator[tuple[Crowd, Callable[[], None]]]:
 
 
 def _invite(directory: Path, nodes: Sequence[str], address: str) -> list[Path]:
-    """Let nodes in; return their state directories."""
+    """Invite nodes to the fleet; return their state directories."""
     fleet = open_fleet(fleet_directory(directory / "fleet"), now())
     key, places = FleetSealingKeys(fleet, now).public_pem(), []
     for node in nodes:

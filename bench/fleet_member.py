@@ -1,7 +1,7 @@
-"""``python -m bench.fleet_member``: a node that belongs to a fleet beside one that does not, in turn.
+"""``python -m bench.fleet_member``: compares a node that belongs to a fleet with one that does not, in turn.
 
-Both are simulated nodes of one machine, each with a Temporal server and a worker of its own. The fleet of the one has a
-dev server, a worker and a gate; its own pods come from its own commands, as those of the other do.
+Both are simulated nodes of one machine, each with a Temporal server and a worker of its own. The fleet has a dev
+server, a worker and a gate. On both nodes, the pods come from the node's own commands.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SAID = ("start, s", "stop, s", "worker's CPU, s", "Temporal's CPU, s")
 
 @dataclass(frozen=True)
 class Round:
-    """What a crowd of pods cost one node."""
+    """The cost of a crowd of pods on one node."""
 
     start: float
     stop: float
@@ -54,7 +54,7 @@ class Round:
 
 
 async def crowd(node: SimulatedNode, names: Sequence[str]) -> Round:
-    """Have pods start, all run, and end."""
+    """Start pods, wait until all of them run, and end them."""
     before, began = node.cpu(), time.monotonic()
 
     async def apply(name: str) -> None:
@@ -71,7 +71,7 @@ async def crowd(node: SimulatedNode, names: Sequence[str]) -> Round:
 
 
 async def measure(pods: int, rounds: int) -> str:
-    """Take turns, and return the table of medians."""
+    """Measure both nodes in turn, and return the table of medians."""
     async with simulated_node() as alone, simulated_node() as joined, _fleet_of(joined):
         taken: dict[str, list[Round]] = {"alone": [], "joined": []}
         for number in range(rounds + 1):
@@ -94,7 +94,7 @@ async def measure(pods: int, rounds: int) -> str:
 
 @contextlib.asynccontextmanager
 async def _fleet_of(node: SimulatedNode) -> AsyncIterator[None]:
-    """Have the node belong to a fleet, and wait until the fleet knows that it is ready."""
+    """Let the node join a fleet, and wait until the fleet knows that it is ready."""
     async with contextlib.AsyncExitStack() as last:
         state_dir = Path(last.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-fleet-")))
         server = last.enter_context(await asyncio.to_thread(DevServer.launch))

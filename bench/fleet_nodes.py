@@ -1,7 +1,7 @@
-"""``python -m bench.fleet_nodes DIRECTORY...``: many nodes of a fleet in one process, whose pods run at once.
+"""``python -m bench.fleet_nodes DIRECTORY...``: many nodes of a fleet in one process, without real pods.
 
-Each has its own certificate, its own queue and connection, and what a node's agent has to answer its fleet with: the
-link, the kept list, the reports. What it has not is a server, a runtime and pods: a pod that is listed runs.
+Each node has its own certificate, queue and connection, and the part of the agent that answers the fleet: the link, the
+kept list, the reports. It has no server, no runtime and no containers: a pod counts as running once it is listed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROOM = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 
 @dataclass(frozen=True)
 class State:
-    """What a workflow of the node would have published."""
+    """The state that a workflow of the node would have published."""
 
     uid: str
     answers: Mapping[str, Any]
@@ -52,16 +52,16 @@ class State:
         """Return nothing for the node's page."""
 
     def answer(self, query: str, *args: Any) -> Any:
-        """Return what the query would. Raises KeyError."""
+        """Return the answer to the query. Raises KeyError."""
         return self.answers[query]
 
     def next_input(self) -> dict[str, Any]:
-        """Return nothing to go on from."""
+        """Return nothing to continue from."""
         return {}
 
 
 class SimulatedMember:
-    """A node whose own workflow starts each pod of a list in the moment in which it gets it."""
+    """A node on which each pod runs as soon as a list names it."""
 
     def __init__(self, name: str, state_dir: Path, host: Host, to_fleet: ToFleet) -> None:
         """Prepare it; the state directory has its invitation."""
@@ -98,7 +98,7 @@ class SimulatedMember:
         self._publish()
 
     async def sync_pods(self, listed: SyncPods) -> None:
-        """Have the pods of the list run, and no others."""
+        """Let the pods of the list run, and no others."""
         now = datetime.now(UTC)
         wanted = {pod_workflow_id(_namespace(pod), pod["metadata"]["name"]): pod for pod in listed.pods}
         for workflow_id in self._pods.keys() - wanted.keys():
@@ -116,7 +116,7 @@ class SimulatedMember:
         return dict.fromkeys(self._pods, "run")
 
     async def view(self) -> NodeView:
-        """Return what its own workflow would know."""
+        """Return the view that its own workflow would have."""
         ready = NodeCondition(type="Ready", status="True", reason="Simulated", message="pods run at once")
         return NodeView(
             name=self._name, conditions=(ready,), capacity=_ROOM, allocatable=_ROOM, sources=dict(self._sources)
@@ -134,7 +134,7 @@ def _namespace(pod: Mapping[str, Any]) -> str:
 
 
 def _running(pod: Mapping[str, Any], uid: str, node: str, now: datetime) -> dict[str, Any]:
-    """Return a pod as it is when all its containers run."""
+    """Return a pod with a status in which all its containers run."""
     started = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     metadata = {**pod["metadata"], "uid": uid, "namespace": _namespace(pod)}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), SOURCE_ANNOTATION: FLEET_SOURCE}
@@ -160,7 +160,7 @@ def _running(pod: Mapping[str, Any], uid: str, node: str, now: datetime) -> dict
 
 
 async def serve(directories: Sequence[Path]) -> None:
-    """Serve these nodes until cancelled; each directory is called as its node."""
+    """Serve these nodes until cancelled; each directory has the name of its node."""
     host, to_fleet = read_host(), to_gate()
     members = [SimulatedMember(each.name, each, host, to_fleet) for each in directories]
     await asyncio.gather(*(member.link.run() for member in members))

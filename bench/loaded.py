@@ -54,7 +54,7 @@ class Watched:
     tasks: Tasks = field(default_factory=Tasks)
 
     def counting(self, work: Callable[[], Coroutine[None, None, None]]) -> Callable[[], Coroutine[None, None, None]]:
-        """Return the work which counts a call that Temporal's server did not answer, rather than end the run."""
+        """Return work that counts a call which Temporal's server did not answer, instead of ending the run."""
 
         async def counted_work() -> None:
             try:
@@ -66,7 +66,7 @@ class Watched:
         return counted_work
 
     async def tell(self) -> None:
-        """Write to stderr what was seen until now."""
+        """Write the results so far to stderr."""
         seen = ", ".join(f"{what}: {count}" for what, count in self.seen.items())
         sys.stderr.write(f"bench: {len(self.answers)} reads; {seen}\n")
 
@@ -123,8 +123,8 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
 async def _for(seconds: float, *works: tuple[float, Callable[[], Coroutine[None, None, None]]]) -> None:
     """Begin a piece of work at each interval, whether or not the one before has ended; await all in the end.
 
-    Work that could not begin in time, because this process itself had to wait, begins as soon as possible; what has not
-    begun when the time is over is left out.
+    If this process itself was delayed, the work begins as soon as possible. Work that has not begun when the time is
+    over is left out.
     """
     starts, begun = time.monotonic(), list[asyncio.Task[None]]()
 

@@ -1,4 +1,4 @@
-"""Several nodes on one containerd and one Temporal server, so that the same can be measured on each in turn."""
+"""Several nodes on one containerd and one Temporal server, to measure them in turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.worker.node_process import NodeProcess
 
 @dataclass(frozen=True)
 class Settings:
-    """How one node's worker is started."""
+    """The settings of one node's worker."""
 
     arguments: Sequence[str] = ("--log-level", "warning")
     environment: Mapping[str, str] | None = None

@@ -1,4 +1,4 @@
-"""Runs the same measurement on each runtime, with a server, a node and a directory of its own."""
+"""Runs the same measurement on each runtime. Each runtime gets a server, a node and a directory of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what is measured in docs/performance.md: between two marks, so that what people say of it stays."""
+"""Writes the measured part of docs/performance.md, between two marks; the rest of the page stays as it is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEASURED: Final = re.compile(f"(?<={re.escape(BEGIN)}\n).*?(?={re.escape(END)})
 
 
 async def against_kubelet(version: str, say: Callable[[str], None]) -> str:
-    """Measure all sides on a containerd of this version, write the page, and return what it says now.
+    """Measure all sides on a containerd of this version, write the page, and return its new text.
 
     Raises `Missing` if the machine lacks a part, and TimeoutError.
     """
@@ -47,7 +47,7 @@ async def against_kubelet(version: str, say: Callable[[str], None]) -> str:
 
 
 def report(table: str, events: tuple[Row, ...], environment: str, *, is_busy: bool) -> str:
-    """Return the measured part of the page; it says so where the machine was busy (`is_busy`)."""
+    """Return the measured part of the page. If the machine was busy (`is_busy`), it says so."""
     lives = markdown([("a pod's history", "events"), *((row.what, f"{row.engine.median:.0f}") for row in events)])
     counted = ", ".join(f"{what} {number}" for what, number in ROUNDS.items())
     when = f"{datetime.now(UTC):%B} {datetime.now(UTC).day}, {datetime.now(UTC).year}"
@@ -58,7 +58,7 @@ def report(table: str, events: tuple[Row, ...], environment: str, *, is_busy: bo
 
 
 def written(page: str, text: str) -> str:
-    """Return the page with `text` in place of what was measured before. Raises ValueError if it has no such place."""
+    """Return the page with `text` as its measured part. Raises ValueError if the page has no marks for it."""
     new, places = _MEASURED.subn(lambda _: text, page)
     if places != 1:
         raise ValueError(f"the page must have one place between {BEGIN} and {END}, and has {places}")

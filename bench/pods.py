@@ -1,4 +1,4 @@
-"""The pods that are measured."""
+"""The measured pods."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ ENDS_AT_ONCE = ("sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait")
 
 
 def main_containers(number: int) -> tuple[str, ...]:
-    """Return the names of so many containers of a pod: `main`, `main-1` and so on."""
+    """Return the names of a pod's `number` containers: `main`, `main-1` and so on."""
     return ("main", *(f"main-{other}" for other in range(1, number)))
 
 
 def pod(name: str, *, host_network: bool = True, init_containers: int = 0, containers: int = 1) -> Pod:
-    """Return a pod with so many containers, after so many init containers `init-0`… that exit at once."""
+    """Return a pod with this many containers, and this many init containers (`init-0`…) that exit at once."""
     return admit_pod(manifest(name, host_network=host_network, init_containers=init_containers, containers=containers))
 
 
 def manifest(name: str, *, host_network: bool, init_containers: int = 0, containers: int = 1) -> dict[str, Any]:
-    """Return the manifest of such a pod, as it is given to a kubelet too."""
+    """Return the manifest of such a pod, which a kubelet gets too."""
     inits: list[dict[str, Any]] = [
         {"name": f"init-{number}", "image": BUSYBOX, "command": ["true"]} for number in range(init_containers)
     ]

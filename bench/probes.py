@@ -68,7 +68,7 @@ class ProbeCosts:
 
 
 async def probes(containers: int) -> ProbeCosts:
-    """Start so many containers for each period in turn, and measure while nothing changes."""
+    """Start `containers` containers for each period in turn, and measure while nothing changes."""
     costs = ProbeCosts(containers)
     for period in PERIODS:
         async with simulated_node() as node:
@@ -119,7 +119,7 @@ async def _watch(node: SimulatedNode, containers: int, period: int) -> Watched:
 
 
 def lateness(asked: Sequence[float], period: float) -> Iterable[float]:
-    """Return how late each moment is on a grid of periods through the earliest one."""
+    """Return how late each probe was, on a grid of periods that begins with the earliest one."""
     if len(asked) < 2:
         return ()
     beyond = [moment - asked[0] - period * round((moment - asked[0]) / period) for moment in asked]

@@ -1,6 +1,6 @@
-"""Runs the two sides in turn, on the same machine and runtime at the same time: engine, bare calls, and so on.
+"""Runs the two sides in turn on one machine and runtime: the engine, the bare calls, and so on.
 
-Each try returns seconds by name of what was timed; the first pair is not counted.
+Each try returns seconds by the name of what was timed. The first pair is not counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Timed:
-    """One row of a race: which time of the engine is compared with which bare one."""
+    """One row of a race: a time of the engine, and the bare time to compare it with."""
 
     what: str
     engine: str
@@ -75,7 +75,7 @@ async def run(race: Race, at: Stage, pairs: int) -> tuple[Row, ...]:
 def starts(
     what: str, *, pods: int = 1, host_network: bool, init_containers: int = 0, aim: float | None, share: int = 1
 ) -> Race:
-    """Return the race of starting so many pods at once, until the runtime lists all their containers as running."""
+    """Return the race of starting some pods at once, until the runtime lists all their containers as running."""
 
     def made(name: str) -> tuple[Pod, ...]:
         names = [f"{name}-{number}" for number in range(pods)]

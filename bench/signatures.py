@@ -18,7 +18,7 @@ AIM = 1.03
 
 @dataclass(frozen=True)
 class Signatures:
-    """The rows; what is called the engine is the signed node, and what is called bare the plain one."""
+    """The rows. In them, "engine" means the signed node, and "bare" the plain one."""
 
     rows: Sequence[Row]
 
@@ -31,7 +31,7 @@ class Signatures:
 
 
 async def signatures(pods: int) -> Signatures:
-    """Start so many pods on each node one by one, then in batches for their CPU; return both comparisons."""
+    """Start `pods` pods on each node one by one, then in batches for their CPU; return both comparisons."""
     starts: dict[bool, list[float]] = {False: [], True: []}
     cpu: dict[bool, list[float]] = {False: [], True: []}
     async with simulated_node() as plain, simulated_node(signed=True) as signed:
@@ -52,7 +52,7 @@ async def signatures(pods: int) -> Signatures:
 
 
 def _in_turn(number: int) -> tuple[bool, bool]:
-    """Return which node comes first, and which second: what comes second may find the machine busier."""
+    """Return which node comes first, and which second. They alternate, since the second may find a busier machine."""
     return (False, True) if number % 2 else (True, False)
 
 

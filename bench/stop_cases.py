@@ -41,7 +41,7 @@ def deaf(name: str, **more: Any) -> dict[str, Any]:
 
 
 def before(script: str) -> dict[str, Any]:
-    """Return the lifecycle of a container with that shell script as its preStop hook."""
+    """Return a container's lifecycle with this shell script as its preStop hook."""
     return {"preStop": {"exec": {"command": ["sh", "-c", script]}}}
 
 

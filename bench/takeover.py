@@ -1,7 +1,7 @@
 """``python -m bench.takeover``: kills the worker of 50 running pods, and measures how soon each answers the next one.
 
-While no worker serves, some containers exit and some pods get a label: afterwards each of these must be known, once.
-The end-to-end tests check the outcome (`tests/e2e/test_combined_faults.py`); the time is measured here.
+While no worker serves, some containers exit and some pods get a label. The next worker must know each of these changes
+exactly once. The end-to-end tests check that (`tests/e2e/test_combined_faults.py`); this program measures the time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Takeover:
 
 
 async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:
-    """Start so many pods, kill the worker, start another, and return the outcome. The pods are deleted."""
+    """Start `count` pods, kill the worker, start another, and return the outcome. The pods are deleted."""
     pods = [await _apply(node, place / f"{number:02}") for number in range(count)]
     await asyncio.gather(*(pod.running() for pod in pods))
     exiting, labelled, others = pods[:EXITING], pods[EXITING : EXITING + LABELLED], pods[EXITING:]
@@ -110,7 +110,7 @@ async def _answered(pod: Pod, began: float) -> float:
 
 
 async def _lost(pod: Pod, told: Sequence[Any], *, exited: bool) -> list[str]:
-    """Return which events from before the kill are gone, and whether an exit meanwhile is not known exactly once."""
+    """Return which events from before the kill are lost, and whether an exit since then is not known exactly once."""
     known = {_told(event): event["count"] for event in await pod.handle.query("events")}
     lost = [f"event {event['reason']}" for event in told if known.get(_told(event), 0) < event["count"]]
     exits = [line["outcome"] for line in await pod.history("exit")]
@@ -143,7 +143,7 @@ def table(environment: str, found: dict[str, Takeover]) -> str:
 
 
 def report(environment: str, found: dict[str, Takeover], _whole: bool) -> int:
-    """Print the figures and what should not have happened; return 1 if there is any of that."""
+    """Print the figures and all failures; return 1 if there are any."""
     print(table(environment, found))
     wrong = [each for takeover in found.values() for each in (*takeover.restarted, *takeover.lost)]
     for each in wrong:

@@ -32,7 +32,8 @@ class Tasks:
 def counted(events: Iterable[HistoryEvent]) -> Tasks:
     """Count one run's history.
 
-    A task that fails twice in a row is written only once: the number of its tries stands in the task that ends them.
+    If a task fails several times in a row, only the first failure is in the history; the next scheduled task has the
+    number of tries.
     """
     kinds = {name: 0 for name in ("workflow", "timed_out", "failed", "steps", "tries", "events")}
     for event in events:

@@ -1,7 +1,7 @@
-"""``python -m bench.telemetry``: what it costs to be seen: a node with all of it on, and a node with none, in turn.
+"""``python -m bench.telemetry``: the cost of telemetry. A node with all of it and a node with none take turns.
 
-All of it: traces and metrics to an OpenTelemetry collector, metrics that are scraped as Prometheus does by default,
-and logs of every step as JSON. The journal is always on, so it is on both nodes.
+All of it means traces and metrics to an OpenTelemetry collector, scrapes of the metrics at Prometheus' default
+interval, and logs of every step as JSON. The journal is always on, so both nodes have it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SEEN, _UNSEEN = "seen", "unseen"
 
 
 async def _measure(runtime_version: str, runs: int, pods: int, idle_seconds: float) -> tuple[Row, float]:
-    """Return the row of the starts, and how many percent of a core the seen node needs more while it is idle."""
+    """Return the row of the starts, and the additional CPU of the idle node with telemetry, in percent of a core."""
     with Collector() as collector:
         address = f"127.0.0.1:{_free_port()}"
         seen = Settings(
@@ -53,7 +53,7 @@ async def _starts(here: Nodes, runs: int) -> dict[str, list[float]]:
     """Return the milliseconds of each node's starts."""
     took: dict[str, list[float]] = {_SEEN: [], _UNSEEN: []}
     for run in range(runs + 1):
-        # What comes second may find the machine busier.
+        # The second node may find a busier machine, so they alternate.
         for node in (_SEEN, _UNSEEN) if run % 2 else (_UNSEEN, _SEEN):
             seconds = await here.start(node, f"{node}-{run}")
             await here.delete(f"{node}-{run}")
@@ -63,7 +63,7 @@ async def _starts(here: Nodes, runs: int) -> dict[str, list[float]]:
 
 
 async def _idle(here: Nodes, pods: int, seconds: float) -> float:
-    """Start pods on both nodes, let them be, and return the difference of the workers' CPU, in percent of a core."""
+    """Run idle pods on both nodes, and return the difference of the workers' CPU, in percent of a core."""
     for node in here.workers:
         for number in range(pods):
             await here.start(node, f"idle-{node}-{number}")
@@ -81,7 +81,7 @@ async def _idle(here: Nodes, pods: int, seconds: float) -> float:
 
 @contextlib.asynccontextmanager
 async def _scraping(address: str) -> AsyncIterator[None]:
-    """Scrape a node's metrics until the block ends. Raises OSError at its end if that has failed."""
+    """Scrape a node's metrics until the block ends. Raises OSError at the end if a scrape has failed."""
 
     def scrape() -> None:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:

@@ -1,7 +1,7 @@
 """``python -m bench.trace``: start pods with traces on, and print the trace of the median one as a tree.
 
-Each line has when a span began and how long it took, in milliseconds, and how much of that no span below it accounts
-for. At the end stands how much of a start no span at all accounts for. What traces cost, `bench.telemetry` measures.
+Each line shows when a span began, how long it took, and how much of that time no child span covers, in milliseconds.
+The last line shows how much of a start no span covers at all. `bench.telemetry` measures the cost of traces.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.worker.collector import Collector, attributes
 
 
 def _spans(spans: Sequence[ProtoSpan]) -> list[Span]:
-    """Return what a collector has received as the console exporter would have shown it."""
+    """Return the spans that a collector has received, in the form of the console exporter."""
     return [
         Span(
             name=each.name,

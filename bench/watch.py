@@ -1,4 +1,4 @@
-"""When something happened in the runtime: one listing loop, the same for the engine and for the bare calls."""
+"""Finds out when something happened in the runtime, by one listing loop for the engine and for the bare calls."""
 
 from __future__ import annotations
 
