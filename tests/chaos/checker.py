@@ -1,4 +1,4 @@
-"""The judgement: what containers have noted, against what the engine says of their pods. Values in, values out."""
+"""The judgement: compares the containers' notes with the engine's answers about their pods. Values in, values out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXIT = re.compile(r"(-?\d+)(?: \((.*)\))?")
 
 @dataclass(frozen=True)
 class Violation:
-    """One thing that must not be: the rule that it breaks, of which pod, and what was seen."""
+    """One violation: the broken rule, the pod, and what was seen."""
 
     rule: str
     pod: str
@@ -29,7 +29,7 @@ class Violation:
 
 @dataclass
 class Verdict:
-    """What was found."""
+    """The findings."""
 
     violations: list[Violation] = field(default_factory=list)
     figures: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Instance:
-    """One run of a container, as far as it could note it."""
+    """One run of a container, as far as the container could note it."""
 
     container: str
     id: str
@@ -51,7 +51,7 @@ class Instance:
 
     @property
     def code(self) -> int | None:
-        """The exit code that it was about to exit with; None if it was killed before it could say."""
+        """The exit code that it has noted; None if it was killed before it could note one."""
         return next((int(note.said) for note in self.notes if note.what == "END"), None)
 
     @property
@@ -60,9 +60,9 @@ class Instance:
         return any(note.what == "TERM" for note in self.notes)
 
     def is_true(self, code: int, killed: Iterable[str]) -> bool:
-        """Say whether it can have exited with this code.
+        """Return whether it can have exited with this code.
 
-        Who has noted its end may still be killed before it exits, but only by a runtime that stops it, or by chaos.
+        Even after it has noted its end, it may be killed before it exits, but only by a runtime's stop or by chaos.
         """
         if self.code is None:
             return code == KILLED
@@ -70,9 +70,9 @@ class Instance:
 
 
 def check(notes: Sequence[Note], records: Iterable[PodRecord], killed: Iterable[str] = ()) -> Verdict:
-    """Judge pods that have come to their end or to rest.
+    """Judge pods that have ended or come to rest.
 
-    `killed` has the ids of the instances that chaos itself has sent SIGKILL.
+    `killed` has the ids of the instances to which chaos itself has sent SIGKILL.
     """
     verdict, killed = Verdict(), frozenset(killed)
     by_uid: dict[str, list[Note]] = defaultdict(list)
@@ -97,7 +97,7 @@ def check(notes: Sequence[Note], records: Iterable[PodRecord], killed: Iterable[
 
 
 def instances_of(notes: Iterable[Note]) -> dict[str, list[Instance]]:
-    """The instances of one pod by container, oldest first: a START each."""
+    """The instances of one pod by container, oldest first: one for each START."""
     grouped: dict[tuple[str, str], list[Note]] = defaultdict(list)
     for note in notes:
         grouped[note.container, note.id].append(note)
@@ -134,7 +134,7 @@ def _check_never(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
 
 
 def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Sequence[Instance]]) -> None:
-    """Each init container ends with 0 before what follows it starts in the same sandbox, and never runs again there."""
+    """Each init container exits with 0 before its successors start in the same sandbox, and never runs there again."""
     order = [*record.order]
     places = {name: place for place, name in enumerate(order)}
     completed: dict[tuple[str, str], int] = {}
@@ -150,7 +150,7 @@ def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
                 verdict.blame("init order", record, f"{instance.container} started before {name} {what}")
         key = (instance.sandbox, instance.container)
         if key in completed and record.terminated:
-            # What was said of its exits went with the terminated workflow; they may have been said to be unknown.
+            # The record of its exits went with the terminated workflow, which may have called them unknown.
             verdict.figures["init containers run again in a terminated pod"] += 1
         elif key in completed:
             _check_again(verdict, record, last[key])
@@ -161,7 +161,7 @@ def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
 
 
 def _check_again(verdict: Verdict, record: PodRecord, completed: Instance) -> None:
-    """Blame that an init container ran again after this instance of it had completed, unless its end was unknown."""
+    """Report an init container that ran again after this completed instance, unless that instance's end was unknown."""
     which = completed.container, completed.restart
     said, undone = record.exits_of(*which), record.undone_exits_of(*which)
     if not said and any(map(_is_unknown, undone)):
@@ -182,7 +182,7 @@ def _check_counts(verdict: Verdict, record: PodRecord, instances: Mapping[str, S
         if max(numbers) > told:
             verdict.blame("true counts", record, f"{container} is said to have restarted {told} times: {_said(all_)}")
         silent = [number for number in range(told + 1) if number not in numbers]
-        # Of an instance before a reset, only the run that was reset may have said that nobody knows whether it ran.
+        # Only the run that was reset may have said of an earlier instance that nobody knows whether it ran.
         excused = max(
             _without_process(exits) + _killed_unheard(exits, all_) for exits in record.exits_by_run(container)
         )
@@ -197,13 +197,13 @@ def _said(instances: Sequence[Instance]) -> str:
 
 
 def _killed_unheard(exits: Sequence[str], instances: Sequence[Instance]) -> int:
-    """How many instances are said to have been killed, beyond those that can have been after they had noted a start."""
+    """How many instances are reported as killed, beyond those that noted a start and can have been killed."""
     told = sum(1 for exit_ in exits if exit_.startswith(f"{KILLED} ") and not _is_unknown(exit_))
     return max(0, told - sum(1 for instance in instances if instance.code is None))
 
 
 def _without_process(exits: Sequence[str]) -> int:
-    """How many instances are said to have ended without anybody knowing whether they ran, or to never have begun."""
+    """How many instances are reported as never begun, or as ended without anybody knowing whether they ran."""
     return sum(1 for exit_ in exits if _is_unknown(exit_) or "StartError" in exit_)
 
 
@@ -214,7 +214,7 @@ def _is_unknown(exit_: str) -> bool:
 def _check_exits(
     verdict: Verdict, record: PodRecord, instances: Mapping[str, Sequence[Instance]], killed: frozenset[str]
 ) -> None:
-    """Each exit code is true, or it is said that nobody knows: by id in the status, by number in the history."""
+    """Each exit code is true, or is reported as unknown: by id in the status, by number in the history."""
     for container, all_ in instances.items():
         told = dict(_exits_by_id(record, container))
         for instance in all_:
@@ -250,7 +250,7 @@ def _exits_by_id(record: PodRecord, container: str) -> Iterator[tuple[str, str]]
 
 
 def _check_pre_stop(verdict: Verdict, record: PodRecord, instances: Mapping[str, Sequence[Instance]]) -> None:
-    """Whoever was told to stop had its preStop hook run before, or an event says that it was not."""
+    """Before a container was told to stop, its preStop hook ran, or an event says that it did not."""
     for container in record.with_pre_stop:
         stopped = [each for each in instances.get(container, ()) if each.was_told]
         skipped = [each for each in stopped if not _had_its_hook(each)]

@@ -28,7 +28,7 @@ _PATIENCE = 120.0
 
 
 async def double_start(runtime: str, numbers: Iterable[int]) -> int:
-    """Provoke one double start for each number, print a table by moment, and return 1 if there was one."""
+    """Try to provoke a double start for each number, print a table by moment, and return 1 if there was one."""
     starts: dict[int, Counter[int]] = {}
     ends: Counter[str] = Counter()
     async with stack(runtime) as node:
@@ -51,7 +51,7 @@ async def double_start(runtime: str, numbers: Iterable[int]) -> int:
 
 
 async def _try(node: Stack, number: int, after: float) -> tuple[int, str]:
-    """Apply a job, kill the worker so long after its START, start another; the starts, and what is said of its end."""
+    """Apply a job, kill the worker `after` seconds after its START, start another; the starts and the reported end."""
     name = f"job-{number:03}"
     document = {
         "apiVersion": "v1",
@@ -72,7 +72,7 @@ async def _try(node: Stack, number: int, after: float) -> tuple[int, str]:
     node.kill_worker()
     await node.start_worker().ready()
     pod = await _ended(handle)
-    # Whatever is to begin a second time has begun when the pod has ended and the runtime answers no start any more.
+    # Any second start has begun once the pod has ended and no start is pending in the runtime.
     await asyncio.sleep(LATE_SECONDS)
     count = _starts(node, name)
     await handle.signal("delete_pod", {"gracePeriodSeconds": 0})

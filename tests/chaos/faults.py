@@ -1,4 +1,4 @@
-"""What is done to a node under chaos, each from a chance of its own."""
+"""The faults of a node under chaos. Each draws from a random sequence of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _RPC = timedelta(seconds=5)
 
 
 async def _kill_worker(chaos: Chaos, chance: random.Random) -> None:
-    """Kill the worker: one time in three wherever it is, else once it serves. A slow machine would never have one."""
+    """Kill the worker: one time in three at once, else only once it serves.
+
+    If it was always killed at once, a slow machine would never have a worker that serves.
+    """
     pause, early = chance.uniform(0, 4), chance.random() < 1 / 3
     if not early and not await chaos.is_served():
         return
@@ -120,7 +123,7 @@ async def _reset(chaos: Chaos, chance: random.Random) -> None:
             if event.HasField("workflow_task_completed_event_attributes")
         ]
         if pod.terminated:
-            return  # a reset would end the next pod of that name
+            return  # a reset now would end the next pod of that name
         if ends:
             pod.resets.append(described.run_id)
             chaos.count("reset", f"{pod.name} to event {ends[int(moment * len(ends))]} of {ends[-1]}")

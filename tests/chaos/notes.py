@@ -1,4 +1,4 @@
-"""What containers have noted of themselves: the lines that `witness.c` writes."""
+"""The notes that containers write about themselves: the lines of `witness.c`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Note:
 
 
 def parse(lines: Iterable[str]) -> tuple[Note, ...]:
-    """Read lines, oldest first; raises ValueError for one that a witness does not write."""
+    """Read lines, oldest first; raises ValueError for a line that no witness writes."""
     notes = []
     for line in lines:
         what, at, uid, container, id_, sandbox, pid, restart, said = line.split()
@@ -42,6 +42,6 @@ def read(place: Path) -> tuple[Note, ...]:
 
 
 def read_one(path: Path) -> tuple[Note, ...]:
-    """Read a pod's notes; none where it has written none. A line that is being written is left for the next time."""
+    """Read a pod's notes, perhaps none. An incomplete last line is left for the next time."""
     text = path.read_text() if path.exists() else ""
     return parse(text[: text.rfind("\n") + 1].splitlines())

@@ -14,7 +14,7 @@ Spec = dict[str, Any]
 
 
 def draw(chance: random.Random, name: str, directory: Path) -> dict[str, Any]:
-    """A Pod of some kind, with a UID of its own."""
+    """A Pod of a random kind, with a UID of its own."""
     kind = chance.choice(KINDS)
     return pod(chance, f"{name}-{kind.__name__.strip('_').replace('_', '-')}", kind, directory)
 
@@ -22,7 +22,7 @@ def draw(chance: random.Random, name: str, directory: Path) -> dict[str, Any]:
 def pod(
     chance: random.Random, name: str, kind: Callable[[random.Random, str], Spec], directory: Path
 ) -> dict[str, Any]:
-    """A Pod of that kind."""
+    """A Pod of the given kind."""
     spec = {"terminationGracePeriodSeconds": chance.choice((2, 4, 8)), "hostNetwork": chance.random() < 0.5}
     metadata = {"name": name, "namespace": "default", "uid": str(uuid.UUID(int=chance.getrandbits(128), version=4))}
     spec |= kind(chance, name)
@@ -41,7 +41,7 @@ def _crashes(chance: random.Random, name: str) -> Spec:
 
 
 def _job(chance: random.Random, name: str) -> Spec:
-    """Runs once."""
+    """One container that runs once."""
     ends = [
         container(name, each, f"for={chance.randint(0, 6000)}", f"code={chance.choice((0, 0, 5))}") for each in "ab"
     ]
@@ -50,7 +50,7 @@ def _job(chance: random.Random, name: str) -> Spec:
 
 
 def _tries_again(chance: random.Random, name: str) -> Spec:
-    """Fails a few times before it succeeds."""
+    """One container that fails a few times before it succeeds."""
     work = container(name, "work", f"for={chance.randint(0, 3000)}", f"fails={chance.randint(0, 2)}")
     return {"restartPolicy": "OnFailure", "containers": [work]}
 
@@ -67,7 +67,7 @@ def _chain(chance: random.Random, name: str) -> Spec:
 
 
 def _deaf(chance: random.Random, name: str) -> Spec:
-    """Ends only when it is killed."""
+    """One container that ends only when it is killed."""
     return {"containers": [container(name, "deaf", "deaf=1", pre_stop=0)], "terminationGracePeriodSeconds": 2}
 
 

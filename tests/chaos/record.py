@@ -1,4 +1,4 @@
-"""What the engine says of a pod, once it has ended or has come to rest."""
+"""The engine's answers about a pod that has ended or come to rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PodRecord:
-    """One incarnation of a pod: as it was applied, as the engine shows it, and what was done to it."""
+    """One incarnation of a pod: its manifest, the engine's answers about it, and what was done to it."""
 
     document: dict[str, Any]
     """As it was applied, with a UID."""
@@ -36,18 +36,18 @@ class PodRecord:
 
     @property
     def is_own(self) -> bool:
-        """Whether what is shown is this incarnation, and not another one of its name; False if nothing is shown."""
+        """Whether the engine shows this incarnation, and not another pod of its name; False if it shows nothing."""
         return self.shown_uid == self.uid
 
     @property
     def shown_uid(self) -> str:
-        """The UID of the pod that is shown; "" if nothing is."""
+        """The UID of the pod that the engine shows; "" if it shows nothing."""
         uid: str = self.shown.get("metadata", {}).get("uid", "")
         return uid
 
     @property
     def never(self) -> bool:
-        """Whether no container of it may start twice."""
+        """Whether none of its containers may start twice."""
         return bool(self.document["spec"].get("restartPolicy") == "Never")
 
     @property
@@ -73,31 +73,31 @@ class PodRecord:
 
     @property
     def summary(self) -> str:
-        """Its phase, and of each container the state with its reason and the restarts, in one line."""
+        """Its phase, and the state, reason and restarts of each container, in one line."""
         phase = self.shown.get("status", {}).get("phase", "not shown")
         shown = ", ".join(f"{name} {_state_of(self.status(name))}" for name in (*self.order, *self.mains))
         return f"{self.name} ({self.uid}) {phase}: {shown}"
 
     def status(self, container: str) -> dict[str, Any]:
-        """What is shown of one container; {} if nothing is."""
+        """The status of one container; {} if the engine shows none."""
         status = self.shown.get("status", {})
         listed = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
         return next((each for each in listed if each["name"] == container), {})
 
     def exits(self, container: str) -> tuple[str, ...]:
-        """How each instance ended, by the history, in the order in which that became known: `7 (Error)`."""
+        """The end of each instance in the history, in the order in which they became known: `7 (Error)`."""
         return _exits_in(self.history, container)
 
     def exits_by_run(self, container: str) -> tuple[tuple[str, ...], ...]:
-        """The same of each run: of the last one, and of those that were reset."""
+        """The same for each run: the last one, and those that were reset."""
         return tuple(_exits_in(history, container) for history in (self.history, *self.undone))
 
     def exits_of(self, container: str, restart: int) -> tuple[str, ...]:
-        """How one instance ended, by the history: none if it does not say, several if more became known later."""
+        """The ends of one instance in the history: none if it has none, several if more became known later."""
         return _exits_in(self.history, container, restart)
 
     def undone_exits_of(self, container: str, restart: int) -> tuple[str, ...]:
-        """The same by the runs that were reset."""
+        """The same in the runs that were reset."""
         return tuple(exit_ for history in self.undone for exit_ in _exits_in(history, container, restart))
 
 

@@ -1,7 +1,7 @@
-"""Whether what the engine says of a pod agrees with what its containers have noted, once nothing is broken any more.
+"""Compares the engine's answers about a pod with the notes of its containers, once the faults have stopped.
 
-Reading a pod takes a while, a minute on a starved machine, and a pod that crashes goes on meanwhile. So a pod is judged
-only by a look during which it has noted nothing, and each pod by a look of its own.
+Reading a pod takes a while, up to a minute on a busy machine, and a crash loop continues meanwhile. So a pod is judged
+only by a look during which it wrote no note, and each pod has looks of its own.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tests.chaos.record import PodRecord
 
 @dataclass(frozen=True)
 class Look:
-    """What was found when one pod was looked at."""
+    """The result of one look at a pod."""
 
     record: PodRecord
     written: tuple[Note, ...]
-    """What it has noted while it was read: nothing can be said of it then."""
+    """Its notes from the time of the look. If there are any, the look proves nothing."""
     violations: tuple[Violation, ...]
 
     @property
@@ -50,7 +50,7 @@ def look_at(
 
 
 def restless(looks: Iterable[Look]) -> list[Violation]:
-    """What is wrong with pods that do not come to rest in time."""
+    """The violations of pods that do not come to rest in time."""
     found: list[Violation] = []
     for look in looks:
         found += look.violations

@@ -1,4 +1,4 @@
-"""A chaos run: pods come and go while everything below them is killed, stopped and slowed, all drawn from a seed."""
+"""A chaos run: pods come and go while all parts below them are killed, stopped and slowed, as drawn from a seed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 def slowness() -> float:
-    """How many times slower than a free one this machine is now: pauses grow by that, or nothing but faults happens."""
+    """How much slower this machine is than an idle one. Pauses grow by this factor, to leave time between faults."""
     return max(1.0, os.getloadavg()[0] / (4 * (os.cpu_count() or 1)))
 
 
@@ -88,12 +88,12 @@ class Chaos:
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        # Each fault has a chance of its own, so that what one draws changes nothing for the others.
+        # Each fault has a random sequence of its own, so that no draw changes those of other faults.
         self.chance = {each: random.Random(f"{self.seed} {each}") for each in ("faults", "pods", *FAULTS)}
         self.parts = {part: asyncio.Lock() for part in ("worker", "runtime", "server")}
 
     async def run(self) -> Verdict:
-        """Break the node for as long as it lasts, let it come to rest, delete all pods, and judge."""
+        """Break the node until the time is over, let it come to rest, delete all pods, and judge."""
         changes = asyncio.create_task(self._change())
         keeping = asyncio.create_task(self._keep())
         try:
@@ -122,7 +122,7 @@ class Chaos:
         return verdict
 
     def log(self, line: str) -> None:
-        """Say what is done, with the seconds since the start."""
+        """Log an action, with the seconds since the start."""
         say(f"{time.monotonic() - self.began:8.1f}  {line}")
 
     @property
@@ -135,7 +135,7 @@ class Chaos:
         return time.monotonic() - self.began > self.seconds
 
     async def is_served(self) -> bool:
-        """Wait until a worker serves; False if the time is over first, or if somebody waits for that already."""
+        """Wait until a worker serves; False if the time is over first, or if another task already waits for it."""
         if self.awaits_worker:
             return False
         self.awaits_worker = True
@@ -174,11 +174,11 @@ class Chaos:
     async def _delete(self, pod: LivePod) -> None:
         pod.deleting = True
         self.log(f"delete {pod.name}")
-        with contextlib.suppress(RPCError):  # its watch says how its workflow has ended
+        with contextlib.suppress(RPCError):  # its watch reports how its workflow has ended
             await self.taken(lambda: pod.handle.signal("delete_pod", {}))
 
     async def taken(self, call: Callable[[], Awaitable[_T]], patience: float | None = PATIENCE) -> _T:
-        """Repeat a call until the server has taken it, as a person would; None = for as long as the run lasts.
+        """Repeat a call until the server has accepted it, as a person would; None = until the run ends.
 
         Raises RPCError for an ended workflow, TimeoutError.
         """
@@ -192,7 +192,7 @@ class Chaos:
                     await asyncio.sleep(0.3)
 
     async def _watch(self, pod: LivePod) -> PodRecord:
-        """Wait for a pod's end, and return what is said of it then."""
+        """Wait for a pod's end, and return its record."""
         while True:
             try:
                 shown = await pod.handle.result()
@@ -203,10 +203,10 @@ class Chaos:
                     return PodRecord(pod.document, terminated=True)
                 described = await self.taken(pod.handle.describe, patience=None)
                 if described.status != WorkflowExecutionStatus.RUNNING:
-                    raise  # a reset has another run follow
+                    raise  # after a reset, another run follows
             else:
                 record = await self._record(pod, shown)
-                # Where the server was down after a termination, it only answers when the next pod has the name.
+                # If the server was down after a termination, it may answer only after the next pod has taken the name.
                 taken_over = pod.terminated and not record.is_own
                 return PodRecord(pod.document, terminated=True) if taken_over else record
 
@@ -217,20 +217,20 @@ class Chaos:
         return PodRecord(pod.document, shown, tuple(history), tuple(events), reset=bool(runs), undone=undone)
 
     async def _undone(self, run: WorkflowHandle[Any, Any]) -> tuple[dict[str, Any], ...]:
-        """Return the history of a run that a reset has ended; nothing if signals came that no task of it can take."""
+        """Return the history of a run that a reset has ended; nothing if it has signals that no task has processed."""
         try:
             return tuple(await self._asked(run, "history"))
         except WorkflowQueryFailedError:
             return ()
 
     async def _asked(self, handle: WorkflowHandle[Any, Any], query: str) -> Any:
-        # No worker may serve for minutes, where all of them are killed before they do.
+        # There may be no worker for minutes, if each one is killed before it serves.
         return await self.taken(lambda: handle.query(query, rpc_timeout=_RPC), patience=None)
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
     async def _break(self) -> None:
-        """Do one, two or three things at once, again and again."""
+        """Cause one, two or three faults at once, again and again."""
         chance, under_way = self.chance["faults"], set[asyncio.Task[None]]()
         names, weights = list(FAULTS), [weight for weight, _ in FAULTS.values()]
         while not self.is_over:
@@ -245,7 +245,7 @@ class Chaos:
         self.log(f"{fault} {more}".strip())
 
     async def _keep(self) -> None:
-        """Start a worker that has ended by itself again, without end."""
+        """Restart the worker whenever it has ended by itself, without end."""
         while True:
             async with self.parts["worker"]:
                 self.stack.keep_worker()
@@ -254,9 +254,9 @@ class Chaos:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def _at_rest(self) -> Verdict:
-        """Wait until `syncpod get` has agreed once with what each pod has noted.
+        """Wait until `syncpod get` has agreed once with the notes of each pod.
 
-        Says what it waits for whenever that changes, and gives up with each pod as it then is.
+        Logs what it waits for whenever that changes. At the deadline, judges each pod by its last look.
         """
         deadline, tries, told, rested = time.monotonic() + PATIENCE, 0, "", set[str]()
         while True:
@@ -322,7 +322,7 @@ class Chaos:
         return found
 
     async def _left(self) -> Sequence[str]:
-        """What is left when the node has had time to tidy up."""
+        """The remains after the node has had time to clean up."""
         deadline = time.monotonic() + PATIENCE
         while (left := await self.stack.left()) and time.monotonic() < deadline:  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(1)

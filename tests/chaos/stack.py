@@ -1,4 +1,4 @@
-"""What chaos breaks: a Temporal server, a containerd whose runc can be slow, and a worker, all private to one run."""
+"""The targets of chaos: a Temporal server, a containerd whose runc can be slow, and a worker, private to one run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ exec {runc} "$@"
 
 @dataclass
 class Stack:
-    """One node with all that it stands on."""
+    """One node, with its server and its runtime."""
 
     directory: Path
     server: DevServer
@@ -64,23 +64,23 @@ class Stack:
 
     @property
     def out(self) -> Path:
-        """Where containers write their notes."""
+        """The directory in which containers write their notes."""
         return self.directory / "out"
 
     @property
     def late(self) -> Path:
-        """The file that says how many seconds late runc answers a start."""
+        """The file with the number of seconds by which runc delays the answer to a start."""
         return self.directory / "late"
 
     def be_late(self, seconds: float) -> None:
-        """Have runc answer each start so late from now on."""
+        """From now on, have runc answer each start this many seconds late."""
         beside = self.late.with_suffix(".new")
         beside.write_text(f"{seconds}\n")
         beside.replace(self.late)
 
     @property
     def is_served(self) -> bool:
-        """Whether the worker that lives now has said that it is ready."""
+        """Whether the present worker has reported that it is ready."""
         return self.worker is not None and self.worker.is_ready
 
     def start_worker(self) -> NodeProcess:
@@ -95,14 +95,14 @@ class Stack:
             self.worker = None
 
     def keep_worker(self) -> None:
-        """Start the worker again if it has ended by itself, as whoever supervises it would."""
+        """Start the worker again if it has ended by itself, as its supervisor would."""
         code = self.worker._process.poll() if self.worker is not None else None
         if code is not None:
             self.ended_by_itself.append(code)
             self.start_worker()
 
     def witnesses(self) -> tuple[int, ...]:
-        """The ids of all processes of our containers, by the kernel."""
+        """The ids of all processes of our containers, according to the kernel."""
         everything = processes()
         below = set(with_descendants((shim.pid for shim in self.runtime.shims), everything))
         mark = f"{PLACE}/witness"
@@ -118,7 +118,7 @@ class Stack:
             os.kill(self.runtime.pid, signal.SIGCONT)
 
     async def left(self) -> list[str]:
-        """What is left on the machine when no pod is: containers, processes, cgroups, mounts, directories."""
+        """What is left on the machine after the last pod: containers, processes, cgroups, mounts, directories."""
         labels = {NODE_LABEL: NODE}
         found = [f"sandbox {each.id}" for each in await self.cri.list_pod_sandboxes(labels=labels)]
         found += [f"container {each.id} ({each.name})" for each in await self.cri.list_containers(labels=labels)]
@@ -140,26 +140,26 @@ class Stack:
         return found
 
     def forgotten_shims(self) -> frozenset[int]:
-        """The ids of shims that have no process and are older than the containerd that runs.
+        """The ids of shims that have no process and are older than the running containerd.
 
-        A containerd that is killed before it has noted the shim that it has just started leaves it behind for ever:
-        the next one cannot find it, and CRI never tells of it.
+        If containerd is killed just after it started a shim, and before it noted that, the shim stays for ever: the
+        next containerd cannot find it, and CRI never reports it.
         """
         everything = processes()
         busy, since = {each.parent for each in everything}, _started(self.runtime.pid)
         return frozenset(each.pid for each in self.runtime.shims if each.pid not in busy and _started(each.pid) < since)
 
     def forgotten_namespaces(self) -> frozenset[str]:
-        """The mounts of network namespaces of pods, to be asked for when the runtime lists no sandbox.
+        """The mounts of pods' network namespaces. Call this only when the runtime lists no sandbox.
 
-        A containerd that is killed while it makes a sandbox, or removes one, leaves the namespace behind for ever: the
-        next one finds no sandbox for it. While there are sandboxes, theirs are among these.
+        If containerd is killed while it makes or removes a sandbox, the namespace stays for ever: the next containerd
+        finds no sandbox for it. While there are sandboxes, the result includes theirs.
         """
         mounts = mounts_below(self.runtime.directory)
         return frozenset(mount for mount in mounts if Path(mount).parent.name == "netns")
 
     def keep_evidence(self, place: Path, records: Iterable[PodRecord]) -> None:
-        """Copy notes, logs, and what is said of each pod to a directory, for whoever looks for the cause."""
+        """Copy notes, logs and the record of each pod to a directory, to look for causes later."""
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self.out, place / "out")
         for path, name in ((self.runtime.log, "containerd.log"), (self.server.log, "temporal.log")):
@@ -172,7 +172,7 @@ class Stack:
 
 @contextlib.asynccontextmanager
 async def stack(runtime: str) -> AsyncIterator[Stack]:
-    """Start server, containerd and worker, and leave nothing of them in the end. Raises `Missing`."""
+    """Start server, containerd and worker, and remove all of them in the end. Raises `Missing`."""
     with tempfile.TemporaryDirectory(prefix="syncpod-chaos-") as name, contextlib.ExitStack() as parts:
         directory = _laid_out(Path(name))
         containerd = parts.enter_context(await asyncio.to_thread(Containerd.launch, VERSIONS[runtime], gates=False))
@@ -194,12 +194,12 @@ async def stack(runtime: str) -> AsyncIterator[Stack]:
 
 
 def _quiet() -> Runtime:
-    """A runtime of the SDK that does not tell of each try to reach a server that was killed."""
+    """An SDK runtime that does not log each try to connect to a killed server."""
     return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="off")))
 
 
 def _laid_out(directory: Path) -> Path:
-    """Make what containers see of the directory, open to whoever they run as."""
+    """Make the directories that containers see, open to the users that they run as."""
     directory.chmod(0o755)
     for place in ("out", "bin"):
         (directory / place).mkdir()
@@ -209,7 +209,7 @@ def _laid_out(directory: Path) -> Path:
 
 
 def _slow_down(runtime: Containerd, late: Path) -> None:
-    """Put a runc before containerd that reads from a file how late it is to answer."""
+    """Give containerd a runc that reads from a file by how much to delay its answer."""
     wrapper = runtime.directory / "bin" / "runc"
     wrapper.unlink()
     wrapper.write_text(_SLOW_RUNC.format(busybox=shutil.which("busybox"), runc=shutil.which("runc"), late=late))
@@ -222,13 +222,13 @@ def _unmount(directory: Path) -> None:
 
 
 def mounts_below(directory: Path) -> list[str]:
-    """What is mounted below a directory, in the order of mounting."""
+    """The mounts below a directory, in the order of mounting."""
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [mount for mount in mounts if mount.startswith(f"{directory}/")]
 
 
 def _started(pid: int) -> float:
-    """When a process was started, in ticks since the machine booted; never, if it has ended."""
+    """When a process was started, in ticks since the machine booted; infinite if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
@@ -236,5 +236,5 @@ def _started(pid: int) -> float:
 
 
 def container_of(pid: int) -> str:
-    """The id of the container that a process is in. Raises OSError if it has ended."""
+    """The id of a process's container. Raises OSError if the process has ended."""
     return Path(f"/proc/{pid}/cgroup").read_text().splitlines()[0].rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The judge of a chaos run, given wrong notes and wrong answers that it must not let pass."""
+"""The judge of a chaos run reports wrong notes and wrong answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def exit_of(container: str, restart: int, how: str) -> dict[str, Any]:
 def pod(
     *exits: str, policy: str = "Always", inits: tuple[str, ...] = (), events: tuple[str, ...] = (), **status: Any
 ) -> PodRecord:
-    """A pod `u1` with a container `web`; `exits` are those of its history, `status` is that of the container."""
+    """A pod `u1` with a container `web`; `exits` are its history's, `status` is the container's."""
     shown = {"name": "web", "restartCount": 1, "state": ended("w1", 0), "lastState": ended("w0", 7), **status}
     web = {"name": "web", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}
     spec = {"restartPolicy": policy, "initContainers": [{"name": each} for each in inits], "containers": [web]}
@@ -98,7 +98,7 @@ def test_a_pod_that_is_shown_as_another_of_its_name_is_found_and_not_judged_by_t
 
 
 class Name:
-    """What a server says of a pod's name: nothing at first, since it is down, and then how the pod `u2` has ended."""
+    """A server's answers about a pod's name: none at first, since it is down, and then the end of the pod `u2`."""
 
     def __init__(self) -> None:
         self.outages = [RPCError("the server is down", RPCStatusCode.UNAVAILABLE, b"")]
@@ -116,7 +116,7 @@ class Name:
 async def test_a_terminated_pod_is_not_judged_by_the_end_of_the_next_pod_of_its_name(
     uid: str, terminated: bool, shown: str
 ) -> None:
-    """The server is killed just after the termination, and by its next answer the pod has been applied again."""
+    """The server is killed just after the termination. When it answers again, the pod has been applied again."""
     document = {"metadata": {"name": "p", "uid": uid}}
     handle: Any = Name()
     no_node: Any = None
@@ -137,7 +137,7 @@ def test_an_instance_without_a_start_is_excused_if_nobody_knows_whether_it_ran()
 
 
 def test_an_instance_without_a_start_is_excused_by_the_run_that_was_reset() -> None:
-    """The reset was to before that instance: no later run knows of it."""
+    """The reset went back to before that instance, so no later run knows of it."""
     last, silent = pod("0 (Completed)"), (WEB_AGAIN, HOOK, TERM, WEB_IS_ENDED)
     assert rules(judged(last, *silent)) == ["true counts"]
     for exit_, found in (("137 (ContainerStatusUnknown)", []), ("7 (Error)", ["true counts"])):
@@ -148,7 +148,7 @@ def test_an_instance_without_a_start_is_excused_by_the_run_that_was_reset() -> N
 def test_an_instance_that_was_killed_before_it_could_note_its_start_is_excused() -> None:
     exits = ("7 (Error)", "0 (Completed)", "137 (Error)")
     assert rules(judged(pod(*exits, restartCount=2), *STORY)) == []
-    # The one kill that is told is that of the instance that has noted no end.
+    # The one reported kill belongs to the instance that has noted no end.
     killed = pod(*exits, restartCount=2, state=ended("w1", 137))
     assert rules(judged(killed, *STORY[:-1])) == ["true counts"]
 
@@ -160,7 +160,7 @@ def test_an_instance_that_noted_its_end_may_still_have_been_killed() -> None:
 
 
 def test_a_pod_that_changes_while_it_is_read_is_not_judged_yet() -> None:
-    """It has been restarted twice by the time that it is shown, and its first notes were read before."""
+    """Its first notes were read before, and it was restarted twice before its record was read."""
     before, after = notes.parse(STORY[:2]), notes.parse(STORY)
     (moving,) = look_at([pod("7 (Error)", "0 (Completed)")], before, after, ())
     assert (moving.is_at_rest, moving.violations) == (False, ())
@@ -198,7 +198,7 @@ def test_an_init_container_that_ran_again_in_a_terminated_pod_is_counted_only() 
 
 
 def test_an_end_is_that_of_the_instance_that_it_is_told_of_whatever_the_order() -> None:
-    """A reset has had the first instance's end become known after that of the second."""
+    """After a reset, the first instance's end became known later than that of the second."""
     late = (exit_of("web", 1, "0 (Completed)"), exit_of("web", 0, "137 (ContainerStatusUnknown)"))
     verdict = judged(replace(pod(lastState={}), history=late, reset=True), *STORY)
     assert verdict.violations == []
@@ -228,7 +228,7 @@ def test_an_init_container_may_run_again_only_if_the_end_before_is_told_to_be_un
 
 
 def test_an_init_container_may_run_again_if_a_run_that_was_reset_told_that_its_end_was_unknown() -> None:
-    """What was told of any other instance, or that there was a reset at all, is no excuse."""
+    """A report about another instance is no excuse, nor is the reset itself."""
     unknown, other = (exit_of("one", restart, "137 (ContainerStatusUnknown)") for restart in (0, 1))
     completed = exit_of("one", 0, "0 (Completed)")
     excused = judged(run_again(undone=((unknown,),)), *AGAIN)

@@ -1,4 +1,4 @@
-"""The program that containers run: built once for a run, and shown to containers by a hostPath volume."""
+"""The program that containers run. It is built once for a run, and containers get it by a hostPath volume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACE = "/witness"
 
 
 def build(program: Path) -> None:
-    """Compile it. Raises `Missing` where there is no C compiler."""
+    """Compile it. Raises `Missing` if there is no C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise Missing("there is no C compiler (gcc) to build the containers' program with")
@@ -24,7 +24,7 @@ def build(program: Path) -> None:
 
 
 def container(pod: str, name: str, *options: str, pre_stop: int | None = None, **more: Any) -> dict[str, Any]:
-    """A container that notes what becomes of it; `pre_stop` gives it a hook of so many milliseconds."""
+    """A container that notes what happens to it; `pre_stop` gives it a hook that takes this many milliseconds."""
     found: dict[str, Any] = {
         "name": name,
         "image": BUSYBOX,
@@ -41,6 +41,6 @@ def container(pod: str, name: str, *options: str, pre_stop: int | None = None, *
 
 
 def volumes(directory: Path) -> list[dict[str, Any]]:
-    """What such containers need of the node: a place for their notes, and the program."""
+    """The volumes of such containers: a place for their notes, and the program."""
     places = {"out": directory / "out", "witness": directory / "bin"}
     return [{"name": name, "hostPath": {"path": str(place), "type": "Directory"}} for name, place in places.items()]

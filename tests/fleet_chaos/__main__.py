@@ -1,4 +1,4 @@
-"""`python -m tests.fleet_chaos`: break a fleet of four nodes, and judge it by what its containers have noted."""
+"""`python -m tests.fleet_chaos`: break a fleet of four nodes, and judge it by the notes of its containers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--patience", type=float, default=15, help="minutes to come to rest (default: %(default)s)")
     parser.add_argument("--evidence", type=Path, help="where notes and logs are kept")
     chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all started processes are ended
     wanted = Wanted.of(chosen.pods, NODES)
     say(f"{wanted.pods} pods on {len(NODES)} nodes: {wanted.each} of each node's own, {wanted.rolled} and "
         f"{wanted.guarded} copies; {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}")  # fmt: skip
@@ -88,7 +88,7 @@ def _acts(story: Story, ear: Eavesdropper, invitations: dict[str, Path]) -> None
 
 
 def _lay_out(directory: Path) -> None:
-    """Make what containers see of it, open to whoever they run as."""
+    """Make the directories that containers see, open to the users that they run as."""
     directory.chmod(0o755)
     for place in ("out", "bin"):
         (directory / place).mkdir()
@@ -97,7 +97,7 @@ def _lay_out(directory: Path) -> None:
 
 
 def _keep(place: Path, directory: Path) -> None:
-    """Keep notes and logs for whoever looks for a cause."""
+    """Keep notes and logs, to look for causes later."""
     place.mkdir(parents=True, exist_ok=True)
     shutil.copytree(directory / "out", place / "out", dirs_exist_ok=True)
     logs = (directory.glob(pattern) for pattern in ("headquarters/*.log", "*/state/log/*"))

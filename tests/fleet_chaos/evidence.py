@@ -1,4 +1,4 @@
-"""What is seen from outside: notes and locks on disk, the runtimes' lists, and the lines of `syncpod fleet get`."""
+"""The evidence from outside: notes and locks on disk, the runtimes' lists, and the lines of `syncpod fleet get`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _LOCK = re.compile(r"FLOCK +\S+ +WRITE +\d+ +\w+:\w+:(\d+) ")
 
 
 def now() -> int:
-    """The time of the notes: nanoseconds since the machine booted."""
+    """The present time as in the notes: nanoseconds since the machine booted."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def read_notes(place: Path) -> dict[str, tuple[Note, ...]]:
-    """What containers have noted, by the name of their pod."""
+    """The notes of all containers, by the name of their pod."""
     return {path.stem: notes.read_one(path) for path in place.glob("*.log")}
 
 
 def alive(place: Path) -> frozenset[tuple[str, str]]:
-    """The containers that live, by pod and name: those whose locks the kernel says are held.
+    """The live containers, by pod and name: those whose locks are held, according to the kernel.
 
-    The locks are not tried: a container that began at that moment would find its own lock held.
+    This must not try to take a lock: a container that starts at that moment would find its own lock held.
     """
     held = {int(one[1]) for line in Path("/proc/locks").read_text().splitlines() if (one := _LOCK.search(line))}
     found = set()
@@ -43,7 +43,7 @@ def alive(place: Path) -> frozenset[tuple[str, str]]:
 
 
 def sandboxes(endpoints: dict[str, str]) -> dict[str, Counter[str]]:
-    """How many live sandboxes each node's runtime lists of each pod."""
+    """The number of live sandboxes of each pod, by node, as the node's runtime lists them."""
 
     async def listed(endpoint: str) -> Counter[str]:
         async with CriClient(endpoint) as cri:
@@ -67,6 +67,6 @@ def rows(listing: str) -> list[Row]:
 
 
 def containing(data: bytes, signs: Iterable[str]) -> list[str]:
-    """Which of these texts are in data, as they are or as hexadecimal digits, which is how PostgreSQL dumps bytes."""
+    """Which of these texts the data contains, literally or in hexadecimal digits, as PostgreSQL dumps bytes."""
     lower = data.lower()
     return [sign for sign in signs if sign.encode() in data or sign.encode().hex().encode() in lower]

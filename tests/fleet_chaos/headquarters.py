@@ -1,4 +1,4 @@
-"""The fleet's side: its cluster, a balancer, `syncpod fleet serve` and `syncpod fleet gate`, and its commands."""
+"""The fleet's own side: its cluster, a load balancer, `syncpod fleet serve`, `syncpod fleet gate`, and its commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE = 300.0
 
 @dataclass(frozen=True)
 class Said:
-    """A command that was answered in the end: how often it was given, and how many seconds that took."""
+    """A command that was finally answered: how often it was given, and how many seconds that took."""
 
     words: str
     tries: int
@@ -29,7 +29,7 @@ class Said:
 
 
 class _Front:
-    """A balancer with an event loop of its own, since all else here waits."""
+    """A load balancer with an event loop of its own, since all other code here blocks."""
 
     def __init__(self, ports: list[int]) -> None:
         """Serve before these ports until `close`."""
@@ -53,7 +53,7 @@ class _Front:
 
 
 class Headquarters:
-    """What a fleet is commanded from. `with` ends all of it."""
+    """The place from which a fleet is commanded. `with` ends all of it."""
 
     def __init__(self, directory: Path, gate_address: str) -> None:
         """Start the cluster, the worker, and the gate at this address. Raises `Missing`."""
@@ -75,7 +75,7 @@ class Headquarters:
 
     @property
     def address(self) -> str:
-        """That of the cluster, for clients on its machine."""
+        """The cluster's address, for clients on its machine."""
         return self._front.address
 
     def invite(self, node: str, place: Path) -> Path:
@@ -84,13 +84,13 @@ class Headquarters:
         return place
 
     def say(self, *words: str, stdin: str = "") -> str:
-        """Run `syncpod fleet`; raises RuntimeError with what it says."""
+        """Run `syncpod fleet`; raises RuntimeError with its message if it fails."""
         return run((), *SYNCPOD, "fleet", *words, environ=self._environ, stdin=stdin)
 
     def insist(self, *words: str, stdin: str = "") -> str:
-        """Say it until it is answered, as whoever has it do something would; raises RuntimeError after five minutes.
+        """Repeat a command until it succeeds, as a person would; raises RuntimeError after five minutes.
 
-        A deletion whose answer was lost may find nothing to delete the next time.
+        A repeated deletion may find nothing to delete, if the first answer was lost.
         """
         began, tries = time.monotonic(), 0
         while True:
@@ -128,7 +128,7 @@ class Headquarters:
         self.close()
 
     def _start(self, log: Path, *words: str) -> None:
-        """Start a command that serves, and wait for its first line."""
+        """Start a long-running command, and wait for its first line."""
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [*SYNCPOD, "fleet", *words],

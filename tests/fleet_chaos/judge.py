@@ -1,7 +1,7 @@
-"""The judgement: what containers have noted on all nodes, against what was asked for. Values in, values out.
+"""The judgement: compares the notes of all nodes' containers with the pods that were asked for. Values in, values out.
 
-All nodes are one machine here, with one clock. Each container holds a lock by its pod's name, whichever node it is on:
-so a second copy is seen by the kernel, and not only by the times of two notes.
+All nodes share one machine here, with one clock. On every node, a container holds a lock named after its pod. So the
+kernel detects a second copy, not only the times of two notes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Notes = Mapping[str, Sequence[Note]]
 
 @dataclass(frozen=True)
 class Death:
-    """A node's end: from when on nothing of it ran any more. In nanoseconds since the machine booted, as all times."""
+    """The death of a node, and the time from which nothing of it ran. All times are nanoseconds since the boot."""
 
     node: str
     at: int
@@ -27,7 +27,7 @@ class Death:
 
 @dataclass(frozen=True)
 class CutOff:
-    """The time that a node had no link in, and when it was rebooted in between."""
+    """The period in which a node had no link, and the time of its reboot in between."""
 
     node: str
     began: int
@@ -37,7 +37,7 @@ class CutOff:
 
 @dataclass(frozen=True)
 class Row:
-    """What the fleet says of one pod, a line of `syncpod fleet get pods -o wide`."""
+    """The fleet's report on one pod: a line of `syncpod fleet get pods -o wide`."""
 
     name: str
     ready: str
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Asked:
-    """What has to run in the end, and nothing else."""
+    """The pods that must run in the end; no others may."""
 
     pods: Mapping[str, str]
     """Each pod with a node of its own, and the node."""
@@ -60,7 +60,7 @@ class Asked:
     """Deployments of which there may at no time be more copies than that."""
 
     def deployment_of(self, pod: str) -> str:
-        """The Deployment that a pod is a copy of; "" if it is of none."""
+        """The Deployment that a pod belongs to; "" if it belongs to none."""
         owner, _, number = pod.rpartition("-")
         return owner if owner in self.copies and number.isdecimal() else ""
 
@@ -82,7 +82,7 @@ class Instance:
 
 @dataclass
 class Verdict:
-    """What was found."""
+    """The findings."""
 
     violations: list[str] = field(default_factory=list)
     figures: Counter[str] = field(default_factory=Counter)
@@ -102,8 +102,8 @@ def judge(
 ) -> Verdict:
     """Judge a fleet at rest.
 
-    `alive` has the containers whose lock is held, by pod and name; `sandboxes` how many live ones each node's runtime
-    lists of each pod.
+    `alive` has the containers whose lock is held, by pod and name; `sandboxes` has, for each node, the number of live
+    sandboxes of each pod in the runtime's list.
     """
     verdict = Verdict()
     instances = [each for pod, lines in notes.items() for each in instances_of(pod, lines, deaths, alive, verdict)]
@@ -124,7 +124,11 @@ def judge(
 def instances_of(
     pod: str, notes: Sequence[Note], deaths: Sequence[Death], alive: frozenset[tuple[str, str]], verdict: Verdict
 ) -> Iterator[Instance]:
-    """A pod's instances, each with its end: as noted, else with its node, else that of whoever cannot be found now."""
+    """A pod's instances with the times of their ends.
+
+    The end is the noted one, else the death of the node. An instance that has neither and no longer lives ended
+    unnoticed.
+    """
     ends = {note.id: note.at for note in notes if note.what == "END"}
     starts = [note for note in notes if note.what == "START"]
     last = {note.container: note.id for note in starts}
@@ -153,7 +157,7 @@ def _one_at_a_time(verdict: Verdict, instances: Iterable[Instance]) -> None:
 
 
 def _one_of_each_name(verdict: Verdict, instances: Iterable[Instance], asked: Asked) -> None:
-    """A pod is on one node, and is never made anew: not even the copies of a Deployment, which get other names."""
+    """Each pod name has one UID on one node, since even a Deployment gives a new copy another name."""
     seen: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for each in instances:
         seen[each.pod].add((each.uid, each.node))
@@ -173,7 +177,7 @@ def _never_more(verdict: Verdict, instances: Iterable[Instance], asked: Asked) -
             if asked.deployment_of(each.pod) == deployment:
                 moments += [(each.began, 1), *([(each.ended, -1)] if each.ended is not None else [])]
         live = most = 0
-        for _, change in sorted(moments):  # of one moment, ends come first
+        for _, change in sorted(moments):  # at the same moment, ends come first
             live += change
             most = max(most, live)
         verdict.figures[f"most copies of {deployment} at once"] = most
@@ -219,7 +223,7 @@ def _nothing_else(
 
 
 def _init_first(verdict: Verdict, instances: Iterable[Instance]) -> None:
-    """Its init container is done before a pod's container begins."""
+    """A pod's init container has completed before its container begins."""
     first: dict[str, Instance] = {}
     for each in sorted(instances, key=lambda one: one.began):
         if each.container == "first":
@@ -231,7 +235,7 @@ def _init_first(verdict: Verdict, instances: Iterable[Instance]) -> None:
 
 
 def _lived_on(verdict: Verdict, instances: Iterable[Instance], asked: Asked, cut: CutOff) -> None:
-    """A node that is cut off goes on with its crash loops, and starts its pods after its own reboot."""
+    """A node that is cut off continues its crash loops, and starts its pods again after its own reboot."""
     began: dict[tuple[str, str], list[int]] = defaultdict(list)
     for each in instances:
         if each.node == cut.node and cut.began < each.began < cut.ended:
@@ -247,9 +251,9 @@ def _lived_on(verdict: Verdict, instances: Iterable[Instance], asked: Asked, cut
 
 
 def answers(rows: Sequence[Row], asked: Asked, before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
-    """What the fleet does not say yet, or says wrongly, of pods that are asked for, and of others.
+    """The statements about pods that the fleet's answer still lacks, or gets wrong.
 
-    `before` and `after` have the restarts of each pod by its notes, before and after the fleet was asked.
+    `before` and `after` have the restarts of each pod by its notes, before and after the fleet answered.
     """
     wrong, listed = [], Counter(row.name for row in rows)
     wrong += [f"{name} is listed {number} times" for name, number in listed.items() if number > 1]
@@ -276,7 +280,7 @@ def answers(rows: Sequence[Row], asked: Asked, before: Mapping[str, int], after:
 
 
 def restarts(notes: Notes) -> dict[str, int]:
-    """How often the containers of each pod began again, its init container apart."""
+    """How often the containers of each pod were restarted, without its init container."""
     found = {}
     for pod, lines in notes.items():
         starts = Counter(note.container for note in lines if note.what == "START" and note.container != "first")

@@ -1,4 +1,4 @@
-"""The wires of the fleet: a bridge of this machine, and a network namespace for each node, plugged into it."""
+"""The network of the fleet: a bridge of this machine, and for each node a network namespace connected to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.runtimes.processes import kill
 
 
 class Wire:
-    """One node's namespace and its way to the bridge. `remove` takes both away, with all that still runs inside."""
+    """One node's namespace and its link to the bridge. `remove` removes both, and ends all processes inside."""
 
     def __init__(self, bridge: str, name: str, place: ipaddress.IPv4Interface, gateway: str) -> None:
         """Plug a new namespace into the bridge."""
@@ -34,7 +34,7 @@ class Wire:
 
     @property
     def within(self) -> tuple[str, ...]:
-        """What goes before a command that shall run in the namespace. Only the network is another: mounts are ours."""
+        """The prefix of a command that is to run in the namespace. Only the network differs; mounts are shared."""
         return ("nsenter", f"--net=/run/netns/{self.namespace}")
 
     def cut(self) -> None:
@@ -58,20 +58,20 @@ class Wire:
         return frozenset(found)
 
     def forget_interfaces(self) -> None:
-        """Take away what pods' networks have left inside, as a reboot does."""
+        """Remove the interfaces that pods' networks have left inside, as a reboot does."""
         listed = subprocess.run(
             ["ip", "-netns", self.namespace, "-oneline", "link"], capture_output=True, text=True, check=True
         ).stdout
         for line in listed.splitlines():
             name = line.split(":")[1].strip().partition("@")[0]
             if name not in ("lo", "eth0"):
-                # The two ends of a pair go together, so some are gone by now.
+                # The two ends of a pair disappear together, so some are gone by now.
                 subprocess.run(
                     ["ip", "-netns", self.namespace, "link", "delete", name], capture_output=True, check=False
                 )
 
     def remove(self) -> None:
-        """End everything inside, and take the namespace away."""
+        """End everything inside, and remove the namespace."""
         while pids := self.inside():
             kill(pids)
         subprocess.run(["ip", "link", "delete", self._outside], capture_output=True, check=False)
@@ -82,7 +82,7 @@ class Network:
     """A bridge with an address of this machine, at which the fleet's gate listens."""
 
     def __init__(self) -> None:
-        """Make the bridge, with a name and a subnet that nobody else has."""
+        """Make the bridge, with a unique name and subnet."""
         self.bridge = f"sf{secrets.token_hex(3)}"
         self._subnet = network.free_subnet()
         self.address = str(self._subnet[1])
@@ -92,27 +92,27 @@ class Network:
         ip("link", "set", self.bridge, "up")
 
     def plug(self, name: str) -> Wire:
-        """A new node's namespace."""
+        """Connect a new node's namespace to the bridge."""
         place = ipaddress.IPv4Interface(f"{self._subnet[len(self._wires) + 11]}/24")
         self._wires.append(Wire(self.bridge, name, place, self.address))
         return self._wires[-1]
 
     def remove(self) -> None:
-        """Take away all of it."""
+        """Remove all of it."""
         for wire in self._wires:
             wire.remove()
         subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True, check=False)
 
 
 def ip(*words: str) -> None:
-    """Run `ip`; raises RuntimeError with what it says."""
+    """Run `ip`; raises RuntimeError with its message if it fails."""
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
 def run(within: Sequence[str], *command: str, environ: dict[str, str], stdin: str = "", seconds: float = 300) -> str:
-    """Run a command in a namespace and return what it prints; raises RuntimeError with what it says if it fails."""
+    """Run a command in a namespace and return its output; raises RuntimeError with its message if it fails."""
     done = subprocess.run(
         [*within, *command], input=stdin, env=environ, capture_output=True, text=True, check=False, timeout=seconds
     )

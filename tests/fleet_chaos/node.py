@@ -1,4 +1,4 @@
-"""One node, as whoever owns a machine runs it: a containerd, and `syncpod up` beside it, in a network of their own."""
+"""One node as the owner of a machine runs it: a containerd and `syncpod up`, in a network of their own."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MEMORY = Path("/dev/shm")
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a command, without what names another server or node."""
+    """The environment of a command, without variables that name another server or node."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "OTEL_", "SYNCPOD"))}
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(COMPILED)}  # as if it were installed
     return {**kept, **compiled, "TEMPORAL_CONFIG_FILE": os.devnull, "NO_COLOR": "1", **more}
 
 
 class Machine:
-    """A node that can die as a machine does, and boot again with what its disk has."""
+    """A node that can die like a machine, and boot again with the contents of its disk."""
 
     def __init__(self, name: str, wire: Wire, directory: Path) -> None:
         """Start its containerd. Raises `Missing`."""
@@ -47,17 +47,17 @@ class Machine:
         )
 
     def up(self) -> None:
-        """Start its Temporal server and its worker, as `syncpod up` does, on the ports that every node has."""
+        """Start its Temporal server and its worker by `syncpod up`, on the same ports as every node."""
         self.say("up", "--node", self.name, seconds=600)
 
     def say(self, *words: str, seconds: float = 300) -> str:
-        """Run `syncpod` on the node; raises RuntimeError with what it says."""
+        """Run `syncpod` on the node; raises RuntimeError with its message if it fails."""
         return run(self.wire.within, *SYNCPOD, *words, environ=self._environ, seconds=seconds)
 
     def die(self) -> int:
-        """SIGKILL all of it at once, as a power cut does, and forget what no disk keeps; how many processes there were.
+        """SIGKILL all of it at once, as in a power cut, and drop all state in memory; return the number of processes.
 
-        The kernel is that of this machine, and goes on: its boot id and clock stay as they are.
+        The kernel is this machine's and keeps running, so its boot id and clock do not change.
         """
         killed = 0
         while pids := self._everything():
@@ -75,24 +75,24 @@ class Machine:
         return killed
 
     def boot(self) -> None:
-        """Start what a machine starts."""
+        """Start the programs that a machine starts at boot."""
         self.runtime.start(patience=180)
         self.up()
 
     def remove(self) -> None:
-        """End it, and leave nothing."""
+        """End it, and leave nothing behind."""
         self.die()
         self.runtime.close()
 
     def _everything(self) -> tuple[int, ...]:
-        """What is in its namespace, and the containers of its shims, which are in namespaces of their own."""
+        """Its processes: those in its namespace, and its shims' containers, which have namespaces of their own."""
         everything = processes()
         roots = {*self.wire.inside(), *(shim.pid for shim in self.runtime.shims)}
         return tuple(set(with_descendants(roots, everything)))
 
 
 def all_at_once(work: list[threading.Thread]) -> None:
-    """Run threads and wait for them."""
+    """Run threads concurrently, and wait for all of them."""
     for each in work:
         each.start()
     for each in work:

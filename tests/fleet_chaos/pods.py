@@ -1,4 +1,4 @@
-"""What the fleet is asked for: pods of each node's own, and Deployments. Their containers note all that they do."""
+"""The pods that the fleet is asked for: each node's own, and Deployments. Their containers note everything they do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOWHERE: Final = "registry.invalid/planted/nothing:9"
 
 @dataclass(frozen=True)
 class Wanted:
-    """How much is asked for."""
+    """The numbers of pods to ask for."""
 
     nodes: tuple[str, ...]
     each: int
@@ -33,7 +33,7 @@ class Wanted:
 
     @classmethod
     def of(cls, pods: int, nodes: tuple[str, ...]) -> Wanted:
-        """About two thirds with a node of their own; the others are copies of Deployments."""
+        """Bind about two thirds of the pods to a node; the others are copies of Deployments."""
         rolled, guarded = max(3, pods // 5), max(2, pods // 12)
         each = max(2, (pods - rolled - guarded) // len(nodes))
         return cls(nodes, each, max(rolled, pods - len(nodes) * each - guarded), guarded)
@@ -48,7 +48,7 @@ class Wanted:
 
 
 def _kind(number: int) -> str:
-    """Of the pods of a node, one of four fails again and again, and one of four has an init container."""
+    """One of four pods of a node fails again and again, and one of four has an init container."""
     return ("serves", "loops", "begins", "serves")[number % 4]
 
 
@@ -77,7 +77,7 @@ def rolled(wanted: Wanted, version: int, directory: Path, *, image: str = "") ->
 
 
 def surge(wanted: Wanted) -> int:
-    """How many copies more, and fewer, there may be in a rollout."""
+    """The most additional copies, and the most missing ones, during a rollout."""
     return max(1, wanted.rolled // 10)
 
 
@@ -104,7 +104,7 @@ def _spec(directory: Path, container: dict[str, Any]) -> dict[str, Any]:
 
 
 def _main(name: str, *options: str) -> dict[str, Any]:
-    """A container that notes which pod it is of, and on which node, as a line's UID: ``uid@node``."""
+    """A container that notes its pod and node, as the UID of each line: ``uid@node``."""
 
     def field(name: str, path: str) -> dict[str, Any]:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

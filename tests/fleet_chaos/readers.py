@@ -1,4 +1,4 @@
-"""Who reads what is not theirs: the wire between nodes and gate, and the fleet's database."""
+"""Unauthorized readers: of the traffic between nodes and gate, and of the fleet's database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIGNS: Final = (SECRET, COMMAND, BUSYBOX, NOWHERE, "terminationGracePeriodSecond
 
 
 class Eavesdropper:
-    """tcpdump on the bridge, which all that crosses between nodes and gate passes."""
+    """tcpdump on the bridge, which carries all traffic between nodes and gate."""
 
     def __init__(self, bridge: str, file: Path) -> None:
         """Listen from now on."""
@@ -31,7 +31,7 @@ class Eavesdropper:
             time.sleep(0.05)
 
     def end(self) -> bytes:
-        """All that was heard."""
+        """End, and return everything that was captured."""
         self._process.terminate()
         self._process.wait(30)
         return self._file.read_bytes() if self._file.exists() else b""
@@ -44,7 +44,7 @@ class Eavesdropper:
 
 
 def read_wire(heard: bytes, server_name: str) -> tuple[str, list[str]]:
-    """What the capture has, in a sentence, and the violations. That it hears at all is seen by the gate's name."""
+    """One sentence about the capture, and the violations in it. The gate's name proves that it captured traffic."""
     wrong = [f"eavesdropper: reads {sign}" for sign in containing(heard, SIGNS)]
     if not containing(heard, [server_name]):
         wrong.append(f"eavesdropper: heard nothing: not even {server_name}, which a handshake shows")
@@ -52,7 +52,7 @@ def read_wire(heard: bytes, server_name: str) -> tuple[str, list[str]]:
 
 
 def read_database(headquarters: Headquarters, node: str) -> tuple[str, list[str]]:
-    """The same of a dump of both databases. That it is that fleet's is seen by a node's name, which is an id."""
+    """The same for a dump of both databases. A node's name, part of an id, proves that they are this fleet's."""
     archives = headquarters.cluster.database.dump(DATABASES, form="plain")
     read = b"".join(archive.read_bytes() for archive in archives.values())
     wrong = [f"reader of the database: reads {sign}" for sign in containing(read, SIGNS)]

@@ -1,4 +1,4 @@
-"""What is done to the fleet, when, and what is asked of it meanwhile."""
+"""The story of a run: the faults, their times, and the requests to the fleet in between."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOOT_ALONE = 30.0
 
 @dataclass
 class Story:
-    """One run: its parts, what was injected so far, and what was found."""
+    """One run: its parts, the faults so far, and the findings."""
 
     wanted: Wanted
     machines: dict[str, Machine]
@@ -73,7 +73,7 @@ class Story:
         self.settle("v2 rolled out")
 
     def cut_a_node_off(self, node: str) -> None:
-        """Cut a node off; meanwhile reboot it, and have database and servers die under a rollout."""
+        """Cut a node off; meanwhile reboot it, and kill database and servers during a rollout."""
         machine, fleet = self.machines[node], self.headquarters
         machine.wire.cut()
         cut_at, ends = evidence.now(), time.monotonic() + self.cut_seconds
@@ -114,7 +114,7 @@ class Story:
         self.settle("v3 rolled out, all nodes back")
 
     def judge(self) -> None:
-        """Judge what has come of it by all notes."""
+        """Judge the outcome by all notes."""
         out = self.directory / "out"
         endpoints = {name: machine.runtime.endpoint for name, machine in self.machines.items()}
         verdict: Verdict | None = None
@@ -131,7 +131,7 @@ class Story:
         self.figures += [f"{number} {what}" for what, number in verdict.figures.items()]
 
     def roll_out_what_fails(self) -> None:
-        """Roll out an image that no node can have: it must stop at its first pods, and go back by itself."""
+        """Roll out an image that no node can get: the rollout must stop at its first pods, and be undone by itself."""
         before, fleet = self.copies(), self.headquarters
         fleet.insist("apply", "-f", "-", stdin=pods.rolled(self.wanted, 4, self.directory, image=NOWHERE))
         self.tell(f"an image that is nowhere rolled out ({ROLLED}, {self.wanted.rolled} copies)")
@@ -159,7 +159,7 @@ class Story:
             self.violations.append(f"a bad image reached {len(made)} pods, and left {kept} alone, of at least {least}")
 
     def read_and_steal(self, heard: Callable[[], bytes], server_name: str, invitation: Path, thief: str) -> None:
-        """Have others read the wire and the database, and a node use its certificate against another."""
+        """Let outsiders read traffic and database, and let a node use its certificate against another."""
         victim = next(node for node in self.wanted.nodes if node != thief)
         for said, wrong in (read_wire(heard(), server_name), read_database(self.headquarters, victim)):
             self.figures.append(said)
@@ -170,7 +170,7 @@ class Story:
         if done.returncode:
             self.violations.append(f"stolen certificate: {done.stdout}{done.stderr}")
 
-    # --- what the acts are made of ------------------------------------------------------------------------------------
+    # --- the parts of the acts ----------------------------------------------------------------------------------------
 
     def roll_out(self, version: int) -> None:
         """Ask for the next template."""
@@ -180,12 +180,12 @@ class Story:
         self.tell(f"v{version} of {ROLLED} rolled out")
 
     def copies(self) -> set[str]:
-        """The names of the copies of the Deployment that is rolled out, as the fleet lists them."""
+        """The names of the copies of the Deployment in rollout, as the fleet lists them."""
         listed = evidence.rows(self.headquarters.insist("get", "pods", "-o", "wide", "--no-headers"))
         return {row.name for row in listed if self.asked.deployment_of(row.name) == ROLLED}
 
     def settle(self, what: str) -> None:
-        """Wait until the fleet says of each pod what its containers have noted."""
+        """Wait until the fleet's answer about each pod agrees with the notes of its containers."""
         out = self.directory / "out"
 
         def lacks() -> list[str]:
@@ -200,7 +200,7 @@ class Story:
         self.until(lacks, what)
 
     def until(self, lacks: Callable[[], list[str]], what: str) -> None:
-        """Wait until nothing lacks; what still does after the patience is a violation."""
+        """Wait until `lacks` returns nothing; anything that it still returns at the deadline is a violation."""
         began, shown = time.monotonic(), 0.0
         while wrong := lacks():
             waited = time.monotonic() - began
@@ -214,7 +214,7 @@ class Story:
         self.tell(f"({what}: {time.monotonic() - began:.0f} s)")
 
     def tell(self, what: str) -> None:
-        """Put a line into the table of what was injected."""
+        """Add a line to the table of faults."""
         live = len(evidence.alive(self.directory / "out"))
         self.table.append((self.clock(), what, f"{live} containers live"))
         say(f"{self.clock()}  {what}  [{live} containers live, load {os.getloadavg()[0]:.0f}]")
@@ -225,7 +225,7 @@ class Story:
         return f"{seconds // 60:02}:{seconds % 60:02}"
 
     def _keep_servers(self) -> None:
-        """Start a Temporal server that has ended by itself, as whoever supervises it would."""
+        """Restart a Temporal server that has ended by itself, as its supervisor would."""
         for number, server in enumerate(self.headquarters.cluster.servers, 1):
             if server.has_ended:
                 server.start()
@@ -244,7 +244,7 @@ class Story:
             self.violations.append(f"{machine.name} did not boot without its fleet: {error}")
 
     def _look_at(self, machine: Machine) -> None:
-        """Ask a node that is cut off for its pods."""
+        """Ask the node that is cut off for its pods."""
         try:
             listed = json.loads(machine.say("get", "pods", "-o", "json"))["items"]
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""The judge of a fleet under chaos, given wrong notes and answers that it must not let pass."""
+"""The judge of a fleet under chaos reports wrong notes and wrong answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SANDBOXES = {
 def judged(
     *more: tuple[str, str], without: str = "", alive: frozenset[tuple[str, str]] = ALIVE, **given: Any
 ) -> Verdict:
-    """Judge the story with notes more, each of a pod, and without those of a line that begins so."""
+    """Judge the story with additional notes, by pod, and without the notes whose line begins with the given text."""
     lines = {pod: [line for line in said if not (without and line.startswith(without))] for pod, said in NOTES.items()}
     for pod, line in more:
         lines.setdefault(pod, []).append(line)

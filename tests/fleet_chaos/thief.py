@@ -1,7 +1,7 @@
-"""`python -m tests.fleet_chaos.thief INVITATION NODE POD`: what one node's certificate can do to another node.
+"""`python -m tests.fleet_chaos.thief INVITATION NODE POD`: try to attack a node with another node's certificate.
 
-Run in the network namespace of the node that the invitation is of. It prints how many calls were refused, and each that
-was not; 1 if one was not.
+Run this in the network namespace of the node that owns the invitation. It prints how many calls were refused, and names
+each call that was not. The exit code is 1 if any was not refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.gate.test_attacks import METHODS, OF_A_NODE, OTHERS, call
 
 
 def attempts(victim: str) -> list[tuple[str, str, bytes]]:
-    """What is tried: a name for it, the method, and the request."""
+    """The attempts: a name, the method, and the request of each."""
     it = WorkflowExecution(workflow_id=fleet_node_id(victim))
 
     def poll(queue: str, kind: TaskQueueKind.ValueType = TaskQueueKind.TASK_QUEUE_KIND_NORMAL) -> bytes:
@@ -64,14 +64,14 @@ def attempts(victim: str) -> list[tuple[str, str, bytes]]:
 
 
 async def steal(invitation: Invitation, victim: str) -> int:
-    """Try all of it; return how much was not refused."""
+    """Try all of them; return how many were not refused."""
     credentials = grpc.ssl_channel_credentials(
         invitation.authorities.encode(), invitation.key.encode(), invitation.certificate.encode()
     )
     options = [("grpc.ssl_target_name_override", invitation.server_name)]
     refused = granted = 0
     async with grpc.aio.secure_channel(invitation.address, credentials, options=options) as channel:
-        await call(channel, "GetSystemInfo", b"", 60)  # that the way is open: what a node needs is answered
+        await call(channel, "GetSystemInfo", b"", 60)  # allowed: proves that the gate answers
         for what, method, request in attempts(victim):
             try:
                 await call(channel, method, request, 60)
