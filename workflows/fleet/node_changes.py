@@ -186,9 +186,10 @@ def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
     """Note that the node has taken an intent, and what it refuses of it."""
     state.taken, state.trouble = max(state.taken, answer.generation), ""
     refused = {key: why for key, why in answer.refused.items() if key in state.placed}
-    for key in refused.keys() ^ state.refused.keys():
+    # Replay: sorted, since a set's order differs from process to process, and owners are signalled in this order.
+    for key in sorted(refused.keys() ^ state.refused.keys()):
         state.note(key)
-    for key in refused.keys() - state.refused.keys():
+    for key in sorted(refused.keys() - state.refused.keys()):
         state.event(now, "Warning", "RefusedPod", f"{key}: {refused[key]}")
     state.refused = refused
     for key, why in answer.objects.items():
@@ -224,7 +225,8 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     gone = {f"{each.namespace}/{each.name}" for each in answer.gone}
     if answer.present is not None:
         gone |= state.pods.keys() - {f"{each.namespace}/{each.name}" for each in answer.present}
-    for key in [*gone, *(key for key, report in told.items() if state.pods.get(key) != report)]:
+    # Replay: sorted, for the same reason as in `taken`.
+    for key in [*sorted(gone), *(key for key, report in told.items() if state.pods.get(key) != report)]:
         state.note(key)
     state.pods = {key: report for key, report in (state.pods | told).items() if key not in gone}
     for key in [key for key, each in state.withdrawn.items() if each.generation <= answer.generation]:

@@ -1,0 +1,53 @@
+"""What a node answers is folded into its fleet's state in one way only, however wrong the answer is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, IntentTaken, NodeReport, PodReport
+from syncpod.messages.node import PodKey
+from workflows.fleet import node_changes
+from workflows.fleet.node_state import FleetNodeState, Placed
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = [f"p{number:02}" for number in range(20)]
+OWNERS = [f"owner-{name}" for name in NAMES]
+
+
+def document(name: str, owner: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {OWNER_ANNOTATION: owner}},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
+    }
+
+
+def node() -> FleetNodeState:
+    """A node with twenty pods, each of another owner, which have all been told."""
+    state = FleetNodeState(fleet="f", name="n", joined=NOW, presence="Ready", report=NodeReport(ready=True))
+    for name, owner in zip(NAMES, OWNERS, strict=True):
+        state.placed[f"default/{name}"] = Placed(document=document(name, owner), generation=1)
+        state.pods[f"default/{name}"] = PodReport(name=name)
+    return state
+
+
+def test_owners_are_told_of_pods_that_are_gone_in_an_order_that_no_process_changes() -> None:
+    """A set's order differs from process to process, and a replay in another one must signal in the same order."""
+    listed, unlisted = node(), node()
+    gone = tuple(PodKey(namespace="default", name=name) for name in reversed(NAMES))
+    node_changes.attended(listed, Attended(node=listed.report, gone=gone), NOW)
+    node_changes.attended(unlisted, Attended(node=unlisted.report, present=()), NOW)
+    assert list(listed.untold) == list(unlisted.untold) == OWNERS
+
+
+def test_owners_are_told_of_refused_pods_in_an_order_that_no_process_changes() -> None:
+    state = node()
+    refused = {f"default/{name}": "no" for name in NAMES}
+    node_changes.taken(state, IntentTaken(generation=1, refused=refused), NOW)
+    assert list(state.untold) == OWNERS
+    assert [event.message for event in state.events] == [f"{key}: no" for key in refused]
+    state.untold = {}
+    node_changes.taken(state, IntentTaken(generation=1), NOW)
+    assert list(state.untold) == OWNERS
