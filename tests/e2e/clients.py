@@ -15,7 +15,7 @@ from tests.runtimes.temporal import temporal_program
 
 @dataclass(frozen=True)
 class Result:
-    """What a command of ours came to."""
+    """The outcome of one of our commands."""
 
     code: int
     out: str
@@ -23,7 +23,7 @@ class Result:
 
 
 def machine_of(node: EngineNode) -> dict[str, str]:
-    """The environment of somebody who uses `syncpod` on a node's machine."""
+    """The environment of a person who uses `syncpod` on a node's machine."""
     home = node.worker.state_dir.parent
     return {
         **os.environ,
@@ -49,7 +49,7 @@ async def temporal(node: EngineNode, *arguments: str | Path) -> str:
 
 
 async def run_tctl(program: Path, node: EngineNode, *arguments: str | Path) -> str:
-    """Run `tctl` in the same way."""
+    """Run `tctl` in the same way as `temporal`."""
     return await _run(program, "--ad", node.server.address, "--ns", node.server.namespace, *arguments)
 
 

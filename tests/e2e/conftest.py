@@ -1,4 +1,4 @@
-"""A node for each runtime, served by one worker process for the whole session; and one that tests break."""
+"""A node for each runtime, served by one worker process for the whole session; and a node that tests break."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def engine(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def pods(engine: EngineNode) -> AsyncIterator[Pods]:
-    """The test's pods, gone without a trace at its end."""
+    """The test's pods; after the test, no trace of them is left."""
     async with engine.pods() as pods:
         yield pods
 
@@ -34,14 +34,14 @@ async def pods(engine: EngineNode) -> AsyncIterator[Pods]:
 async def faulty(
     runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[FaultyNode]:
-    """A node to be broken, on each runtime in turn; one for all tests of a module."""
+    """A node that tests may break, on each runtime in turn; all tests of a module share it."""
     async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
         yield node
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(faulty: FaultyNode) -> AsyncIterator[FaultyNode]:
-    """That node for one test: whole again after it, and without its pods."""
+    """That node for one test; after the test it is repaired, and the test's pods are removed."""
     if isinstance(faulty.runtime, Embedded) and not faulty.runtime.gates.spawners:
         await faulty.warm_up()  # a new server has no spawner, and another test may have killed the last one
     yield faulty

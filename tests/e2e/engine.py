@@ -54,7 +54,7 @@ def shell(name: str, script: str = RUNS, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class LivePod:
-    """A pod that was applied: as its workflow has it, and as the runtime has it."""
+    """An applied pod, as its workflow and the runtime show it."""
 
     node: EngineNode
     name: str
@@ -70,7 +70,7 @@ class LivePod:
         return pod
 
     async def until(self, seen: Callable[[dict[str, Any]], Any], *, patience: float = PATIENCE) -> dict[str, Any]:
-        """Ask until `seen` holds; fails with the pod's status, history and events, and the worker's log."""
+        """Query until `seen` holds; fails with the pod's status, history and events, and the worker's log."""
         deadline = time.monotonic() + patience
         pause = pauses(0.1)
         while True:
@@ -96,22 +96,22 @@ class LivePod:
         return await self.until(seen)
 
     async def armed(self, name: str, *numbers: signal.Signals) -> None:
-        """Wait until a container that runs has set its traps (SIGTERM's by default): without them a signal kills it."""
+        """Wait until a running container has set its traps (by default SIGTERM's): before, a signal would kill it."""
         instance = await self.instance(name)
         told = await self.node.cri.container_status(instance.id, verbose=True)
         await until_trapped(told.pid, *numbers)
 
     async def phase(self, phase: str) -> dict[str, Any]:
-        """Wait until it is in that phase."""
+        """Wait until it is in this phase."""
         return await self.until(lambda pod: pod["status"].get("phase") == phase)
 
     async def events(self, reason: str = "") -> list[dict[str, Any]]:
-        """Its events of that reason (all of them by default), oldest first."""
+        """Its events with this reason (by default all), oldest first."""
         events: list[dict[str, Any]] = await self.handle.query("events")
         return [event for event in events if reason in ("", event["reason"])]
 
     async def event(self, reason: str, text: str = "") -> dict[str, Any]:
-        """Wait for the first event of a reason, with that text in its message."""
+        """Wait for the first event with this reason, and with this text in its message."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 for event in await self.events(reason):
@@ -125,7 +125,7 @@ class LivePod:
         return [line for line in lines if line["kind"] == kind]
 
     async def scheduled(self) -> list[str]:
-        """What Temporal's own history shows: `activity • summary` for each activity, in the order of scheduling."""
+        """The activities in Temporal's own history, as `activity • summary`, in the order of scheduling."""
         shown = []
         async for event in self.handle.fetch_history_events():
             if event.HasField("activity_task_scheduled_event_attributes"):
@@ -134,7 +134,7 @@ class LivePod:
         return shown
 
     async def failures(self) -> list[str]:
-        """Why its steps have failed, as Temporal's own history has it, in that order."""
+        """The failures of its steps in Temporal's own history, in order."""
         return [
             event.activity_task_failed_event_attributes.failure.message
             async for event in self.handle.fetch_history_events()
@@ -142,18 +142,18 @@ class LivePod:
         ]
 
     async def apply(self, document: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-        """Apply it again: `document`, or the one it has with that in its spec. Returns what the update answers."""
+        """Apply it again: `document`, or its own document with `spec` changed. Returns the update's answer."""
         self.document = document or {**self.document, "spec": {**self.document["spec"], **spec}}
         answer: dict[str, Any] = await self.node.update_with_start("apply", self.document)
         return answer
 
     async def delete(self, grace: int | None = None) -> dict[str, Any]:
-        """Delete it and wait until nothing of it is left anywhere; the final Pod."""
+        """Delete it, and wait until nothing of it is left anywhere; the final Pod."""
         await self.handle.execute_update("delete", {} if grace is None else {"gracePeriodSeconds": grace})
         return await self.gone()
 
     async def gone(self) -> dict[str, Any]:
-        """Wait for the end of its workflow: the final Pod. Nothing of the pod is in the runtime or on disk then."""
+        """Wait for its workflow's end, and assert that nothing is left in the runtime or on disk; the final Pod."""
         async with asyncio.timeout(PATIENCE):
             final: dict[str, Any] = await self.handle.result()
         self.node.assert_nothing_left(final["metadata"]["uid"])
@@ -181,7 +181,7 @@ class LivePod:
         return ready
 
     async def containers(self, name: str = "") -> list[RuntimeContainerStatus]:
-        """Its containers in full (those of one name), oldest instance first."""
+        """Its containers in full (or only those with this name), oldest instance first."""
         listed = await self.node.cri.list_containers(labels=self._labels)
         statuses = []
         for each in listed:
@@ -195,7 +195,7 @@ class LivePod:
         return (await self.containers(name))[-1]
 
     async def exec(self, name: str, command: str) -> str:
-        """What a shell in a running container prints."""
+        """The output of a shell script in a running container."""
         instance = await self.instance(name)
         done = await self.node.cri.exec_sync(instance.id, ("sh", "-c", command), timeout_seconds=20)
         return (done.stdout + done.stderr).decode().strip()
@@ -224,12 +224,12 @@ class EngineNode:
 
     @property
     def task_queue(self) -> str:
-        """Where its worker polls."""
+        """The task queue that its worker polls."""
         return node_task_queue(self.name)
 
     @contextlib.asynccontextmanager
     async def pods(self) -> AsyncIterator[Pods]:
-        """Pods that are deleted at the end, those that a test has not deleted itself; a failed deletion is an error."""
+        """Pods for a test. At the end, those that the test has not deleted are deleted; failing that is an error."""
         pods = Pods(self)
         yield pods
         await pods.delete()
@@ -266,7 +266,7 @@ class EngineNode:
         )
 
     def cgroups(self, uid: str) -> list[Path]:
-        """The directories of a pod's cgroup, one in each controller; none where the runtime may make no cgroups."""
+        """The directories of a pod's cgroup, one in each controller; none if the runtime may make no cgroups."""
         if not self.runtime.cgroup_parent:
             return []
         parent, tiers = self.runtime.cgroup_parent.strip("/"), ("", "burstable/", "besteffort/")
@@ -275,7 +275,7 @@ class EngineNode:
         return sorted(path for place in places for path in Path("/sys/fs/cgroup").glob(place))
 
     def directories(self, uid: str) -> list[Path]:
-        """What the node has of a pod: its directory, the one in memory, its logs and the links to them."""
+        """The node's files of a pod: its directory, the one in memory, its logs and the links to them."""
         home = self.worker.state_dir.parent
         places = (f"state/pods/*{uid}*", f"memory/pods/*{uid}*", f"logs/*{uid}*")
         return sorted([*(path for place in places for path in home.glob(place)), *self.log_links(uid)])
@@ -306,7 +306,7 @@ class Pods:
     applied: list[LivePod] = field(default_factory=list)
 
     def manifest(self, base: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-        """A Pod under a name that no other test has; two seconds of grace unless the spec says otherwise."""
+        """A Pod with a unique name; its grace period is two seconds unless the spec has another."""
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -321,14 +321,14 @@ class Pods:
         return pod
 
     def know(self, document: dict[str, Any]) -> LivePod:
-        """Take a pod that is applied by somebody else: to be watched, and deleted at the end."""
+        """Take charge of a pod that somebody else applies: it can be watched, and is deleted at the end."""
         name = document["metadata"]["name"]
         pod = LivePod(self.node, name, document, self.node.client.get_workflow_handle(pod_workflow_id("default", name)))
         self.applied.append(pod)
         return pod
 
     async def delete(self) -> None:
-        """Delete, at once and all together, what is still there."""
+        """Delete all remaining pods concurrently."""
         await asyncio.gather(*(self._delete(pod) for pod in self.applied))
         self.applied.clear()
 
@@ -342,7 +342,7 @@ class Pods:
 async def engine_node(
     runtime: Runtime, server: DevServer, directory: Path, **environment: str
 ) -> AsyncIterator[EngineNode]:
-    """A node whose worker serves, with settings from the environment; the worker ends with it, as it should."""
+    """A node with a worker that has these settings in its environment; the worker is ended cleanly afterwards."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     with NodeProcess.of(runtime, server, directory, node=name, start=start_worker, **environment) as worker:
@@ -356,7 +356,7 @@ async def engine_node(
 
 
 def status_of(pod: dict[str, Any], name: str) -> dict[str, Any]:
-    """The status of one container, of whatever kind; {} while there is none."""
+    """The status of one container of any kind; {} while there is none."""
     status = pod["status"]
     kinds: Sequence[str] = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
     found: list[dict[str, Any]] = [each for kind in kinds for each in status.get(kind, []) if each["name"] == name]
@@ -364,7 +364,7 @@ def status_of(pod: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def conditions_of(pod: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """By type: the status, then the reason and the message where there are any."""
+    """The conditions by type: the status, then reason and message if there are any."""
     return {
         each["type"]: (each["status"], *(each[key] for key in ("reason", "message") if each.get(key)))
         for each in pod["status"]["conditions"]
@@ -372,5 +372,5 @@ def conditions_of(pod: dict[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def at(text: str) -> datetime:
-    """A time as statuses and histories write it."""
+    """Parse a time in the format of statuses and histories."""
     return datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Counts what is alive in the runtime again and again, by raw CRI calls, so that duplicates are noticed."""
+"""Counts the live sandboxes and containers again and again, by raw CRI calls, to detect duplicates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Count:
-    """What is alive of a pod: how many sandboxes are ready, how many containers run."""
+    """The live parts of a pod: the number of ready sandboxes and of running containers."""
 
     sandboxes: int = 0
     containers: int = 0
@@ -29,7 +29,7 @@ class Count:
 
 @dataclass
 class Census:
-    """What was ever seen of a node's pods."""
+    """Everything that was ever seen of a node's pods."""
 
     duplicates: set[str] = field(default_factory=set)
     """Every sandbox and container name of which two were seen alive at once."""
@@ -45,13 +45,13 @@ class Census:
         self.looks += 1
 
     def of(self, *uids: str) -> tuple[str, ...]:
-        """What was seen double of these pods."""
+        """The duplicates that were seen of these pods."""
         return tuple(sorted(each for each in self.duplicates if each.rpartition(" ")[2] in uids))
 
 
 @contextlib.asynccontextmanager
 async def census(cri: CriClient, node: str) -> AsyncIterator[Census]:
-    """Count a node's pods all through the block; a runtime that is away is asked again."""
+    """Count a node's pods throughout the block. If the runtime is away, it is asked again."""
     found = Census()
 
     async def look() -> None:

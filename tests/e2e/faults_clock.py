@@ -1,4 +1,4 @@
-"""A machine's wall clock that a test moves, ahead and back, under whatever program was started to see it."""
+"""A wall clock that a test moves ahead and back, for the programs that were started with it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DAY, HOUR = 86_400, 3_600
 
 @dataclass(frozen=True)
 class Clock:
-    """The wall clock of whatever was started with `environment`."""
+    """The wall clock of all programs that were started with `environment`."""
 
     library: Path
     file: Path
 
     @classmethod
     def make(cls, directory: Path) -> Clock:
-        """Build what shows it, in a directory. Skips the test where nothing can be compiled."""
+        """Build the library that shows this clock, in a directory. Skips the test if there is no compiler."""
         library, file = directory / "clock.so", directory / "clock"
         try:
             subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True, capture_output=True)
@@ -34,10 +34,10 @@ class Clock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process is given that shall see it."""
+        """The environment variables of a process that is to see this clock."""
         return {"LD_PRELOAD": str(self.library), "FAULTS_CLOCK": str(self.file)}
 
     def jump(self, ahead: int) -> None:
-        """Set it so many seconds ahead of the machine's, or behind."""
+        """Set it this many seconds ahead of the machine's clock, or behind if negative."""
         with self.file.open("r+b", buffering=0) as file:
             os.pwrite(file.fileno(), struct.pack("=q", ahead), 0)

@@ -51,12 +51,12 @@ _RESTS = "trap 'exit 0' TERM; " + _NOTES + waits_for("/out/rest")
 
 @dataclass
 class FaultRun:
-    """What is done to a node and its pods, and what is to come of it."""
+    """The faults of a node, the changes to its pods, and the outcome that is expected."""
 
     node: FaultyNode
     place: Path
     disk: Path
-    """What the node's state and its pods' logs lie on."""
+    """The disk of the node's state and its pods' logs."""
     clock: Clock
     """The worker's."""
     seed: int
@@ -74,13 +74,13 @@ class FaultRun:
     """How often each fault has happened."""
 
     def __post_init__(self) -> None:
-        """Give each thing that is done a chance of its own, so that none takes another's."""
+        """Give each kind of fault a random sequence of its own, so that no draw changes the others."""
         self.chance = {
             each: random.Random(f"{self.seed} {each}") for each in ("change", "kill", "fill", "jump", "renew")
         }
 
     async def apply(self) -> Pod:
-        """Apply a pod with two containers, which note their starts, and of which one can be told to crash."""
+        """Apply a pod with two containers, which note their starts. One of them can be told to crash."""
         name = f"fire-{len(self.pods):02}"
         home = self.place / name
         await asyncio.to_thread(open_to_all, home)
@@ -95,7 +95,7 @@ class FaultRun:
         return pod
 
     def notes(self, pod: Pod, container: str) -> Counter[str]:
-        """What a container has noted of itself, all its instances together, and how often."""
+        """The notes of a container, over all its instances, and how often each occurs."""
         file = self.place / pod.name / container
         return Counter(file.read_text().split() if file.exists() else ())
 
@@ -107,7 +107,7 @@ class FaultRun:
         self.crashed.append(pod)
 
     async def update(self, pod: Pod) -> None:
-        """Give its container `web` another image; repeated until the server has taken it, as a person would."""
+        """Give its container `web` another image; repeats that until the server has accepted it, as a person would."""
         web, api = pod.document["spec"]["containers"]
         document = {**pod.document, "spec": {**pod.document["spec"], "containers": [{**web, "image": BUSYBOX_2}, api]}}
         await _taken(lambda: pod.handle.signal("update_pod", document))
@@ -126,7 +126,7 @@ class FaultRun:
     # --- what is done to the node -------------------------------------------------------------------------------------
 
     async def kill_worker(self) -> None:
-        """Kill the worker, and have another serve after a while, as often as it takes: on a full disk none does."""
+        """Kill the worker, and start another after a while, until one serves; on a full disk none does."""
         self.serving.clear()
         await self.node.kill()
         await self._pause("kill")
@@ -164,7 +164,7 @@ class FaultRun:
             await self._pause("kill")
 
     async def _fill(self) -> None:
-        """Fill the disk below a worker that serves, and apply a pod, until that has felt it; as often as it takes."""
+        """Fill the disk of a serving worker, and apply a pod until that is affected; repeats both if need be."""
         while self.faults["full disk"] < FILLS:
             await self._pause("fill")
             await self.serving.wait()
@@ -183,7 +183,7 @@ class FaultRun:
                 await self._pause("fill")
 
     async def _jump(self) -> None:
-        """Have the clock jump ahead and back, without end."""
+        """Let the clock jump ahead and back, without end."""
         now = 0
         while True:
             ahead = self.chance["jump"].choice([each for each in _PLACES if each != now])
@@ -193,7 +193,7 @@ class FaultRun:
             await self._pause("jump")
 
     async def _renew(self) -> None:
-        """Have one pod after the other continue as new, whatever it does, without end."""
+        """Make one pod after the other continue as new, whatever it is doing, without end."""
         while True:
             with contextlib.suppress(RPCError):  # the server is dead, or the pod has ended
                 await self.chance["renew"].choice(self.pods).handle.signal("renew", {})
@@ -233,7 +233,7 @@ class FaultRun:
                 self.clock.jump(0)
 
     async def _hung(self, method: str, when: When, stopped: Stopped) -> None:
-        """Wait until such a call has hung."""
+        """Wait until a call of this kind hangs."""
         try:
             await stopped.reached(patience=60)
         except TimeoutError:
@@ -247,7 +247,7 @@ class FaultRun:
 
 
 async def _is_told(pod: Pod, words: str) -> bool:
-    """Say whether a pod has an event with these words, by whoever can answer now."""
+    """Return whether a pod has an event with these words, from any source that can answer now."""
     try:
         events = await pod.handle.query("events", rpc_timeout=timedelta(seconds=1))
     except RPCError as away:
@@ -257,7 +257,7 @@ async def _is_told(pod: Pod, words: str) -> bool:
 
 
 async def _taken(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Repeat a call until the server has taken it."""
+    """Repeat a call until the server has accepted it."""
     async with asyncio.timeout(CONVERGED):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A small disk below what a node writes, which a test fills to the last byte."""
+"""A small disk for a node's files, which a test fills to the last byte."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _mounted(place: Path, *what: str | Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def filled(disk: Path) -> Iterator[Callable[[], None]]:
-    """Leave no byte on a disk for the block; what is yielded takes what others have freed meanwhile."""
+    """Fill a disk to the last byte for the block; yields a function that also fills the space freed since."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
 

@@ -1,4 +1,4 @@
-"""A CRI socket between worker and runtime, at which a test stops any call before it is made or after it was answered.
+"""A CRI socket between worker and runtime. Here a test can hold any call before it is made, or its answer.
 
 What runc and CNI do is held by the runtime's own gates; here is held what lies between: a call that never left, and an
 answer that was lost. Calls pass as bytes; a caller that dies cancels its call, as it would without anything between.
@@ -29,7 +29,7 @@ _OPTIONS = (
 
 
 class Stopped:
-    """A place at which calls wait, as long as the test's `with` block lasts."""
+    """A point at which calls wait until the test's `with` block ends."""
 
     def __init__(self, calls: int | None) -> None:
         self._left = calls
@@ -39,11 +39,11 @@ class Stopped:
 
     @property
     def arrived(self) -> int:
-        """How many calls have come."""
+        """How many calls have arrived."""
         return self._arrived
 
     async def reached(self, calls: int = 1, *, patience: float = 60.0) -> None:
-        """Wait until so many calls have come; raises TimeoutError."""
+        """Wait until this many calls have arrived; raises TimeoutError."""
         async with asyncio.timeout(patience), self._arrival:
             await self._arrival.wait_for(lambda: self._arrived >= calls)
 
@@ -68,7 +68,7 @@ class Stopped:
 
 
 class CriProxy(grpc.GenericRpcHandler):
-    """The socket; `async with` serves and closes it. `endpoint` is what a worker is given."""
+    """The socket; `async with` serves and closes it. A worker gets `endpoint`."""
 
     def __init__(self, socket: Path, target: str) -> None:
         self._socket = socket
@@ -135,5 +135,5 @@ class CriProxy(grpc.GenericRpcHandler):
 
 
 def _passed_on(context: grpc.aio.ServicerContext[bytes, bytes]) -> tuple[tuple[str, str | bytes], ...]:
-    """The headers that mean something to the runtime: containerd's own API asks for a namespace."""
+    """The headers that the runtime needs: containerd's own API requires a namespace."""
     return tuple((name, value) for name, value in context.invocation_metadata() or () if name.startswith("containerd-"))

@@ -61,14 +61,14 @@ def shell(name: str, script: str = RUNS, **more: Any) -> dict[str, Any]:
 
 
 def open_to_all(place: Path) -> None:
-    """Make a directory for a container to write to, whoever it runs as."""
+    """Make a directory that a container can write to as any user."""
     place.mkdir(parents=True)
     place.chmod(0o777)
 
 
 @dataclass
 class Pod:
-    """A pod that was applied: its workflow, and what the runtime has of it."""
+    """An applied pod: its workflow, and its sandboxes and containers in the runtime."""
 
     node: FaultyNode
     name: str
@@ -78,7 +78,7 @@ class Pod:
     # --- as its workflow has it ---
 
     async def get(self) -> dict[str, Any]:
-        """The Pod with its status; {} while nobody can answer."""
+        """The Pod with its status; {} while it cannot be queried."""
         try:
             pod: dict[str, Any] = await self.handle.query("pod", rpc_timeout=_RPC)
         except RPCError as error:
@@ -113,7 +113,7 @@ class Pod:
         return await self.until(seen, patience=patience)
 
     async def running_in_another_sandbox(self, former: str) -> dict[str, int]:
-        """Wait until every container runs, none of them in the former sandbox; how often each was restarted."""
+        """Wait until every container runs in a new sandbox; returns how often each was restarted."""
 
         async def moved() -> dict[str, int]:
             listed = await self.containers()
@@ -127,9 +127,9 @@ class Pod:
         return restarts
 
     async def up(self) -> None:
-        """Wait until every container runs and has said `up`: it then hears signals, or is deaf to them, as it means to.
+        """Wait until every container runs and has printed `up`: from then on it handles or ignores signals as intended.
 
-        A process with number 1 that has not yet said what it does at SIGTERM does nothing.
+        Process 1 of a container ignores SIGTERM until it has set a handler.
         """
         pod = await self.running()
         meta = pod["metadata"]
@@ -138,7 +138,7 @@ class Pod:
         await until_true(lambda: names == {file.parent.name for file in logs.glob("*/0.log") if file.stat().st_size})
 
     async def until_event(self, reason: str, words: str) -> None:
-        """Wait until the pod has an event of that reason with these words in it."""
+        """Wait until the pod has an event with this reason, and with these words in its message."""
 
         async def told() -> bool:
             events: list[dict[str, Any]] = await self._told("events") or []
@@ -157,7 +157,7 @@ class Pod:
         return await self.gone()
 
     async def gone(self, *, patience: float = PATIENCE) -> dict[str, Any]:
-        """Wait for the end of the workflow: the final Pod; nothing of the pod is in the runtime or on disk then."""
+        """Wait for the workflow's end, and assert that nothing is left in the runtime or on disk; the final Pod."""
         try:
             async with asyncio.timeout(patience):
                 final: dict[str, Any] = await self.handle.result()
@@ -169,7 +169,7 @@ class Pod:
         return final
 
     async def closed(self) -> bool:
-        """Say whether its workflow has ended."""
+        """Return whether its workflow has ended."""
         return (await self.handle.describe()).status != WorkflowExecutionStatus.RUNNING
 
     async def _told(self, query: str) -> Any:
@@ -194,9 +194,9 @@ class Pod:
         return container
 
     async def assert_whole(self, *, sandbox: int | None = 0, **restarts: int) -> None:
-        """Assert one ready sandbox (of that attempt; None = of any) and one running instance of each container.
+        """Assert one ready sandbox (with this attempt; None = any) and one running instance of each container.
 
-        Each has the number of restarts given, else 0. Nothing runs twice, nothing is left half made.
+        Each has the given number of restarts, else 0. Nothing runs twice, and nothing is left half made.
         """
         sandboxes, containers = await self.sandboxes(), await self.containers()
         ready = [each for each in sandboxes if each.state == "SANDBOX_READY"]
@@ -212,7 +212,7 @@ class Pod:
         assert {each.sandbox_id for each in containers if each.state == "running"} == {ready[0].id}, containers
 
     async def shims(self) -> tuple[Process, ...]:
-        """The processes that stand between the runtime and this pod's containers."""
+        """The processes between the runtime and this pod's containers (shims)."""
         (sandbox,) = [each for each in await self.sandboxes() if each.state == "SANDBOX_READY"]
         containers = [each.id for each in await self.containers() if each.state == "running"]
         shims = self.node.runtime.shims_of(sandbox.id, *containers)
@@ -222,7 +222,7 @@ class Pod:
 
 @dataclass
 class FaultyNode:
-    """One node. Its worker is killed and served again as tests like; its pods end with it."""
+    """One node. Tests can kill its worker and start another; its pods end with it."""
 
     name: str
     directory: Path
@@ -253,12 +253,12 @@ class FaultyNode:
         return "\n".join(self.worker.log.read_text().splitlines()[-40:])
 
     async def warm_up(self) -> None:
-        """Start and remove something, past the worker: what a runtime begins only then is there to be held by tests."""
+        """Start and remove a pod by raw calls. Some processes that tests hold are started by the runtime only then."""
         async with BareCri(self.runtime.endpoint) as calls:
             await calls.remove_pod(await calls.start_pod(calls.sandbox_config(f"first-of-{self.name}")))
 
     async def serve(self, **environment: str) -> datetime:
-        """Start a worker, with more in its environment, and wait until it serves; when its process began."""
+        """Start a worker, with more in its environment, and wait until it serves; the time when its process began."""
         began = datetime.now(UTC)
         self._worker = self.worker_process(self.directory, **environment)
         await self._worker.ready()
@@ -291,7 +291,7 @@ class FaultyNode:
         annotations: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Pod:
-        """Start a pod's workflow: on the host's network, with a second of grace, unless the spec says otherwise."""
+        """Start a pod's workflow: on the host's network, with a grace period of 1 s, unless the spec says otherwise."""
         name = name or f"p-{uuid.uuid4().hex[:8]}"
         metadata: dict[str, Any] = {"name": name, "namespace": "default", **({"uid": uid} if uid else {})}
         if annotations:
@@ -342,7 +342,7 @@ class FaultyNode:
         return record.boot
 
     def left_on_disk(self, uid: str) -> list[Path]:
-        """What a pod has left: its directory, its logs, its cgroups in any controller."""
+        """The remains of a pod: its directory, its logs, its cgroups in any controller."""
         directories = [*self.directory.glob(f"state/pods/*{uid}*"), *self.directory.glob(f"logs/*{uid}*")]
         hierarchies = [CGROUPS, *(entry for entry in CGROUPS.iterdir() if entry.is_dir())]
         cgroups = [hierarchy / self.runtime.cgroup_parent.strip("/") / f"pod{uid}" for hierarchy in hierarchies]
@@ -351,7 +351,7 @@ class FaultyNode:
     # --- after a test -------------------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """Have server, runtime and worker serve again, and nothing left of the test's pods: it may have failed."""
+        """Make server, runtime and worker serve again, and remove the test's pods, even if the test has failed."""
         for part in (self.server, self.runtime):
             if _is_down(part):
                 await asyncio.to_thread(part.start)
@@ -364,7 +364,7 @@ class FaultyNode:
             await self.serve()
 
     async def clear(self) -> None:
-        """End every pod that the tests have left, by whatever works."""
+        """End every pod that the tests have left, by any means that works."""
         for pod in self.pods:
             with contextlib.suppress(RPCError):
                 await pod.handle.terminate()
@@ -375,7 +375,7 @@ class FaultyNode:
 async def faulty_node(
     runtime: Runtime, server: DevServer, directory: Path, **settings: str
 ) -> AsyncIterator[FaultyNode]:
-    """A node with a worker that serves, each with these settings; nothing of it is left at the end."""
+    """A node whose workers all have these settings; nothing of it is left at the end."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with (
@@ -392,7 +392,7 @@ async def faulty_node(
 
 
 def _is_down(part: DevServer | Runtime) -> bool:
-    """Say whether a test has killed a server and not started it again."""
+    """Return whether a test has killed a server without starting it again."""
     try:
         return not part.pid
     except RuntimeError:
@@ -416,11 +416,11 @@ async def until(question: Callable[[], Any], *, patience: float = PATIENCE) -> A
 
 @contextlib.contextmanager
 def held(node: FaultyNode, point: Any) -> Iterator[HeldPoint | Stopped]:
-    """Hold whatever comes to a point: one of the runtime's gates, or a CRI call before or after it."""
+    """Hold all calls at a point: at one of the runtime's gates, or before or after a CRI call."""
     with node.runtime.gates.hold(point) if isinstance(point, str) else node.proxy.stop(*point) as stop:
         yield stop
 
 
 async def ended(pod: Pod, name: str) -> bool:
-    """Say whether no instance of a container is alive."""
+    """Return whether no instance of a container is alive."""
     return all(each.state == "exited" for each in await pod.containers() if each.name == name)

@@ -1,4 +1,4 @@
-"""Stories that mostly wait: told all at once while a module's other tests run, each to be asked for by a test."""
+"""Runs slow stories of a module concurrently, while its other tests run. A test asks for each story's result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Told = dict[str, asyncio.Task[None]]
 
 @contextlib.asynccontextmanager
 async def meanwhile(engine: EngineNode, *stories: Story) -> AsyncIterator[Told]:
-    """Begin each story with pods of its own. One that no test has asked for is broken off; all pods are deleted."""
+    """Begin each story with pods of its own. A story that no test asked for is cancelled; all pods are deleted."""
     told = {_name(story): asyncio.ensure_future(_tell(engine, story)) for story in stories}
     try:
         yield told

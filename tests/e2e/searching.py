@@ -13,7 +13,7 @@ from syncpod.kernel.mounting import is_mount
 
 
 def forms(text: str) -> frozenset[bytes]:
-    """An ASCII text as it is, percent-encoded, in hex, and in base64 wherever in the encoded bytes it begins."""
+    """An ASCII text literally, percent-encoded, in hex, and in base64 at each possible offset."""
     plain = text.encode()
     found = {plain, plain.hex().encode(), plain.hex().upper().encode(), b"".join(b"%%%02X" % each for each in plain)}
     for shift in range(3):
@@ -25,12 +25,12 @@ def forms(text: str) -> frozenset[bytes]:
 
 
 def found_in(content: bytes, text: str) -> bool:
-    """Whether a text is there in any form."""
+    """Whether the data has a text in any form."""
     return any(form in content for form in forms(text))
 
 
 def files_with(text: str, *places: Path) -> list[Path]:
-    """The files that have a text in any form, also those in directories, but not behind symlinks or mounts."""
+    """The files that have a text in any form, recursively, but not behind symlinks or mounts."""
     found: list[Path] = []
     for place in places:
         if place.is_symlink() or is_mount(place):
@@ -43,9 +43,9 @@ def files_with(text: str, *places: Path) -> list[Path]:
 
 
 class CommandLines:
-    """Command lines of all processes that begin on the machine while the `with` block lasts, looked at as they begin.
+    """Command lines of all processes that begin on the machine during the `with` block, read as they begin.
 
-    Each is looked at for its first second: what begins as one program may become another.
+    Each process is watched for its first second, since it may execute another program.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class CommandLines:
         self._thread = threading.Thread(target=self._watch)
 
     def with_text(self, text: str) -> list[bytes]:
-        """Those that have a text in any form."""
+        """The command lines that have a text in any form."""
         return sorted(line for line in self._seen if found_in(line, text))
 
     def _watch(self) -> None:

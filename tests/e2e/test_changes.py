@@ -1,4 +1,4 @@
-"""What changes under a running pod: its image, by an update; its sandbox, by an accident."""
+"""A running pod changes: its image by an update, its sandbox by an accident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A crowd of pods whose node has everything happen to it while they change: nothing is lost or doubled.
+"""A crowd of pods changes while its node has every fault: nothing is lost or doubled.
 
 Worker, runtime and Temporal server are killed, calls hang, the disk is full, the clock jumps, and runs continue as new.
 """
@@ -76,7 +76,7 @@ async def test_many_pods_converge_after_all_faults_at_once_during_changes(fault_
 
 
 async def assert_nothing_lost_or_doubled(fault_run: FaultRun, count: int) -> None:
-    """Burn a node of so many pods, and assert that every fault has befallen it, and what has become of each pod."""
+    """Run all faults on a node with this many pods; assert that each fault happened, and the outcome of each pod."""
     log.info("seed %d", fault_run.seed)
     async with census(fault_run.node.cri, fault_run.node.name) as seen:
         await fault_run.run(count)
@@ -132,7 +132,7 @@ async def unseen(pod: Pod) -> Counter[str]:
 
 
 async def comes_to_run(pod: Pod, **restarts: int) -> None:
-    """Wait until every container runs, with so many restarts and one for each instance that ended unseen."""
+    """Wait until every container runs, with these restarts plus one for each instance that ended unseen."""
 
     async def runs() -> bool:
         lost = await unseen(pod)
@@ -146,7 +146,7 @@ async def comes_to_run(pod: Pod, **restarts: int) -> None:
 
 
 async def runs_continued(fault_run: FaultRun) -> int:
-    """Count the pods' runs that have been left for a next one."""
+    """Count the pods' runs that have continued as new."""
     return (await fault_run.node.client.count_workflows("ExecutionStatus = 'ContinuedAsNew'")).count
 
 

@@ -1,4 +1,4 @@
-"""What a container of a pod sees, looked at from inside, and what keeps one from starting."""
+"""A container's view from inside, and the reasons why a container does not start."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A worker killed at every boundary between two calls to the runtime, in each stretch of a pod's life.
+"""A worker is killed at every boundary between two calls to the runtime, in each phase of a pod's life.
 
-How, and with what pod, says `bench/crash_points.py`; docs/crash-points.md shows every one.
+`bench/crash_points.py` has the pod and the method; docs/crash-points.md shows every boundary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.runtimes.selection import ALL, asked_for
 # On containerd 1.6 the document is made, but no more than that: it takes two minutes on each runtime.
 @pytest.mark.parametrize("runtime", ["embedded", "containerd24"], indirect=True)
 async def test_a_worker_kill_at_any_runtime_call_loses_or_doubles_nothing(node: FaultyNode, tmp_path: Path) -> None:
-    """At the beginning of each life, and after each kind of call; where all tests are asked for, around every one."""
+    """Before the first call of each phase, and after each kind of call; with all tests, around every call."""
     await asyncio.to_thread(tmp_path.chmod, 0o755)
     passed: dict[str, list[str]] = {}
     chosen: dict[str, list[str]] = {}
@@ -39,12 +39,12 @@ async def test_a_worker_kill_at_any_runtime_call_loses_or_doubles_nothing(node: 
 
 
 def calls(boundaries: Iterable[Boundary]) -> list[str]:
-    """The calls of boundaries; which of two that are made at once is ahead is left to chance."""
+    """The calls of boundaries. The order of two concurrent calls does not matter."""
     return sorted(each.call for each in boundaries)
 
 
 def documented(runtime: str) -> dict[str, list[str]]:
-    """Those that the document has for a runtime, by life."""
+    """The boundaries that the document has for a runtime, by phase."""
     part = DOCUMENT.read_text().partition(f"\n## {runtime}\n")[2].partition("\n## ")[0]
     found = re.findall(r"^\| (\w+) \| \d+\. (?:before|after) (\w+)", part, re.MULTILINE)
     return {life.name: sorted(call for name, call in found if name == life.name) for life in LIVES}

@@ -1,4 +1,4 @@
-"""Ephemeral containers as people come by them, by `syncpod debug`, on real runtimes."""
+"""Ephemeral containers as people make them, with `syncpod debug`, on real runtimes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK = "echo out $WHO; echo err >&2; grep CapEff /proc/self/status; cat /proc/[0
 
 
 async def test_a_debug_container_sees_the_pod_and_its_exit_is_kept(pods: Pods, engine: EngineNode) -> None:
-    """Row 55: in its target's processes, never restarted, the pod's own containers as they were."""
+    """Row 55: it shares its target's processes, is never restarted, and leaves the pod's own containers alone."""
     pod = await pods.apply("debugged", shell("app"), restartPolicy="Always")
     await pod.running()
     before = (await pod.instance("app")).id
@@ -55,7 +55,7 @@ async def test_a_debug_container_sees_the_pod_and_its_exit_is_kept(pods: Pods, e
 
 
 async def test_a_debug_session_ends_with_its_input_and_passes_on_its_exit_code(pods: Pods, engine: EngineNode) -> None:
-    """Row 55: attached to what was piped in, and to a terminal."""
+    """Row 55: attached to piped input, and to a terminal."""
     pod = await pods.apply("session", shell("app"))
     await pod.running()
     script = "echo hello; echo $((6 * 7)) >&2; exit 3\n"
@@ -77,7 +77,7 @@ async def test_a_debug_session_ends_with_its_input_and_passes_on_its_exit_code(p
 
 
 def type_into_a_shell(engine: EngineNode, pod: LivePod) -> tuple[int, bytes]:
-    """Debug with a terminal; type `tty; exit 5` when the prompt is there. The code, and all that was seen."""
+    """Debug with a terminal, and type `tty; exit 5` at the prompt. Returns the exit code and all output."""
     command = [sys.executable, "-m", "syncpod.cli.main", "debug", "-it", pod.name, "--image", BUSYBOX, "--", "sh"]
     ours, theirs = pty.openpty()
     debug = subprocess.Popen(
@@ -109,7 +109,7 @@ def type_into_a_shell(engine: EngineNode, pod: LivePod) -> tuple[int, bytes]:
 async def test_a_debug_container_that_cannot_start_is_reported_without_harm_to_the_pod(
     pods: Pods, engine: EngineNode
 ) -> None:
-    """Row 55: not for want of an image, of a program, or of its target; the pod stays ready, and ends as any other."""
+    """Row 55: without its image, program or target it does not start; the pod stays ready, and ends normally."""
     pod = await pods.apply("harmless", shell("app"))
     await pod.running()
     never, missing = await asyncio.gather(
@@ -154,7 +154,7 @@ async def test_an_unavailable_debug_image_is_pulled_again_after_a_back_off(pods:
 async def test_a_debug_container_may_start_before_initialization_but_not_before_its_target(
     pods: Pods, engine: EngineNode
 ) -> None:
-    """Row 55: whoever looks into a pod that hangs in its init container gets in; the target has to be there."""
+    """Row 55: one can look into a pod that hangs in its init container; only a target must exist."""
     pod = await pods.apply("hanging", shell("app"), initContainers=[shell("setup", "sleep 1000")])
     await pod.until(lambda pod: "running" in status_of(pod, "setup").get("state", {}))
     early, targeted = await asyncio.gather(
@@ -169,7 +169,7 @@ async def test_a_debug_container_may_start_before_initialization_but_not_before_
 
 
 async def test_a_debug_copy_runs_while_the_pod_is_left_alone(pods: Pods, engine: EngineNode) -> None:
-    """Row 55: `--copy-to`, whose containers see one another's processes."""
+    """Row 55: `--copy-to`: the copy's containers see one another's processes."""
     pod = await pods.apply("original", shell("app"), restartPolicy="Never")
     before = await pod.running()
     copy = pods.know({"metadata": {"name": f"{pod.name}-copy"}})

@@ -1,4 +1,4 @@
-"""A pod's deletion keeps its grace, and then leaves nothing but the result of its workflow."""
+"""A deletion keeps the pod's grace period, and then leaves nothing but the result of its workflow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOR_EVER = 2**63 - 1
 
 
 def telling(name: str, on_term: str, **more: Any) -> dict[str, Any]:
-    """A container that writes its name into a file of the node once it can be told to end, and then does `on_term`."""
+    """A container that writes its name into a file once it handles SIGTERM, and does `on_term` at that signal."""
     mounts = [{"name": "out", "mountPath": "/out"}]
     return shell(name, SAYS.format(name=name, on_term=on_term), volumeMounts=mounts, **more)
 
@@ -96,7 +96,7 @@ async def sidecars_stop_last(pods: Pods, *, place: Path) -> None:
 
 
 async def a_later_deletion_shortens_the_grace(pods: Pods) -> None:
-    """Row 17, row 77: from all that the API takes to a second; that it is being killed is told when that begins."""
+    """Row 17, row 77: from the API's longest grace to a second; Killing is reported when the kill begins."""
     stubborn = shell("stubborn", "trap '' TERM; exec sleep 600")
     pod = await pods.apply("shorter", stubborn, terminationGracePeriodSeconds=FOR_EVER)
     await pod.running()

@@ -1,4 +1,4 @@
-"""What a pod's containers are given: variables from everywhere, and parts of volumes; also what comes late."""
+"""The containers of a pod get variables from all sources, and parts of volumes, even if these appear late."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def secret(name: str, **data: str) -> Secret:
 
 
 def given(config: str, keys: str) -> dict[str, Any]:
-    """A container with a variable from everywhere, which says what it sees, and runs."""
+    """A container with a variable from each source. It prints what it sees, and keeps running."""
     return {
         **shell("main"),
         "command": ["sh", "-c", SAYS, "sh"],
@@ -70,7 +70,7 @@ def given(config: str, keys: str) -> dict[str, Any]:
 
 
 async def until_waiting(pod: LivePod, name: str, message: str) -> None:
-    """Wait until a container waits for want of its configuration, and the event says so."""
+    """Wait until a container waits because its configuration is missing, and an event says so."""
     waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
     await pod.until(lambda seen: status_of(seen, name).get("state") == waiting)
     event = await pod.event("Failed")
@@ -116,7 +116,7 @@ async def test_containers_get_their_environment_and_each_waits_for_missing_objec
 
 
 async def said(pod: LivePod, name: str) -> list[str]:
-    """What the newest instance of a container writes before it goes on."""
+    """The output of a container's newest instance before it continues."""
     async with asyncio.timeout(PATIENCE):
         while len(lines := await pod.log(name)) < LINES[name]:  # noqa: ASYNC110
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""A node whose clock jumps a day ahead, and back behind the true one: no back-off is shorter or longer for it.
+"""A node's clock jumps a day ahead, and back behind the true time: no back-off becomes shorter or longer.
 
 The clock is the worker's, which judges by it how long ago a container has exited; runtime and server keep the true one.
 """
@@ -58,6 +58,6 @@ async def test_clock_jumps_do_not_shorten_or_lengthen_back_offs(node: FaultyNode
 
 
 def waits(pod: dict[str, Any], *, restarts: int) -> bool:
-    """Say whether the container that crashes waits after so many restarts."""
+    """Return whether the crashing container waits after this many restarts."""
     status = container(pod, "crashes")
     return bool("waiting" in status.get("state", {}) and status["restartCount"] == restarts)

@@ -1,4 +1,4 @@
-"""A disk that is full, below state, logs and memory of a node: pods wait and say why, and go on when there is space."""
+"""The disk of a node's state, logs and memory is full: pods wait and say why, and continue once there is space."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def shown(pod: Pod) -> str:
 
 
 def halves(directory: Path) -> list[str]:
-    """Drafts that lie about, and records that nobody can read."""
+    """Leftover drafts, and records that cannot be read."""
     found = [str(path) for path in directory.rglob(".*.new")]
     for record in directory.glob("state/**/*.json"):
         try:
@@ -122,10 +122,10 @@ async def test_a_pod_that_fills_the_disk_can_be_deleted(node: FaultyNode) -> Non
 
 
 def is_full(disk: Path) -> bool:
-    """Say whether not a byte is left."""
+    """Return whether the disk is full to the last byte."""
     return os.statvfs(disk).f_bfree == 0
 
 
 async def said(pod: Pod, labels: str) -> bool:
-    """Say whether the pod's container reads these labels."""
+    """Return whether the pod's container reads these labels."""
     return await shown(pod) == labels

@@ -19,7 +19,7 @@ from tests.worker.node_process import NodeProcess
 async def stranger(
     node: FaultyNode, logs: Path, *, name: str, uid: str, attempt: int, owner: str = ""
 ) -> AsyncIterator[OwnedPod]:
-    """A sandbox with name, UID and labels of a pod of ours, but for the one label that says whose it is."""
+    """A sandbox with the name, UID and labels of one of our pods, but without the label that names its owner."""
     async with owned_pod(node.cri, cgroup_parent=node.runtime.cgroup_parent, logs=logs, name=name) as pod:
         pod.sandbox.metadata.uid = pod.sandbox.labels[POD_UID_LABEL] = uid
         if owner:
@@ -35,7 +35,7 @@ async def stranger(
 
 
 async def lives(node: FaultyNode, pod: OwnedPod, container: str) -> bool:
-    """Say whether a stranger's sandbox and container are as they were."""
+    """Return whether a stranger's sandbox and container are unchanged."""
     (sandbox,) = await node.cri.list_pod_sandboxes(id=pod.sandbox_id)
     return sandbox.state == "SANDBOX_READY" and (await node.cri.container_status(container)).state == "running"
 
@@ -114,7 +114,7 @@ async def test_a_worker_refuses_to_start_beside_a_kubelet(node: FaultyNode, tmp_
 
 
 async def refusal(worker: NodeProcess) -> str:
-    """The one sentence with which a worker ends that cannot serve."""
+    """The one sentence that a worker prints when it ends because it cannot serve."""
     assert await worker.ended() == 2
     assert worker.output.read_text() == "", "it has never served"
     sentences = [line for line in worker.log.read_text().splitlines() if line.startswith("syncpod worker: ")]

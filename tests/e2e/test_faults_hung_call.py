@@ -1,4 +1,4 @@
-"""A call to the runtime that hangs holds up its own pod, and no other."""
+"""A hanging call to the runtime holds up its own pod, and no other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def frozen(processes: Iterable[Process]) -> Iterator[None]:
 
 
 async def doing(pod: Pod) -> str:
-    """What the pod's steps under way say of themselves, as an operator sees it."""
+    """The texts of the pod's pending steps, as an operator sees them."""
     pending = (await pod.handle.describe()).raw_description.pending_activities
     return " ".join(payload.data.decode() for step in pending for payload in step.heartbeat_details.payloads)
 
@@ -132,7 +132,7 @@ async def test_a_full_set_of_hung_sandbox_creations_does_not_delay_other_pods(no
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 async def test_pods_on_a_disk_that_hangs_hold_up_no_other_pod(node: FaultyNode, tmp_path: Path) -> None:
-    """Twenty of them in the nightly run; on a bench they are always twenty (tests/activities/test_hung_disks.py)."""
+    """Twenty pods in the nightly run; without a node they are always twenty (tests/activities/test_hung_disks.py)."""
     before = await node.apply()
     await before.up()
     with hung_disk(tmp_path / "hung") as disk:

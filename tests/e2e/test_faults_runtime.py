@@ -1,4 +1,4 @@
-"""`kill -9` of the runtime anywhere in a pod's life, and what others do to the pod: it converges all the same."""
+"""After `kill -9` of the runtime at any time, or changes to the pod by others, the pod still converges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("faults")
 
 
 async def told(pod: Pod) -> None:
-    """Log what became of the pod, in the order in which it did."""
+    """Log the pod's changes, in their order."""
     steps = [f"{line['subject']} {line['container']}: {line['outcome']}" for line in await pod.history()]
     log.info("%s: %s", pod.node.runtime.name, "; ".join(steps))
 
@@ -56,7 +56,7 @@ async def test_a_pod_starts_after_a_runtime_kill_during_its_start(node: FaultyNo
 async def test_a_pod_starts_after_a_runtime_kill_while_runc_makes_the_first_container(
     node: FaultyNode, point: str
 ) -> None:
-    """Nobody can say afterwards whether it has run, so its number is spent."""
+    """Afterwards nobody knows whether it has run, so its number is used up."""
     with node.proxy.stop("CreateContainer", "after") as created:
         pod = await node.apply()
         await created.reached()
@@ -236,7 +236,7 @@ async def test_a_failing_container_start_is_retried_until_it_succeeds(node: Faul
 
 
 async def waits_for_both(pod: Pod) -> bool:
-    """Say whether both containers wait after starts that the runtime refused."""
+    """Return whether both containers wait after starts that the runtime refused."""
     status = (await pod.get()).get("status", {})
     each = status.get("containerStatuses", [])
     waiting = [container["state"].get("waiting", {}).get("reason") for container in each]

@@ -1,4 +1,4 @@
-"""`kill -9` of the Temporal server on its database: pods run on, and what was under way goes on."""
+"""After `kill -9` of the Temporal server, pods keep running, and pending changes continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kill -9` of a worker anywhere in a pod's life: the next one goes on, and nothing is done twice."""
+"""After `kill -9` of a worker at any time, the next worker continues, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_a_pod_starts_once_after_repeated_worker_kills(node: FaultyNode) -
 async def test_a_removed_container_is_not_started_again_after_a_worker_kill(
     node: FaultyNode, policy: str, tmp_path: Path
 ) -> None:
-    """The runtime knows no more that it has run, and the workflow does not know yet: the node does."""
+    """The runtime has forgotten that it ran, and the workflow does not know it yet, but the node does."""
     out = tmp_path / "out"
     open_to_all(out)
     runs = f"echo run >>{out}/runs"
@@ -133,7 +133,7 @@ async def test_a_removed_container_is_not_started_again_after_a_worker_kill(
 async def test_an_unregistered_process_counts_as_run_after_a_worker_kill(
     node: FaultyNode, policy: str, tmp_path: Path
 ) -> None:
-    """The runtime ends what it has begun for a caller that is gone, and lists it as never started. It has run."""
+    """The runtime ends a process whose caller has died, and lists it as never started. But it has run."""
     out = tmp_path / "out"
     open_to_all(out)
     runs = f"echo run >>{out}/runs; [ $(wc -l <{out}/runs) -gt 1 ] || sleep 600"
@@ -177,7 +177,7 @@ async def test_a_back_off_is_kept_across_a_worker_kill(node: FaultyNode) -> None
 
 
 def waits(pod: dict[str, Any], name: str, *, restarts: int) -> bool:
-    """Say whether a container is in its crash-loop back-off after so many restarts."""
+    """Return whether a container is in its crash-loop back-off after this many restarts."""
     status = container(pod, name)
     waiting = status.get("state", {}).get("waiting", {}).get("reason")
     return bool(waiting == "CrashLoopBackOff" and status["restartCount"] == restarts)
@@ -287,9 +287,9 @@ async def test_a_crowd_starts_after_a_worker_kill(node: FaultyNode) -> None:
 
 
 async def restarts_once_running(pod: Pod) -> int:
-    """Wait until `main` runs, and return how often it was restarted: only where its first process may have begun.
+    """Wait until `main` runs, and return its restarts: one only if its first process may have begun.
 
-    That is where the kill falls within StartContainer: the runtime gives the start up, and nobody saw its end.
+    That is so if the kill falls within StartContainer: the runtime gives up the start, and nobody sees its end.
     """
 
     def seen(found: dict[str, Any]) -> bool:
@@ -302,7 +302,7 @@ async def restarts_once_running(pod: Pod) -> int:
 
 
 async def some_are_there(node: FaultyNode, count: int) -> bool:
-    """Say whether the runtime has so many containers of the node."""
+    """Return whether the runtime has this many containers of the node."""
     return len(await node.cri.list_containers(labels={NODE_LABEL: node.name})) >= count
 
 

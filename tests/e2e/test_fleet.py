@@ -1,4 +1,4 @@
-"""A node in a fleet, whole: its worker between its own Temporal server and its fleet's gate, with simulated pods."""
+"""A complete node in a fleet: its worker between its own Temporal server and the fleet's gate, with simulated pods."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.worker.node_process import ROOT, NodeProcess
 
 
 class Addressed(Protocol):
-    """A Temporal frontend, or what stands before several."""
+    """A Temporal frontend, or a load balancer before several."""
 
     @property
     def address(self) -> str: ...
@@ -49,7 +49,7 @@ class Addressed(Protocol):
 
 @dataclass
 class FleetOfOne:
-    """A fleet on a server of its own, commanded as people do, and the way to it, which a test can cut."""
+    """A fleet on a server of its own, commanded as people do. A test can cut the connection to it."""
 
     authority: Fleet
     server: Addressed
@@ -64,7 +64,7 @@ class FleetOfOne:
         self.port = await self.gate.start("127.0.0.1", self.port)
 
     async def cut(self) -> None:
-        """Keep all nodes out, in the middle of whatever they ask."""
+        """Cut off all nodes, even in the middle of a request."""
         if self.gate is not None:
             await self.gate.close()
         self.gate = None
@@ -90,12 +90,12 @@ class FleetOfOne:
         return done
 
     async def lists(self, *words: str) -> list[list[str]]:
-        """The cells of what ``syncpod fleet get`` lists, in its order."""
+        """The cells of ``syncpod fleet get``, in its order."""
         done = await self.say("get", *words, "--no-headers")
         return [re.split(r" {3,}", line) for line in done.out.splitlines()]
 
     async def expect(self, node: str, grace: float) -> None:
-        """Have the fleet know a node before it joins, with its own grace, in seconds."""
+        """Register a node with the fleet before it joins, with its own grace period in seconds."""
         await self.client.start_workflow(
             FLEET_NODE_WORKFLOW,
             {"fleet": self.authority.id, "node": node, "graceSeconds": grace},
@@ -104,7 +104,7 @@ class FleetOfOne:
         )
 
     async def until(self, node: str, seen: Callable[[FleetNodeView], Any]) -> FleetNodeView:
-        """Ask what the fleet knows of a node until `seen` holds."""
+        """Query the fleet about a node until `seen` holds."""
         handle, deadline, pause = self.client.get_workflow_handle(fleet_node_id(node)), time.monotonic(), pauses(0.1)
         while True:
             view = FleetNodeView.model_validate(await handle.query("fleet_node"))
@@ -175,7 +175,7 @@ async def fleet_of_one(directory: Path) -> AsyncIterator[FleetOfOne]:
 
 @contextmanager
 def serving(environ: dict[str, str]) -> Iterator[None]:
-    """The fleet's worker as a process, which ends as it should."""
+    """The fleet's worker as a process; asserts that it ends cleanly."""
     command = [sys.executable, str(ROOT / "fleet_worker.py")]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -195,12 +195,12 @@ def pod(name: str, node: str) -> str:
 
 
 def words(view: FleetNodeView) -> dict[str, str]:
-    """What the fleet says of each pod."""
+    """The fleet's report on each pod."""
     return {each.name: each.report.status if each.report else "" for each in view.placed}
 
 
 async def rotated(fleet: FleetOfOne) -> None:
-    """Have the fleet encrypt with another key, and take the earlier one away once no open workflow needs it."""
+    """Have the fleet encrypt with a new key, and remove the earlier one once no open workflow needs it."""
     first = (await fleet.say("key", "list")).out.splitlines()[1].split()[0]
     said = (await fleet.say("key", "rotate")).out
     assert said.endswith(" encrypts from now on\n") and first not in said

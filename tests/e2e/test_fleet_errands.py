@@ -33,7 +33,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @dataclass
 class Joined:
-    """A node of a fleet, and what is told about it there."""
+    """A node of a fleet, and the fleet's answers about it."""
 
     node: Node
     fleet: FleetOfOne
@@ -47,7 +47,7 @@ class Joined:
         await self.fleet.until(self.node.name, lambda view: words(view).get(name) == "Running")
 
     def errands(self) -> list[str]:
-        """The processes that the node runs for its fleet."""
+        """The processes that the node is running for its fleet."""
         assert self.node.worker is not None
         mark = f"syncpod.cli.errand\0{self.node.worker.pid}\0".encode()
         return [each.parent.name for each in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(each)]

@@ -1,4 +1,4 @@
-"""A fleet of two nodes, commanded as people do: pods are placed, moved, given up, and a bad template goes back."""
+"""A fleet of two nodes, commanded as people do: pods are placed, moved and given up; a bad template is undone."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ async def nodes(temporal_server: DevServer, fleet: FleetOfOne, tmp_path: Path) -
 
 
 async def joined(fleet: FleetOfOne, name: str) -> None:
-    """Wait until the fleet hears a node."""
+    """Wait until the fleet has heard from a node."""
     await until(fleet, ("get", "nodes"), lambda out: f"{name}   Ready " in out)
 
 
 async def until(fleet: FleetOfOne, command: tuple[str, ...], seen: Callable[[str], Any]) -> str:
-    """Run ``syncpod fleet`` until `seen` holds of what it prints."""
+    """Run ``syncpod fleet`` until `seen` holds for its output."""
     deadline, pause = time.monotonic() + PATIENCE, pauses(0.5, 2)
     while not seen(out := (await fleet.say(*command)).out):
         assert time.monotonic() < deadline, out

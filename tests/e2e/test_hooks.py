@@ -22,7 +22,7 @@ STUBBORN = "trap : TERM; while :; do sleep 600 & wait $!; done"
 
 
 def saying(directory: Path) -> dict[str, Any]:
-    """Volumes for containers that leave their words in `directory`, beyond their own end."""
+    """Volumes through which containers write to `directory`; the files outlast the containers."""
     directory.chmod(0o777)
     return {"volumes": [{"name": "out", "hostPath": {"path": str(directory)}}]}
 
@@ -65,7 +65,7 @@ async def test_hooks_run_after_the_start_and_before_the_stop(pods: Pods, tmp_pat
 async def test_a_container_is_neither_shown_as_running_nor_probed_before_its_post_start_hook_has_ended(
     pods: Pods, tmp_path: Path
 ) -> None:
-    """Row 53, row 84: a liveness probe that would fail until then restarts nothing."""
+    """Row 53, row 84: a liveness probe that would fail before the hook ends restarts nothing."""
     waits = f"touch /out/runs; {waits_for('/out/go')}; touch /out/done"
     every_second = {"periodSeconds": 1, "failureThreshold": 1}
     probe = {"exec": {"command": ["test", "-e", "/out/done"]}, **every_second}
@@ -111,7 +111,7 @@ async def test_a_failed_post_start_hook_kills_the_container_and_reports_why(pods
 
 
 async def test_a_slow_or_failed_pre_stop_hook_does_not_delay_the_stop(pods: Pods) -> None:
-    """Row 78: FailedPreStopHook, and also of one that overruns."""
+    """Row 78: FailedPreStopHook, also for a hook that takes too long."""
     live = await pods.apply(
         "slow",
         shell("hangs", lifecycle={"preStop": hook("sleep 600")}),
@@ -145,7 +145,7 @@ async def test_a_shorter_grace_does_not_run_a_hook_again(pods: Pods, tmp_path: P
 
 
 async def test_a_container_is_stopped_by_its_stop_signal(pods: Pods) -> None:
-    """Row 56: the signal goes to the runtime, the status says which it is; a runtime without them is named."""
+    """Row 56: the runtime gets the signal, and the status shows it; an error names a runtime that supports none."""
     script = "trap 'exit 7' USR1; trap 'exit 15' TERM; while :; do sleep 600 & wait $!; done"
     live = await pods.apply(
         "signalled", shell("web", script, lifecycle={"stopSignal": "SIGUSR1"}), os={"name": "linux"}

@@ -1,4 +1,4 @@
-"""Pods whose images come from a registry that means harm: nobody else waits for them, and they go when told to."""
+"""Pods with images from a hostile registry: no other pod waits for them, and they can be deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parametrize("runtime", ["containerd24"], indirect=True,
 
 @pytest.fixture
 def registry(engine: EngineNode) -> Iterator[HostileRegistry]:
-    """Such a registry, of which the runtime knows."""
+    """A hostile registry that the runtime is configured to use."""
     with HostileRegistry() as registry:
         assert isinstance(engine.runtime, Containerd)
         announce(engine.runtime, registry.address)

@@ -1,4 +1,4 @@
-"""A node tidies up behind its pods, finds those that nobody asks for, and puts one out when its disk is short.
+"""A node cleans up after its pods, finds orphans, and evicts a pod when its disk is short.
 
 Its state lies on a small disk in memory, so that nothing has to be filled that matters.
 """
@@ -56,7 +56,7 @@ def small_disk(place: Path) -> Iterator[None]:
 async def keeper(
     runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[EngineNode]:
-    """A node on a small disk of its own, which looks after it often."""
+    """A node on a small disk of its own, with short housekeeping periods."""
     disk = tmp_path_factory.mktemp("keeper")
     with small_disk(disk):
         async with engine_node(runtime, temporal_server, disk, **SETTINGS) as node:
@@ -65,7 +65,7 @@ async def keeper(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def kept(keeper: EngineNode) -> AsyncIterator[Pods]:
-    """Its pods, gone without a trace at the end of a test."""
+    """Its pods; after the test, no trace of them is left."""
     async with keeper.pods() as pods:
         yield pods
 
@@ -86,7 +86,7 @@ async def until_attempts(pod: LivePod, sandboxes: list[int], instances: list[int
 
 
 async def removals_told(pod: LivePod) -> int:
-    """How many signals of the agent told of nothing but removals."""
+    """How many signals of the agent reported nothing but removals."""
     told = 0
     async for event in pod.handle.fetch_history_events():
         if event.HasField("workflow_execution_signaled_event_attributes"):
@@ -102,7 +102,7 @@ def report_of(node: EngineNode) -> NodeReport:
 
 
 async def test_the_newest_dead_instance_is_kept_with_its_counts_states_and_logs(kept: Pods) -> None:
-    """Row 108: deleted on exit but for the newest; rows 107 and 112: logs go with their container."""
+    """Row 108: deleted on exit except the newest; rows 107 and 112: logs go with their container."""
     pod = await kept.apply("crashing", shell("web", CRASHES), shell("other"))
     await until_attempts(pod, [0], [1])
     for restart in (2, 3):

@@ -1,4 +1,4 @@
-"""Who a pod's containers run as, what they may do, and which namespaces they are in: looked at from inside."""
+"""The users, capabilities and namespaces of a pod's containers, as seen from inside."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def secured(name: str, *, image: str = BUSYBOX, **context: Any) -> dict[str, Any
 
 
 async def process_status(pod: LivePod, name: str) -> dict[str, str]:
-    """What the kernel says of a shell in a container."""
+    """The kernel's status of a shell in a container."""
     lines = (await pod.exec(name, "cat /proc/self/status")).splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 async def waiting(pod: LivePod, name: str, reason: str) -> str:
-    """Wait until a container waits for a reason; the message."""
+    """Wait until a container waits with this reason; returns the message."""
     seen = await pod.until(lambda pod: status_of(pod, name).get("state", {}).get("waiting", {}).get("reason") == reason)
     return str(status_of(seen, name)["state"]["waiting"]["message"])
 
@@ -108,7 +108,7 @@ async def test_each_container_has_the_privileges_of_its_security_context(pods: P
 
 
 async def selinux_options(pod: LivePod, name: str) -> dict[str, str]:
-    """What the runtime was asked for; a machine without SELinux shows no more."""
+    """The request to the runtime; a machine without SELinux shows nothing beyond that."""
     instance = await pod.instance(name)
     async with BareCri(pod.node.runtime.endpoint) as bare:
         request = cri.ContainerStatusRequest(container_id=instance.id, verbose=True)

@@ -1,4 +1,4 @@
-"""What a pod went through is in the node's journal though its worker was killed, and after the pod is gone."""
+"""The node's journal has a pod's whole life, even after kills of its worker, and after the pod is gone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def journaled(state_dir: Path, name: str) -> Account | None:
 
 
 def is_told_whole(account: Account | None) -> bool:
-    """Whether a gone pod is in the journal with who deleted it, which the server is asked for."""
+    """Whether the journal has a gone pod with its deleter, whose name comes from the server."""
     lines = account.lines if account is not None and account.gone is not None else ()
     return any((line.kind, line.subject) == (SENDER, "delete") for line in lines)
 
@@ -97,7 +97,7 @@ async def crashed_in_seven_ways(node: FaultyNode) -> Pod:
 
 
 def told(node: FaultyNode, *arguments: str) -> str:
-    """What a command prints on the node's machine."""
+    """The output of a command on the node's machine."""
     places = {
         "SYNCPOD_STATE_DIR": str(node.worker.state_dir),
         "SYNCPOD_LOG_DIR": str(node.worker.state_dir.parent / "logs"),

@@ -1,4 +1,4 @@
-"""What pods may use: each container, each pod, each class of pods, and all of them together."""
+"""The limits of each container, each pod, each class of pods, and all pods together."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ by_cgroups_of_version_1 = pytest.mark.skipif(
 
 
 def require_cgroups(pods: Pods) -> None:
-    """Skip where the runtime may make no cgroups: the worker, being the same user, may not either."""
+    """Skip if the runtime may make no cgroups: then the worker, as the same user, may not either."""
     if not pods.node.runtime.cgroup_parent:
         pytest.skip("cgroups are closed to this user")
 
 
 def outside(pods: Pods, cgroup: str) -> tuple[str, str, str]:
-    """Weight, quota and memory limit of a cgroup below the node's, as the kernel has them."""
+    """The kernel's weight, quota and memory limit of a cgroup below the node's."""
     return enforced(pods.node.runtime, cgroup)
 
 
 def enforced(runtime: Runtime, cgroup: str) -> tuple[str, str, str]:
-    """The same of any runtime's cgroup."""
+    """The same for a cgroup of any runtime."""
     cpu, memory = (cgroup_directory(runtime, controller, cgroup) for controller in ("cpu", "memory"))
     files = (cpu / "cpu.shares", cpu / "cpu.cfs_quota_us", memory / "memory.limit_in_bytes")
     shares, quota, limit = (file.read_text().strip() for file in files)
@@ -43,7 +43,7 @@ def enforced(runtime: Runtime, cgroup: str) -> tuple[str, str, str]:
 
 
 def cgroup_directory(runtime: Runtime, controller: str, cgroup: str) -> Path:
-    """Where a cgroup below the node's is; that of a container is named by its id, which CRI-O puts its own name to."""
+    """The path of a cgroup below the node's. A container's is named by its id; CRI-O adds a prefix of its own."""
     directory = Path("/sys/fs/cgroup", controller, runtime.cgroup_parent.strip("/"), cgroup.strip("/"))
     return directory if directory.exists() else directory.with_name(f"crio-{directory.name}")
 
@@ -54,7 +54,7 @@ def shown(pods: Pods, cgroup: str) -> str:
 
 
 def is_empty(pods: Pods, tier: str) -> bool:
-    """Whether a tier is there for CPU and holds no pod: others may be of tests that share the runtime."""
+    """Whether a tier's cgroup exists for CPU and has no pod."""
     directory = Path("/sys/fs/cgroup/cpu", pods.node.runtime.cgroup_parent.strip("/"), tier)
     return directory.exists() and not any(directory.glob("pod*"))
 
@@ -136,7 +136,7 @@ def rejected(pod: dict[str, Any]) -> tuple[str, str]:
 
 
 async def test_a_pod_without_room_has_failed_until_applied_again(pods: Pods) -> None:
-    """The node's CPU is one pod's, until that has run to its end."""
+    """One pod has all of the node's CPU until it has run to its end."""
     all_of_it = {"requests": {"cpu": MOST}}
     until_told = waits_for("/work/go")
     mounts = [{"name": "work", "mountPath": "/work"}]

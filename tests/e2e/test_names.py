@@ -1,4 +1,4 @@
-"""The names that a pod goes by, those it can look up, and what it is told of its own resources."""
+"""A pod's own names, the names that it can look up, and the resources that it sees of itself."""
 
 from __future__ import annotations
 

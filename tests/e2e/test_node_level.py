@@ -1,4 +1,4 @@
-"""A node with a directory of manifests, as its owner sees it: files come, change and go, workers die, it is drained."""
+"""A node with a manifest directory, as its owner sees it: files come, change and go; workers die; it is drained."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ManifestNode(EngineNode):
         await self.worker.ready()
 
     def write(self, file: str, base: str, script: str = "") -> LivePod:
-        """Have a manifest say a pod, and return that pod."""
+        """Write a manifest for a pod, and return the pod."""
         container = shell("main", script) if script else shell("main")
         pod = {
             "apiVersion": "v1",
@@ -64,7 +64,7 @@ class ManifestNode(EngineNode):
         return NodeView.model_validate(await handle.query("node"))
 
     async def until(self, seen: Callable[[NodeView], Any]) -> NodeView:
-        """Ask until `seen` holds; fails with what was answered last, and the worker's log."""
+        """Query until `seen` holds; fails with the last answer and the worker's log."""
         deadline, answered = time.monotonic() + PATIENCE, ""
         while time.monotonic() < deadline:
             try:
@@ -79,7 +79,7 @@ class ManifestNode(EngineNode):
         raise AssertionError(f"{self.name} did not come to that:\n{answered}\n{self.said}")
 
     async def applied(self, *pods: LivePod) -> NodeView:
-        """Wait until just these pods are desired, and their workflows told."""
+        """Wait until exactly these pods are desired, and their workflows have been told."""
         wanted = sorted((pod.name, "applied") for pod in pods)
         return await self.until(lambda view: sorted((each.name, each.state) for each in view.desired) == wanted)
 
@@ -109,7 +109,7 @@ async def _runs(pod: LivePod) -> bool:
 
 
 async def answered(node: EngineNode, *arguments: str) -> Result:
-    """What our program prints of a node once that has answered: on a busy machine it may be asked more than once."""
+    """The output of our command about a node. On a busy machine, it may take several tries until the node answers."""
     async with asyncio.timeout(PATIENCE):
         while True:
             result = await syncpod(node, *arguments)
@@ -141,7 +141,7 @@ async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
 
 
 async def made_by_files(node: ManifestNode) -> tuple[LivePod, LivePod]:
-    """A file makes a pod; a hidden one, and one that is not a pod, make none and harm nobody."""
+    """A file makes a pod. A hidden file, and a file without a pod, make none and harm nobody."""
     (node.manifests / ".hidden.yaml").write_text("nonsense: [")
     (node.manifests / "broken.yaml").write_text("kind: Pod\napiVersion: v1\nspec: {containers: 7}\n")
     web, job = node.write("web.json", "web"), node.write("job.json", "job")
@@ -157,7 +157,7 @@ async def made_by_files(node: ManifestNode) -> tuple[LivePod, LivePod]:
 
 
 async def a_worker_comes_back(node: ManifestNode, web: LivePod, job: LivePod) -> LivePod:
-    """The worker dies and comes back: nothing is started again, and what changed meanwhile is seen."""
+    """The worker dies and comes back: nothing is restarted, and changes from in between take effect."""
     instance, life = (await web.instance("main")).id, (await node.until(lambda view: view.sources_ready)).boot
     node.worker.kill()
     (node.manifests / "job.json").unlink()
@@ -173,7 +173,7 @@ async def a_worker_comes_back(node: ManifestNode, web: LivePod, job: LivePod) ->
 
 
 async def a_file_changes(node: ManifestNode, web: LivePod) -> None:
-    """A changed file is another pod in the place of the one of before; one that breaks keeps its pod."""
+    """A changed file replaces its pod by another; a file that breaks keeps its pod."""
     before = await _uid(web)
     node.write("web.json", "web", script="echo changed; sleep 1000")
     await web.until(lambda pod: pod["metadata"]["uid"] != before)
@@ -184,7 +184,7 @@ async def a_file_changes(node: ManifestNode, web: LivePod) -> None:
 
 
 async def cordoned_and_drained(node: ManifestNode, web: LivePod, late: LivePod) -> LivePod:
-    """A cordoned node refuses new pods in a sentence, and takes what its directory has, such as the pod returned."""
+    """A cordoned node refuses new pods with one sentence, but accepts its directory's, such as the returned pod."""
     listed = await syncpod(node, "get", "nodes")
     assert listed.code == 0, listed.err
     row = next(line.split() for line in listed.out.splitlines() if line.startswith(node.name))
@@ -204,7 +204,7 @@ async def cordoned_and_drained(node: ManifestNode, web: LivePod, late: LivePod) 
 
 
 async def drained(node: ManifestNode, pods: Pods, static: LivePod) -> None:
-    """A drain ends what was applied, and says what it leaves."""
+    """A drain ends the applied pods, and names those that it leaves."""
     bare = await pods.apply("bare", shell("main"), hostNetwork=True)
     await bare.running()
     kept = await syncpod(node, "drain", node.name)
@@ -220,7 +220,7 @@ async def drained(node: ManifestNode, pods: Pods, static: LivePod) -> None:
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
 async def test_a_static_pod_ended_by_others_is_recreated(manifest_node: ManifestNode) -> None:
-    """Row 9: a pod that is desired while it ends is made again when it has ended."""
+    """Row 9: a pod that is desired again while it ends is made anew once it has ended."""
     node = manifest_node
     web = node.write("web.json", "web")
     await node.applied(web)
@@ -235,7 +235,7 @@ async def test_a_static_pod_ended_by_others_is_recreated(manifest_node: Manifest
 async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_pod(
     manifest_node: ManifestNode,
 ) -> None:
-    """A workflow of the node that is begun anew is reminded of what lists have made, and of how the node does."""
+    """If the node's workflow is begun anew, it is told again of the pods from lists, and of the node's condition."""
     node = manifest_node
     web, job = node.write("web.json", "web"), node.write("job.json", "job")
     await node.applied(web, job)
@@ -253,7 +253,7 @@ async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_p
 async def test_the_nodes_page_names_applied_pods_that_are_not_ready_without_an_event(
     manifest_node: ManifestNode,
 ) -> None:
-    """Nobody tells the node's workflow of a pod that is applied; its page is completed when it is looked at."""
+    """The node's workflow is not told of applied pods; its page gets them when somebody opens it."""
     node = manifest_node
     handle = node.client.get_workflow_handle(node_workflow_id(node.name))
 

@@ -91,7 +91,7 @@ class OrphanNode(EngineNode):
         return read_node_report(self.worker.state_dir) or NodeReport()
 
     async def orphans(self, *keys: str) -> dict[str, Orphan]:
-        """Wait until just these are named as orphans, by UID or runtime id."""
+        """Wait until exactly these are named as orphans, by UID or runtime id."""
 
         async def so() -> bool:
             return {each.uid or each.id for each in self.report.orphans} == set(keys)
@@ -103,7 +103,7 @@ class OrphanNode(EngineNode):
         return {each.uid or each.id: each for each in self.report.orphans}
 
     async def nothing_is_left(self, uid: str) -> None:
-        """Wait until neither directories, logs nor cgroups of a pod are left: they go after what is in the runtime."""
+        """Wait until no directories, logs or cgroups of a pod are left; they are removed after its containers."""
 
         async def so() -> bool:
             return (self.directories(uid), self.cgroups(uid)) == ([], [])
@@ -178,7 +178,7 @@ async def alive(pod: LivePod) -> list[str]:
 
 @dataclass
 class Population:
-    """Pods of every kind on a node, and what was known of them while their database was there."""
+    """Pods of every kind on a node, and their state from before the database was lost."""
 
     web: LivePod
     """With a container that has crashed once, and one whose probe has succeeded once."""
@@ -207,12 +207,12 @@ class Population:
         return self.web, self.stale, self.doomed, self.static
 
     async def alive(self) -> dict[str, list[str]]:
-        """The containers that run now, by the name of their pod."""
+        """The running containers, by the name of their pod."""
         return {pod.name: await alive(pod) for pod in self.running}
 
 
 async def populated(node: OrphanNode) -> Population:
-    """Apply the pods, and wait until each is what it is to be."""
+    """Apply the pods, and wait until each is in its intended state."""
     pods, on_node = Pods(node), {"hostNetwork": True}
     crashing = shell("crashing", CRASHES_ONCE, volumeMounts=MOUNT)
     web = await pods.apply("web", shell("web", readinessProbe=READY), crashing, volumes=[SCRATCH], **on_node)
@@ -265,7 +265,7 @@ async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_p
 
 
 async def adopted_by_their_owner(node: OrphanNode, here: Population) -> None:
-    """Adopt the pod that runs and the one that has ended: both go on as they were, and nothing of them is started."""
+    """Adopt a running pod and a finished one: both stay as they were, and nothing of them is started."""
     web, job = here.web, here.job
     plan = await syncpod(node, "adopt", "--all", "--dry-run")
     assert (plan.code, len(plan.out.splitlines())) == (0, 4), plan
@@ -300,7 +300,7 @@ async def adopted_anew_by_force(node: OrphanNode, here: Population) -> None:
 
 
 async def pruned_by_their_owner(node: OrphanNode, here: Population) -> None:
-    """Prune the others: one by its name, and then all that is left. A pod with a workflow is refused."""
+    """Prune the others: one by its name, then all remaining ones. A pod with a workflow is refused."""
     stale, doomed = here.stale, here.doomed
     refused = await syncpod(node, "prune", here.web.name)
     assert refused.code == 1 and "`syncpod delete` ends it" in refused.err
@@ -317,7 +317,7 @@ async def pruned_by_their_owner(node: OrphanNode, here: Population) -> None:
 
 
 async def a_pod_like_any_other(node: OrphanNode, pod: LivePod, uid: str) -> None:
-    """Twins of an adopted pod's sandbox are resolved; ended from outside, it is killed."""
+    """Duplicate sandboxes of an adopted pod are resolved; if its workflow is ended from outside, the pod is killed."""
     first = await pod.sandbox()
     await node.run_sandbox(dict(first.labels), first, attempt=first.attempt + 1)
     await pod.until(lambda pod: status_of(pod, "web").get("restartCount") == 1)
@@ -343,7 +343,7 @@ async def a_pod_like_any_other(node: OrphanNode, pod: LivePod, uid: str) -> None
 
 
 async def test_a_static_pod_keeps_running_after_the_loss_of_node_state_and_database(orphaned: OrphanNode) -> None:
-    """Its manifest and the runtime have all that is needed; another pod is left until its manifest is named."""
+    """A static pod's manifest and the runtime have everything needed; other pods are left until a manifest is named."""
     node, pods = orphaned, Pods(orphaned)
     spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [shell("main")]}
     (node.manifests / "static.json").write_text(json.dumps({**STATIC, "spec": spec}))
@@ -418,7 +418,7 @@ async def test_a_restored_database_does_not_recreate_deleted_pods(orphaned: Orph
 
 
 async def test_a_pod_applied_after_a_database_loss_waits_for_the_running_one(orphaned: OrphanNode) -> None:
-    """A pod that is applied instead of adopted does not run twice. Its event names both ways out, and each works."""
+    """A pod that is applied instead of adopted does not run twice. Its event names two remedies, and both work."""
     node, pods = orphaned, Pods(orphaned)
     port = shell("main", ports=[{"containerPort": 64321, "hostPort": 64321, "protocol": "UDP"}])
     cat = await pods.apply("cat", port, hostNetwork=True)

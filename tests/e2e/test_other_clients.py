@@ -147,7 +147,7 @@ async def refusal(pod: LivePod, update: str, payload: Any) -> str:
 
 
 async def failed_tasks(pod: LivePod) -> list[str]:
-    """The failures of workflow tasks that the history has: there must never be one."""
+    """The failed workflow tasks in the history: there must never be any."""
     return [
         str(event.workflow_task_failed_event_attributes.failure.message)
         async for event in pod.handle.fetch_history_events()

@@ -126,7 +126,7 @@ async def test_under_memory_pressure_the_pod_furthest_above_its_request_is_evict
 async def test_under_pid_pressure_priority_and_then_the_process_count_decide(
     runtime: Runtime, temporal_server: DevServer, tmp_path: Path
 ) -> None:
-    """Row 118: PIDPressure; whoever is not critical is not let in."""
+    """Row 118: PIDPressure; only critical pods are admitted."""
     crowd = "for i in 1 2 3 4 5 6; do sleep 1000 & done; " + RUNS
     most = min(amount_of("sys/kernel/pid_max"), amount_of("sys/kernel/threads-max"))
     async with calm_node(runtime, temporal_server, tmp_path) as (node, pods, workers):

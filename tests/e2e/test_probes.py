@@ -1,4 +1,4 @@
-"""Probes on real runtimes: a pod becomes ready, a container is found dead and restarted, others wait for a start."""
+"""Probes on real runtimes make a pod ready, restart a dead container, and wait for a start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The node's machine goes down under everything and comes back: what is desired runs again, what has finished does not.
+"""The node's machine goes down and comes back: desired pods run again, finished ones do not.
 
-Every process ends at once, those of the runtime, its shims, its containers, the worker and the Temporal server; what
-they keep on disk stays. And a runtime that comes back with nothing, its state wiped, is no reason to run a job again.
+All processes end at once (runtime, shims, containers, worker and Temporal server), and their files stay. Even if the
+runtime comes back without its state, a finished job does not run again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUNS = "trap 'exit 0' TERM; while :; do sleep 600 & wait $!; done"
 
 
 class Starts:
-    """Counts each start of each container, in a file that the machine keeps and nobody of ours writes."""
+    """Counts the starts of each container, in a file on the machine that only the containers write."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -122,7 +122,7 @@ async def test_after_a_reboot_desired_pods_run_again_and_finished_ones_do_not(no
 
 
 def waits(pod: dict[str, Any]) -> str:
-    """What the container of a crash loop waits for."""
+    """The waiting state of the crash-looping container."""
     return str(container(pod, "loops").get("state", {}).get("waiting", {}).get("message", ""))
 
 

@@ -64,7 +64,7 @@ def waiting(pod: dict[str, Any], name: str = "main") -> dict[str, str]:
 
 
 async def everything_said(pod: LivePod) -> str:
-    """All that is kept and shown of a pod and its node."""
+    """Everything that is stored and shown about a pod and its node."""
     told = [json.dumps(await pod.handle.query(query)) for query in ("pod", "history", "events")]
     history = [str(event) async for event in pod.handle.fetch_history_events()]
     log = await asyncio.to_thread(pod.node.worker.log.read_text)
@@ -186,7 +186,7 @@ async def test_a_pull_is_finished_and_verified_after_a_worker_kill(
 
 
 async def doing(pod: LivePod, word: str) -> str:
-    """What the pod's pending steps say with that word in it."""
+    """The texts of the pod's pending steps that contain this word."""
     async with asyncio.timeout(60):
         while True:
             description = await pod.handle.describe()

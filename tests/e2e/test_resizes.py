@@ -1,4 +1,4 @@
-"""Running pods that are given more CPU and memory, or less, as the kernel has it."""
+"""Running pods get more or less CPU and memory, as the kernel shows."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ async def resize(pod: LivePod, name: str, resources: dict[str, Any], kind: str =
 
 
 def resizing(pod: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The conditions that speak of a resize, by type: status, reason, message."""
+    """The conditions about a resize, by type: status, reason, message."""
     return {type_: said for type_, said in conditions_of(pod).items() if type_.startswith("PodResize")}
 
 
 async def resized(pod: LivePod, name: str, resources: dict[str, Any], *, restarts: int = 0) -> dict[str, Any]:
-    """Wait until a container has been given that, and nothing of a resize is under way."""
+    """Wait until a container has these resources, and no resize is in progress."""
 
     def seen(pod: dict[str, Any]) -> bool:
         status = status_of(pod, name)
@@ -49,7 +49,7 @@ async def resized(pod: LivePod, name: str, resources: dict[str, Any], *, restart
 
 @by_cgroups_of_version_1
 async def test_a_running_container_is_resized_up_and_down(pods: Pods) -> None:
-    """Row 116: its cgroup, its pod's and its tier's follow, in place; what is used is not taken away from it."""
+    """Row 116: its cgroup, its pod's and its tier's follow, in place; used memory is not taken away."""
     require_cgroups(pods)
     sidecar = shell("helper", resources=SMALL, restartPolicy="Always")
     pod = await pods.apply("resized", shell("web", resources=SMALL), initContainers=[sidecar])
@@ -84,7 +84,7 @@ async def test_a_running_container_is_resized_up_and_down(pods: Pods) -> None:
 
 @by_cgroups_of_version_1
 async def test_a_memory_limit_is_not_lowered_below_current_usage(pods: Pods) -> None:
-    """Row 116: the pod says so until it can be, or something else is wanted."""
+    """Row 116: the pod says so until the resize is possible, or something else is desired."""
     require_cgroups(pods)
     pod = await pods.apply("holding", shell("web", HOLD, resources=SMALL))
     uid = (await pod.running())["metadata"]["uid"]
@@ -111,7 +111,7 @@ def _used(pods: Pods, cgroup: str) -> int:
 
 @by_cgroups_of_version_1
 async def test_a_resize_restarts_a_container_if_its_resize_policy_says_so(pods: Pods) -> None:
-    """Row 117: for memory it is started anew, for CPU it is not; whatever the pod's restart policy."""
+    """Row 117: it restarts for memory but not for CPU, whatever the pod's restart policy."""
     require_cgroups(pods)
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     web = shell("web", resources=SMALL, resizePolicy=policy)
@@ -134,7 +134,7 @@ async def test_a_resize_restarts_a_container_if_its_resize_policy_says_so(pods: 
 
 @by_cgroups_of_version_1
 async def test_pod_level_resources_are_resized(pods: Pods) -> None:
-    """Row 116: and with it what its containers may use that have no limit of their own."""
+    """Row 116: with the pod's limit, that of its containers without own limits changes too."""
     require_cgroups(pods)
     whole = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "96Mi"}}
     pod = await pods.apply("whole", shell("web"), resources=whole)
@@ -148,7 +148,7 @@ async def test_pod_level_resources_are_resized(pods: Pods) -> None:
 
 
 async def test_a_resize_without_room_is_deferred_and_an_impossible_one_infeasible(pods: Pods) -> None:
-    """Row 115: deferred until another pod has gone; infeasible where the whole node has not got it."""
+    """Row 115: deferred until another pod has gone; infeasible if even the empty node is too small."""
     total = int(MOST.removesuffix("m"))
     large = await pods.apply("large", shell("a", resources={"requests": {"cpu": f"{total - 150}m"}}))
     small = await pods.apply("small", shell("a", resources={"requests": {"cpu": "100m"}}))
@@ -176,9 +176,9 @@ async def test_a_resize_without_room_is_deferred_and_an_impossible_one_infeasibl
 
 @by_cgroups_of_version_1
 async def test_a_resize_completes_after_a_worker_kill(node: FaultyNode) -> None:
-    """Row 115: desired, allocated and applied are the same in the end, and nothing was started anew for it.
+    """Row 115: desired, allocated and applied resources are equal in the end, and nothing was restarted.
 
-    Killed when the runtime has changed one container of two and nobody has heard so; then before the second change.
+    It is killed when the runtime has changed one of two containers and nobody knows, then before the second change.
     """
     if not node.runtime.cgroup_parent:
         pytest.skip("cgroups are closed to this user")
@@ -211,7 +211,7 @@ async def resize_both(pod: Pod, resources: dict[str, Any]) -> None:
 
 
 async def assert_both(pod: Pod, resources: dict[str, Any], each: tuple[str, ...], *, whole: tuple[str, ...]) -> None:
-    """Wait until the pod says that it is so; then it is, in the kernel, of the very containers that ran before."""
+    """Wait until the pod reports the resize; then assert it in the kernel, for the same containers as before."""
     seen = await pod.until(
         lambda pod: all(status_of(pod, name).get("resources") == resources for name in ("a", "b")) and not resizing(pod)
     )
@@ -225,7 +225,7 @@ async def assert_both(pod: Pod, resources: dict[str, Any], each: tuple[str, ...]
 
 
 async def test_limits_whose_sum_exceeds_64_bits_are_accepted(pods: Pods) -> None:
-    """Each amount is a number of 64 bits, as CRI and the kernel want it; their sum is none, and so no limit at all."""
+    """Each amount fits into 64 bits, as CRI and the kernel require; the sum does not, so there is no limit."""
     huge = {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"cpu": "92233720368547", "memory": "8Ei"}}
     pod = await pods.apply("huge", shell("web", resources=SMALL), shell("other", resources=huge))
     await pod.running()

@@ -1,4 +1,4 @@
-"""What follows an exit: restart policies, restart rules and crash-loop back-off, as the kubelet has them."""
+"""What happens after an exit: restart policies, restart rules and crash-loop back-off, as in the kubelet."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_a_missing_command_fails_a_restart_never_pod(lives: dict[str, Live
 
 
 async def test_a_missing_command_leads_to_a_crash_loop(lives: dict[str, LivePod]) -> None:
-    """As a kubelet has it: what dashboards and alerts read is the count and the reason."""
+    """As with a kubelet: dashboards and alerts read the count and the reason."""
 
     def waits(pod: dict[str, Any]) -> bool:
         status = status_of(pod, "main")
@@ -223,7 +223,7 @@ async def test_a_container_has_a_policy_and_rules_of_its_own(
 
 
 async def starting_over(pods: Pods) -> LivePod:
-    """A pod that a container restarts as a whole for the word `/scratch/go`, and once more for `/scratch/again`."""
+    """A pod whose container asks for a restart of all containers at `/scratch/go`, and again at `/scratch/again`."""
     again = f"{waits_for('/scratch/again')}; exit 88"
     runs = f"echo run >> /scratch/runs; {RUNS}"
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
@@ -262,7 +262,7 @@ async def is_held_as_a_whole(pod: LivePod) -> None:
 
 @pytest.mark.every_runtime("it takes every kind of call in one life")
 async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
-    """Row 75: in place, with reasons and counts; and what the kubelet lacks: one back-off for the whole pod."""
+    """Row 75: in place, with reasons and counts; beyond the kubelet, with one back-off for the whole pod."""
     pod = await starting_over(pods)
     before = await pod.running()
     sandbox = await pod.sandbox()
@@ -304,13 +304,13 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
 
 
 async def hold(pod: LivePod) -> dict[str, Any]:
-    """What the pod waits for now; {} for nothing."""
+    """The pod's current hold; {} if there is none."""
     holds: list[dict[str, Any]] = (await pod.handle.query("plan"))["holds"]
     return holds[0] if holds else {}
 
 
 async def backing_off(pod: LivePod, restarts: int) -> int:
-    """Wait until the container is held back after that many restarts; how many it has by then."""
+    """Wait until the container is held back after at least this many restarts; returns their number."""
 
     def seen(pod: dict[str, Any]) -> bool:
         status = status_of(pod, "main")
@@ -320,7 +320,7 @@ async def backing_off(pod: LivePod, restarts: int) -> int:
 
 
 async def restarted(pod: LivePod, restarts: int) -> None:
-    """Wait until the container has been restarted so often."""
+    """Wait until the container has been restarted this often."""
 
     def seen(pod: dict[str, Any]) -> bool:
         return bool(status_of(pod, "main").get("restartCount", 0) >= restarts)

@@ -1,4 +1,4 @@
-"""A Secret that a pod uses in every way there is stays on its node: it is looked for in all that is left behind."""
+"""A Secret that a pod uses in every possible way stays on its node: the test searches all traces for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ USES = 'echo "$TOKEN|$token|$(cat /keys/token)|$(cat /all/keys/token)|$(cat /par
 
 
 class Exports(Collector):
-    """A collector that keeps what it is sent as it came."""
+    """A collector that keeps everything it receives, unparsed."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -45,7 +45,7 @@ class Exports(Collector):
 
 
 class ClosedRegistry:
-    """An image registry on the loopback that takes nobody's password, and keeps what it was shown."""
+    """An image registry on loopback that accepts no password, and keeps those that it was given."""
 
     def __init__(self) -> None:
         self.shown: set[str] = set()
@@ -63,7 +63,7 @@ class ClosedRegistry:
                 self.do_GET()
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self._server.server_port}"
@@ -71,7 +71,7 @@ class ClosedRegistry:
         self._thread.start()
 
     def announce_to(self, runtime: Runtime) -> None:
-        """Tell the runtime that this registry speaks HTTP, where it does not take that for granted."""
+        """Tell the runtime that this registry uses HTTP, if the runtime would not assume that."""
         told = runtime.directory / "registries" / self.address / "hosts.toml"
         told.parent.mkdir(parents=True, exist_ok=True)
         told.write_text(f'server = "http://{self.address}"\n')
@@ -92,7 +92,7 @@ def registry(runtime: Runtime) -> Iterator[ClosedRegistry]:
 
 @dataclass
 class Here:
-    """A node's commands, as a person gives them, and all that they say."""
+    """A node's commands, as a person gives them, and all their output."""
 
     environ: dict[str, str]
     said: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Here:
 
 
 def objects(token: str, registry: str) -> list[dict[str, Any]]:
-    """Two Secrets with the token, one in clear and one encoded: to be used, and to pull with."""
+    """Two Secrets with the token, one in clear and one encoded: one for use in the pod, one for pulls."""
     login = {"auths": {registry: {"username": "me", "password": token}}}
     return [
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"token": token}},
@@ -119,7 +119,7 @@ def objects(token: str, registry: str) -> list[dict[str, Any]]:
 
 
 def pod(name: str, registry: str, *, absent: str) -> dict[str, Any]:
-    """A pod that uses them in every way, some of which fail; `absent` is a program that is not there."""
+    """A pod that uses them in every way; some ways fail. `absent` is a program that does not exist."""
     env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}]
     volumes = {"name": "keys", "mountPath": "/keys"}, {"name": "all", "mountPath": "/all"}
     part = {"name": "keys", "mountPath": "/part", "subPath": "token"}
@@ -193,7 +193,7 @@ async def test_the_refusal_of_a_secret_does_not_show_it(tmp_path: Path) -> None:
 async def test_a_secret_appears_in_no_history_log_trace_or_file(
     runtime: Runtime, temporal_server: DevServer, registry: ClosedRegistry, tmp_path: Path
 ) -> None:
-    """The pod's name is the control: it is looked for in the same way, in the same places, and found in each."""
+    """The pod's name is the control: the same search must find it in each of the same places."""
     token, name = f"tk{secrets.token_hex(14)}", f"stays-{secrets.token_hex(12)}"
     with Exports() as exports, CommandLines() as lines:
         exported = {"OTEL_EXPORTER_OTLP_ENDPOINT": exports.endpoint}
@@ -228,7 +228,7 @@ async def test_a_secret_appears_in_no_history_log_trace_or_file(
 
 
 async def live(here: Here, client: Client, name: str, token: str) -> bytes:
-    """Let the pod live through all that it uses and fails at, looking on with every command; its history, as JSON."""
+    """Run the pod through all uses and failures while every command looks at it; returns its history as JSON."""
     handle = client.get_workflow_handle(pod_workflow_id("default", name))
     seen: dict[str, Any] = {}
 

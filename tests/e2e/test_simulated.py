@@ -1,4 +1,4 @@
-"""Twenty simulated pods at once through the whole engine, with a runtime at its worst: each comes to what it must."""
+"""Twenty simulated pods at once on a misbehaving runtime: each reaches the state that it must reach."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ async def engine(temporal_server: DevServer, tmp_path_factory: pytest.TempPathFa
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def pods(engine: EngineNode) -> AsyncIterator[Pods]:
-    """The test's pods, gone without a trace at its end."""
+    """The test's pods; after the test, no trace of them is left."""
     async with engine.pods() as pods:
         yield pods
 
 
 def scripted(pods: Pods, base: str, scripts: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A pod with one container `web`, and these scripts."""
+    """A pod with one container `web` that follows these scripts."""
     document = pods.manifest(base, {"name": "web", "image": BUSYBOX}, **spec)
     document["metadata"]["annotations"] = {
         f"simulate.syncpod.dev/{name}": json.dumps(script) for name, script in scripts.items()
@@ -51,7 +51,7 @@ Expected = Callable[[dict[str, Any]], bool]
 
 
 def runs(restarts: int) -> Expected:
-    """It runs, after so many restarts."""
+    """Whether the pod runs, after this many restarts."""
 
     def seen(pod: dict[str, Any]) -> bool:
         web = status_of(pod, "web")
@@ -61,7 +61,7 @@ def runs(restarts: int) -> Expected:
 
 
 def ended(phase: str, code: int, reason: str, restarts: int = 0) -> Expected:
-    """It has ended, and so its container."""
+    """Whether the pod and its container have ended."""
 
     def seen(pod: dict[str, Any]) -> bool:
         web = status_of(pod, "web")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.every_runtime(
 
 
 def gated(name: str, then: str = "", **more: object) -> dict[str, object]:
-    """A container that goes on when the test says its name."""
+    """A container that continues when the test says its name."""
     mounts = [{"name": "gates", "mountPath": "/gates"}]
     return shell(name, f"{waits_for(f'/gates/{name}')}; {then}", volumeMounts=mounts, **more)
 
@@ -118,7 +118,7 @@ async def assert_running(pod: LivePod) -> None:
 
 
 async def assert_started_in_order(pod: LivePod) -> None:
-    """Assert the order by the runtime's own times, and by what Temporal's history shows."""
+    """Assert the order by the runtime's own times, and by Temporal's history."""
     first, side, second, a, b = [await pod.instance(name) for name in ("first", "side", "second", "a", "b")]
     assert first.finished_at is not None and second.finished_at is not None
     times = [
@@ -143,7 +143,7 @@ async def assert_started_in_order(pod: LivePod) -> None:
 
 
 async def add_ephemeral_containers(pod: LivePod) -> None:
-    """Add one with the SDK and one with the `temporal` CLI: both run beside the others, which stay as they were."""
+    """Add one with the SDK and one with the `temporal` CLI: both run, and the other containers are not touched."""
     before = {each.name: each.id for each in await pod.containers()}
     debug = shell("debug", "echo hello from debug; sleep 1000", targetContainerName="a")
     answer = await pod.handle.execute_update("add_ephemeral_container", debug)

@@ -1,4 +1,4 @@
-"""Every case of docs/stopping.md on real runtimes: in which order, with which events and exit codes a pod ends."""
+"""Every case of docs/stopping.md on real runtimes: the order, events and exit codes with which a pod ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.every_runtime("exit codes and the order of ends are the
 
 
 def late(case: Case, ending: Ending) -> set[tuple[str, str]]:
-    """Return the events that say so if a busy machine took longer than a hook's grace, or than the kill has."""
+    """Return the events that are allowed only if a busy machine took longer than a hook's or the kill's grace."""
     late = {("FailedPreStopHook", name) for name in case.codes} if ending.seconds >= case.grace else set()
     if not case.hangs and ending.seconds >= LEAST_SECONDS:
         late.add(("ExceededGracePeriod", ""))

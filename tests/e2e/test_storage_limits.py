@@ -1,4 +1,4 @@
-"""Pods that write more than they may are put out, in the kubelet's words; those beside them run on."""
+"""Pods that write more than they may are evicted, in the kubelet's words; other pods keep running."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRATCH = {"name": "scratch", "emptyDir": {}}
 
 
 def writes(megabytes: int, file: str, limit: str = "", *volumes: dict[str, Any]) -> dict[str, Any]:
-    """A container `web` that writes so much into a file and stays, with a limit of ephemeral-storage."""
+    """A container `web` that writes this much into a file and keeps running, with an ephemeral-storage limit."""
     mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
     resources = {"limits": {"ephemeral-storage": limit}} if limit else {}
     script = f"dd if=/dev/zero of={file} bs=1M count={megabytes}; {RUNS}"
@@ -20,7 +20,7 @@ def writes(megabytes: int, file: str, limit: str = "", *volumes: dict[str, Any])
 
 
 async def evicted(pod: LivePod) -> str:
-    """Wait until a pod is put out; what it says of that."""
+    """Wait until a pod is evicted; returns its message."""
     failed = await pod.phase("Failed")
     assert failed["status"]["reason"] == "Evicted"
     message: str = failed["status"]["message"]

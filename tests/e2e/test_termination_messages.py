@@ -1,4 +1,4 @@
-"""What containers say at their end, in their status."""
+"""The termination messages of containers, in their status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.every_runtime("the runtime mounts the message's file an
 
 
 async def test_a_pod_shows_the_termination_messages_of_its_containers(pods: Pods) -> None:
-    """Row 101: on real runtimes; also where the path is not absolute, as the API lets it be."""
+    """Row 101: on real runtimes; also with a relative path, which the API permits."""
     live = await pods.apply(
         "words",
         shell("file", "echo hello; printf 'all done' >/dev/termination-log"),

@@ -93,17 +93,17 @@ async def test_the_history_has_each_step_with_its_reason(web: LivePod) -> None:
 
 
 def timeless(text: str) -> str:
-    """What is told, without how long the machine took for it."""
+    """The text without durations, which depend on the machine."""
     return re.sub(r"after \d+s", "after Ns", text)
 
 
 def numberless(text: str) -> str:
-    """What is told, without what differs from restart to restart: numbers, times, and the width of columns."""
+    """The text without the parts that differ between restarts: numbers, times, and the width of columns."""
     return " ".join(re.sub(r"\d+(\.\d+)?", "#", text).split())
 
 
 def restart_from(number: int) -> re.Pattern[str]:
-    """A start whose number is that, or somewhat higher: the loop goes on while it is looked at."""
+    """A start with this number or a slightly higher one, since the loop continues meanwhile."""
     return re.compile(rf"start app, restart ({'|'.join(str(number + more) for more in range(100))}):")
 
 
@@ -179,7 +179,7 @@ async def test_a_crash_loop_is_readable_at_a_glance(shop: LivePod, browser: Brow
 
 @contextlib.asynccontextmanager
 async def looking(browser: Browser, *, height: int) -> AsyncIterator[Page]:
-    """A page of the browser, as one who has never been there gets it."""
+    """A page of the browser without any stored settings."""
     page = await browser.new_page(viewport={"width": 1400, "height": height}, color_scheme="light")
     yield page
     await page.unroute_all(behavior="ignoreErrors")
@@ -187,17 +187,17 @@ async def looking(browser: Browser, *, height: int) -> AsyncIterator[Page]:
 
 
 def rows_of(page: Page) -> Locator:
-    """The rows of a timeline, those that its window shows."""
+    """The rows that a timeline's window shows."""
     return page.get_by_role("listitem").filter(has=page.get_by_role("button", name="Event "))
 
 
 async def told_on(page: Page) -> list[str]:
-    """What these rows tell, in the order of time. A row that is just being drawn has no text yet."""
+    """The texts of these rows, in order of time. A row that is just being drawn has no text yet."""
     return [" ".join(text.split()) for text in await rows_of(page).all_text_contents() if text.strip()]
 
 
 async def choose(page: Page, *kinds: str) -> None:
-    """Leave rows of these kinds alone, by the menu above the timeline."""
+    """Show only rows of these kinds, by the menu above the timeline."""
     await page.get_by_role("button", name="Filter").click()
     for kind in ("None", *kinds):
         await page.get_by_text(kind, exact=True).last.click()
@@ -206,7 +206,7 @@ async def choose(page: Page, *kinds: str) -> None:
 
 
 def explained(pod: LivePod) -> str:
-    """What `syncpod explain` says of it."""
+    """The output of `syncpod explain` about it."""
     state_dir = pod.node.worker.state_dir
     home = state_dir.parent
     places = {"SYNCPOD_STATE_DIR": str(state_dir), "SYNCPOD_LOG_DIR": str(home / "logs")}
@@ -216,14 +216,14 @@ def explained(pod: LivePod) -> str:
 
 
 def shown_in_readme() -> set[str]:
-    """The lines that README shows of what `syncpod explain` says of this pod, without those that depend on the pace."""
+    """The lines of `syncpod explain` about this pod in README, without those that depend on timing."""
     found = re.search(r"^\$ syncpod explain shop\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     return {numberless(line) for line in found[1].splitlines() if not re.match(r" +(- it |\d|…)", line)}
 
 
 async def take_picture(page: Page, directory: Path, name: str, *, of: Locator | None = None) -> None:
-    """Take the README's picture of this name, else one that nobody keeps; assert that something is drawn on it.
+    """Take the README's picture of this name, or a temporary one; assert that something is drawn on it.
 
     With `of`, as much of that element as the window shows, below the bar that stays above it.
     """
@@ -233,7 +233,7 @@ async def take_picture(page: Page, directory: Path, name: str, *, of: Locator | 
 
 
 async def scrolled_to(element: Locator) -> FloatRect:
-    """Scroll to an element; return where it is then, with the bar above it."""
+    """Scroll to an element; return its area with the bar above it."""
     await element.evaluate("it => { it.style.scrollMarginTop = '104px'; it.scrollIntoView(); }")
     box, size = await element.bounding_box(), element.page.viewport_size
     assert box is not None and size is not None
@@ -252,7 +252,7 @@ async def named(pods: Pods, name: str, *containers: dict[str, Any], **more: Any)
 
 
 async def told_by(pod: LivePod) -> AsyncIterator[str]:
-    """What the timeline is drawn from: activities, timers and signals, with their summaries, in order."""
+    """The source of the timeline: activities, timers and signals, with their summaries, in order."""
     async for event in pod.handle.fetch_history_events():
         summary = json.loads(event.user_metadata.summary.data or '""')
         if event.HasField("activity_task_scheduled_event_attributes"):
@@ -264,7 +264,7 @@ async def told_by(pod: LivePod) -> AsyncIterator[str]:
 
 
 async def show(page: Page, address: str, sign: Locator) -> None:
-    """Load the page until it shows a sign of its own, with everything fetched outside of Chromium.
+    """Load the page until its own content appears, with everything fetched outside of Chromium.
 
     Chromium itself drops what it is loading whenever the machine gets or loses a network interface, as with every pod.
     """
@@ -279,7 +279,7 @@ async def show(page: Page, address: str, sign: Locator) -> None:
 
 
 async def storied_pod(pods: Pods) -> LivePod:
-    """Apply it and wait until it stays; for a picture its back-off has its ten seconds, else an operator ends it."""
+    """Apply it and wait until it keeps running; except for a picture, an operator ends its back-off of ten seconds."""
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     crash = 'echo x >> /scratch/runs; [ "$(wc -l < /scratch/runs)" -gt 2 ] || { sleep 1; exit 1; }; exec sleep 1000'
     pod = await named(

@@ -1,4 +1,4 @@
-"""A worker is replaced by a newer version, and that by the older one again, under pods that do not notice."""
+"""A worker is replaced by a newer version, and that by the older one again; the pods do not notice."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ NEWER = {
 
 
 def newer_tree(directory: Path) -> Path:
-    """A tree as the next version might be."""
+    """A source tree as the next version might have it."""
     for part in PARTS:
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, directory / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -74,14 +74,14 @@ def newer_tree(directory: Path) -> Path:
 
 
 class Fleet:
-    """One node, served by a worker of one tree after the other."""
+    """One node, served in turn by workers of different source trees."""
 
     def __init__(self, node: EngineNode, directory: Path) -> None:
         self.node = node
         self.directory = directory
 
     async def serve(self, tree: Path) -> None:
-        """End the worker there is, and start one from `tree`."""
+        """End the present worker, and start one from `tree`."""
 
         def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
             program, _, *arguments = command
@@ -93,7 +93,7 @@ class Fleet:
         await self.node.worker.ready()
 
     async def end(self) -> None:
-        """End the worker there is, as an upgrade does."""
+        """End the present worker, as an upgrade does."""
         if hasattr(self.node, "worker"):
             assert await self.node.worker.stop() == 0, self.node.worker.log.read_text()
             del self.node.worker
@@ -114,7 +114,7 @@ async def fleet(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIt
 
 
 async def instances(pods: list[LivePod]) -> dict[str, list[tuple[str, int, str]]]:
-    """By pod: its containers in the runtime, with number and state; its sandboxes are in their ids' place too."""
+    """By pod: the ids of its sandboxes, and its containers in the runtime with number and state."""
     return {
         pod.name: [
             *((each.id, each.attempt, each.state) for each in await pod.containers()),
@@ -207,7 +207,7 @@ async def crash(pod: LivePod) -> None:
 
 
 async def limited(pods: Pods) -> LivePod:
-    """A pod that forbids all restarts in words that only the newer version knows."""
+    """A pod that forbids all restarts by a field that only the newer version knows."""
     document = pods.manifest("governed", shell("web"))
     document["metadata"]["annotations"] = {FORBIDS: "true"}
     pod = pods.know(document)

@@ -1,4 +1,4 @@
-"""Volumes as containers see them: of every kind, kept up to date while they run, and waited for where need be."""
+"""Volumes as containers see them: of every kind, updated while they run, and waited for if something is missing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def secret(name: str, **data: str) -> Secret:
 
 @pytest.fixture
 def names() -> dict[str, str]:
-    """Names of objects that no other test has."""
+    """Names of objects, unique to a test."""
     suffix = uuid.uuid4().hex[:6]
     return {kind: f"{kind}-{suffix}" for kind in ("settings", "password", "later")}
 
@@ -69,7 +69,7 @@ def volumes(names: dict[str, str], place: Path) -> list[dict[str, Any]]:
 
 
 async def seen(pod: LivePod, command: str, wanted: str) -> None:
-    """Wait until a command in the container prints that."""
+    """Wait until a command in the container prints this text."""
     deadline = time.monotonic() + PATIENCE
     while (printed := await pod.exec("main", command)) != wanted:
         assert time.monotonic() < deadline, f"{command} printed {printed!r}\n{pod.node.said}"
@@ -106,7 +106,7 @@ async def test_a_pod_sees_eight_volumes_of_each_kind_and_their_updates(
 
 
 async def warned(pod: LivePod, message: str) -> None:
-    """Wait until a volume has failed with that message."""
+    """Wait until a volume has failed with this message."""
     deadline = time.monotonic() + PATIENCE
     while message not in {event["message"] for event in await pod.events("FailedMount")}:
         assert time.monotonic() < deadline, pod.node.said
@@ -114,7 +114,7 @@ async def warned(pod: LivePod, message: str) -> None:
 
 
 async def assert_as_written(pod: LivePod, place: Path) -> None:
-    """Assert what each kind shows, last and first alike, and whose it is."""
+    """Assert the contents and owners of the first and the last volume of each kind."""
     for index in (0, OF_EACH_KIND - 1):
         assert await pod.exec("main", f"cd /v/map-{index}; cat colour shape; stat -Lc '%a %g' colour") == (
             f"redround644 {GROUP}"
@@ -147,7 +147,7 @@ async def assert_as_written(pod: LivePod, place: Path) -> None:
 
 
 async def assert_kept_up_to_date(pod: LivePod, engine: EngineNode, names: dict[str, str]) -> None:
-    """Assert that changes arrive in files that are mounted: of objects, of optional ones, of the pod itself."""
+    """Assert that changes of objects, optional objects and the pod itself arrive in mounted files."""
     await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="blue", size="large"))
     await seen(pod, "cd /v/map-7; ls; cat colour size", "colour\nsize\nbluelarge")
     await seen(pod, "cat /v/projected-7/deep/er/colour", "blue")
@@ -167,7 +167,7 @@ async def assert_kept_up_to_date(pod: LivePod, engine: EngineNode, names: dict[s
 async def test_a_volume_can_be_mounted_inside_each_file_volume(
     pods: Pods, engine: EngineNode, names: dict[str, str]
 ) -> None:
-    """Row 121: as sidecars have it, which mount a volume of their own inside one of a projected token or labels."""
+    """Row 121: as sidecars do, which mount a volume of their own inside a projected one with a token or labels."""
     await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="red"))
     await asyncio.to_thread(engine.objects.put, secret(names["password"], root="secret-text"))
     label = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}

@@ -1,4 +1,4 @@
-"""Containers that wait for a word of the test, in one read of a FIFO: it costs nothing until the word comes."""
+"""Containers that wait for a word of the test, in one read of a FIFO, which costs nothing."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def waits_for(word: str) -> str:
 
 
 def says(word: str) -> str:
-    """A shell command that says the word at this path of its container, as soon as it is waited for."""
+    """A shell command that says the word at this path of its container, as soon as somebody waits for it."""
     return f"until [ -p {word} ]; do sleep 0.05; done; echo >{word}"
 
 
 async def say(word: Path) -> None:
-    """Say the word at this path of the machine, as soon as it is waited for. Raises TimeoutError."""
+    """Say the word at this path of the machine, as soon as somebody waits for it. Raises TimeoutError."""
     await until(lambda: _is_said(word))
 
 
