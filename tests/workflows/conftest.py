@@ -27,7 +27,7 @@ async def client(temporal_server: DevServer) -> Client:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have each test of a worker run with a cache; where it is said, or all tests are asked for, without one too."""
+    """Run each test of a worker with a cache; if so marked, or if all tests are requested, also without one."""
     if "worker_options" not in metafunc.fixturenames:
         return
     marked = metafunc.definition.get_closest_marker("replayed_at_every_task") is not None
@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def worker_options(request: pytest.FixtureRequest, client: Client) -> AsyncIterator[dict[str, Any]]:
-    """With and without a cache. Either way each run is replayed from its start, which proves it deterministic.
+    """With or without a cache. Either way each run is replayed from its start, which proves it deterministic.
 
     Without a cache each task replays it, by the runner of workers. With one, the run goes on in the sandbox, and its
     whole history is replayed by the runner of workers when the test is over.

@@ -1,4 +1,4 @@
-"""The runs that a worker of a test has taken up, to be replayed from their start when the test is over."""
+"""The runs that a test's worker has taken up. They are replayed from their start after the test."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Noting(WorkflowRunner):
         self._runs: list[tuple[str, str]] = []
 
     def prepare_workflow(self, defn: Any) -> None:
-        """As the runner does."""
+        """Do as the runner does."""
         self._runner.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """As the runner does, and note the run."""
+        """Do as the runner does, and note the run."""
         self._runs.append((det.info.workflow_id, det.info.run_id))
         return self._runner.create_instance(det)
 
     async def replay(self, client: Client) -> None:
-        """Replay each run from its start, by the runner of workers; raises Differs where it decides otherwise."""
+        """Replay each run from its start, by the runner of workers; raises Differs if a decision differs."""
         for workflow_id, run_id in dict.fromkeys(self._runs):
             history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
             await replay(f"of {workflow_id}, run {run_id}", history)

@@ -1,4 +1,4 @@
-"""Temporal's sandbox for tests, without what it does again and again and what is no workflow's code."""
+"""Temporal's sandbox for tests, without repeated work and without work outside of the workflow's code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _validated: set[type] = set()
 class Sandbox(WorkflowRunner):
     """Runs each workflow in the sandbox.
 
-    The SDK loads a workflow afresh for each worker, which every test has, only to see that it can; here each process
+    For each worker, and so for every test, the SDK loads the workflow only to see whether it can; here each process
     does so once. And it enters the sandbox for each payload to ask what the payload belongs to, a tenth of the CPU of
     a workflow test. No code of the workflow answers that, so it is asked from outside.
     """
@@ -25,7 +25,7 @@ class Sandbox(WorkflowRunner):
         self._runner = sandboxed_runner()
 
     def prepare_workflow(self, defn: Any) -> None:
-        """Load the workflow in the sandbox, unless that has been done; raises what loading it raises."""
+        """Load the workflow in the sandbox, unless this was done before; raises what loading it raises."""
         if defn.cls not in _validated:
             self._runner.prepare_workflow(defn)
             _validated.add(defn.cls)

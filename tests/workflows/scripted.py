@@ -1,6 +1,6 @@
-"""A node whose steps are scripted: the pod's workflow is driven without a runtime, each outcome chosen by the test.
+"""A node with scripted steps: the pod's workflow runs without a runtime, and the test chooses each outcome.
 
-It keeps a model of what a runtime would have, changes it as the steps say, and sends `pleg` signals as the agent does.
+It keeps a model of a runtime's state, changes it as the steps ask, and sends `pleg` signals as the agent does.
 Only workflow tests use it; the steps themselves are tested on real runtimes.
 """
 
@@ -221,7 +221,7 @@ class ScriptedNode:
         return Outcome.DONE
 
     def start(self, step: StartContainer, pod: ObservedPod, container: str, restart: int) -> Outcome:
-        """Have the container run, as its start does before its postStart hook."""
+        """Let the container run, as its start does before the postStart hook."""
         spec = step.pod.spec
         every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
         image = next(c.image for c in every if c.name == container)
@@ -256,7 +256,7 @@ class ScriptedNode:
 
 @asynccontextmanager
 async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) -> AsyncIterator[Worker]:
-    """A worker of the node's queue with the real workflow, of the newest decisions, and the scripted steps."""
+    """A worker of the node's queue with the real workflow, the newest decisions, and the scripted steps."""
     async with Worker(
         client,
         task_queue=node.queue,
@@ -304,13 +304,13 @@ async def in_another_run(handle: WorkflowHandle[Any, Any], first: str | None, pa
 
 
 async def query_pod(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
-    """The pod as the workflow has it."""
+    """The pod as the workflow shows it."""
     pod: dict[str, Any] = await handle.query("pod")
     return pod
 
 
 async def until(handle: WorkflowHandle[Any, Any], seen: Callable[[dict[str, Any]], bool], patience: float = 60) -> Any:
-    """Query the pod until `seen` holds; fails with the pod when patience ends."""
+    """Query the pod until `seen` holds; at the deadline, fails and shows the pod."""
     deadline = asyncio.get_running_loop().time() + patience
     pause = pauses()
     while True:
@@ -328,7 +328,7 @@ def phase(pod: dict[str, Any]) -> str:
 
 
 def container(pod: dict[str, Any], name: str) -> dict[str, Any]:
-    """The status of one container, of whatever kind."""
+    """The status of one container of any kind."""
     status = pod.get("status", {})
     for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
         for entry in status.get(kind, []):

@@ -22,7 +22,7 @@ STARTED = datetime(2026, 3, 1, 11, tzinfo=UTC)
 
 
 def recorded(**spec: Any) -> dict[str, Any]:
-    """A pod as its record on a node has it."""
+    """A pod as its record on a node shows it."""
     name = f"web-{uuid.uuid4().hex[:8]}"
     return {
         "apiVersion": "v1",
@@ -39,7 +39,7 @@ def recorded(**spec: Any) -> dict[str, Any]:
 
 
 def in_runtime(node: ScriptedNode, document: dict[str, Any], **state: Any) -> None:
-    """Have the runtime list what was made for the pod: sandbox 3, and the third instance of `web`."""
+    """Make the runtime list the pod's sandbox 3 and the third instance of `web`."""
     meta = document["metadata"]
     ended = state.get("state") == "exited"
     node.pods[meta["uid"]] = ObservedPod(
@@ -128,7 +128,7 @@ async def test_nothing_is_created_before_the_adoption_step_has_completed(client:
 async def test_a_pruned_pod_is_killed_with_its_grace_and_removed_without_creating_anything(
     client: Client, node: ScriptedNode
 ) -> None:
-    """The workflow starts with a deletion: the removal finds what is alive, removes none of it, and a kill follows."""
+    """The workflow starts with a deletion: the removal finds something alive and removes nothing, so a kill follows."""
     document = recorded(terminationGracePeriodSeconds=7)
     in_runtime(node, document)
     node.script["remove_pod"].append(lambda step: Outcome.STOPPING)

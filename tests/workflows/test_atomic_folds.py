@@ -39,7 +39,7 @@ def state() -> PodState:
 
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the last part of folding in a listing fail."""
+    """Make the last part of folding a listing in fail."""
 
     def fail(*_: Any) -> None:
         raise ValueError("no such time")
@@ -88,7 +88,7 @@ def test_a_successful_fold_changes_the_expected_fields(state: PodState) -> None:
 
 
 def test_absorbing_input_changes_no_value_in_place(state: PodState) -> None:
-    """Else a copy of the state, which is how a plan is made, would change the state."""
+    """Otherwise a change to a copy of the state, as plans make it, would change the state itself."""
     before = state.restarts
     again = LISTING.containers[0].model_copy(update={"id": "c1", "restart_count": 1})
     outcome.observe(state, LISTING.model_copy(update={"containers": (again,)}), NOW)

@@ -20,7 +20,7 @@ RUN_ERROR = Fault.RUN_CONTAINER_ERROR.value
 
 
 class Queue:
-    """Hooks that know which back-offs are to be rung for."""
+    """Hooks that record for which back-offs an alarm is armed."""
 
     def __init__(self) -> None:
         self.armed: set[str] = set()
@@ -39,7 +39,7 @@ class Queue:
 
 
 async def test_the_alarm_of_a_pod_deleted_in_its_back_off_is_disarmed(client: Client) -> None:
-    """The next pod of its name has fewer restarts: an alarm of this one would not be replaced by its."""
+    """The next pod of this name has fewer restarts, so its alarm would not replace this pod's."""
     node, queue = ScriptedNode(), Queue()
     node.fault("start_container", Fault.RUN_CONTAINER_ERROR)
     async with scripted_worker(client, node, interceptors=[NodeInterceptor(queue)]):

@@ -1,4 +1,4 @@
-"""Continuing as new between any two steps of every kind there is: nothing is lost, done twice or left out."""
+"""Continuing as new between any two steps of every kind: nothing is lost, done twice or left out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESTART_ALL = {"action": "RestartAllContainers", "exitCodes": {"operator": "In",
 
 
 def with_everything() -> dict[str, Any]:
-    """A pod whose life has every kind of step: an image to be pulled, a file of labels, a rule to begin anew."""
+    """A pod whose life has every kind of step: an image to pull, a file of labels, a rule that restarts everything."""
     labels = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [RESTART_ALL]}
     return manifest(
@@ -31,7 +31,7 @@ def with_everything() -> dict[str, Any]:
 
 
 def runs_with(**restarts: int) -> Any:
-    """Say whether each of these containers runs, after so many restarts."""
+    """Return whether each of these containers runs after this many restarts."""
     return lambda pod: all(
         container(pod, name).get("restartCount") == count and "running" in container(pod, name)["state"]
         for name, count in restarts.items()

@@ -1,4 +1,4 @@
-"""A pod of a node that encrypts: nothing of it can be read in its history, and it obeys as before."""
+"""A pod of a node that encrypts: its history reveals nothing of it, and it obeys as before."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def has_restarted(times: int, pod: dict[str, Any]) -> bool:
 
 
 async def found(handle: Any) -> set[bytes]:
-    """What of a pod can be read in its history."""
+    """The readable parts of a pod's history."""
     history = b"".join([event.SerializeToString() for event in await events_of(handle)])
     return {mark for mark in MARKS if mark in history}
 
@@ -125,7 +125,7 @@ async def test_nor_why_a_step_failed(client: Client, node: ScriptedNode, keys: S
 async def test_a_node_may_begin_to_encrypt_while_it_has_pods(
     client: Client, node: ScriptedNode, keys: SigningKeys, tmp_path: Path
 ) -> None:
-    """What was only signed is accepted beside what is encrypted, and both are after a new key."""
+    """Signed and encrypted payloads are both accepted, also after a new key."""
     plain, owner = commanding(client, keys), commanding(client, EncryptingKeys(keys))
     handle = await start_pod(plain, node, marked())
     await until(owner.get_workflow_handle(handle.id), is_ready)

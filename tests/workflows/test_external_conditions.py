@@ -1,4 +1,4 @@
-"""The signal `set_condition`: readiness gates, and whatever else others say of a pod."""
+"""The signal `set_condition`: readiness gates, and other conditions that others set on a pod."""
 
 from __future__ import annotations
 

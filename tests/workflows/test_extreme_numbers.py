@@ -27,7 +27,7 @@ graces = st.integers(0, LARGEST) | st.sampled_from((0, 1, HUNDRED_YEARS, 252_455
 
 
 def a_running_pod(grace: int, *, probe: int | None = None, deadline: int | None = None) -> PodState:
-    """A pod of one container that runs, with such numbers."""
+    """A pod with one running container, and these numbers in its spec."""
     liveness: dict[str, Any] = {"exec": {"command": ["false"]}, "periodSeconds": 2**31 - 1}
     if probe is not None:
         liveness["terminationGracePeriodSeconds"] = probe
@@ -56,7 +56,7 @@ def a_running_pod(grace: int, *, probe: int | None = None, deadline: int | None 
 
 
 def killed(state: PodState, now: datetime) -> KillPod:
-    """What the pod's kill is given, when it begins at `now`."""
+    """The input of the pod's kill that begins at `now`."""
     step = decide.next_step(state, now).step
     assert step is not None
     assert step.name == StepName.KILL_POD

@@ -62,7 +62,7 @@ def listing(
 
 
 def seen(pod: Pod, *listings: ObservedPod) -> PodState:
-    """The state of a pod that has been listed so, one after the other."""
+    """The state of a pod after these listings, one after the other."""
     state = PodState(pod=pod)
     for each in listings:
         observe(state, each, NOW)
@@ -121,7 +121,7 @@ outcomes = st.sampled_from([0, 1, 42, 137])
 
 @st.composite
 def later_listings(draw: st.DrawFn, containers: Sequence[ObservedContainer]) -> ObservedPod:
-    """Whatever a runtime may list of a pod that has run: some of it, all, nothing; its sandbox ready, dead or gone."""
+    """Any listing of a pod that has run: all, some or none of it, with its sandbox ready, dead or gone."""
     kept = tuple(each for each in containers if draw(st.booleans()))
     dead = SANDBOX.model_copy(update={"state": "SANDBOX_NOTREADY", "ip": None})
     return listing(draw(st.integers(2, 5)), *kept, sandboxes=draw(st.sampled_from([(SANDBOX,), (dead,), ()])))
@@ -217,7 +217,7 @@ def test_an_exit_unknown_to_the_runtime_is_an_event() -> None:
 
 @pytest.mark.parametrize("reason", ["Unknown", "ContainerStatusUnknown"])
 def test_an_unknown_exit_is_recorded_again_once_known(reason: str) -> None:
-    """The kernel's word on a process may come after the runtime's, which was only that it has ended."""
+    """The kernel's exit code may arrive after the runtime's report that the process has ended."""
     unknown = exited("a", 255).model_copy(update={"reason": reason})
     state = seen(a_pod("Never", "a", "b"), listing(1, unknown, running("b")), listing(2, exited("a", 0), running("b")))
     (known,) = state.exits
@@ -226,12 +226,12 @@ def test_an_unknown_exit_is_recorded_again_once_known(reason: str) -> None:
 
 
 def state_lost(name: str, restart: int = 0) -> ObservedContainer:
-    """An instance of which the runtime does not know whether it runs."""
+    """An instance whose state the runtime does not know."""
     return running(name, restart).model_copy(update={"state": "unknown"})
 
 
 def killed(state: PodState, *listings: ObservedPod) -> PodState:
-    """Carry out the next step, a kill, after which the pod is listed so."""
+    """Carry out the next step, a kill, which returns this listing."""
     step = decide.next_step(state, NOW).step
     assert step is not None
     decide.record_step(state, step, NOW)
@@ -241,7 +241,7 @@ def killed(state: PodState, *listings: ObservedPod) -> PodState:
 
 
 def test_a_job_whose_state_the_runtime_has_lost_is_killed_and_never_runs_again() -> None:
-    """It answers SIGTERM with 0, which is not how its work would have ended."""
+    """It exits with 0 at SIGTERM, which does not show how its work would have ended."""
     state = seen(a_pod("Never", "a", "b"), listing(1, state_lost("a")))
     assert verbs(state) == ["kill_container a", "start_container b"]
     killed(state, listing(2, exited("a", 0)), listing(3, exited("a", 0), running("b")))
@@ -280,7 +280,7 @@ def test_a_deleted_job_whose_state_the_runtime_has_lost_ends_as_the_runtime_says
 
 
 def gone(pod: Pod, name: str, restart: int = 0, sandbox: str = "s0") -> ObservedContainer:
-    """An instance that was told to start and is listed no more, as the step that was to start it returns it."""
+    """An instance that was told to start and is no longer listed, as the step that should start it returns it."""
     at = NOW + timedelta(minutes=restart)
     mark = StartMark(id=f"{name}-{restart}", restart=restart, incarnation="", sandbox_id=sandbox, at=at)
     every = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
@@ -357,7 +357,7 @@ def test_a_missing_instance_is_reported_once_and_does_not_override_a_known_exit(
 
 
 def cut_off(name: str, restart: int = 0) -> ObservedContainer:
-    """An instance whose start the runtime gave up before anything ran, since its caller had gone: a killed worker."""
+    """An instance whose start the runtime gave up before anything ran, because the calling worker was killed."""
     never = {"exit_code": 128, "reason": "StartError", "message": CUT_OFF, "started_at": None}
     return exited(name, restart=restart).model_copy(update=never)
 
@@ -384,14 +384,14 @@ def test_an_init_container_whose_start_was_cut_off_is_started_again(policy: str)
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
 def test_an_ephemeral_container_whose_start_was_cut_off_is_started_again(policy: str) -> None:
-    """The step is not under way any more: it has failed, or the run that began it was replaced."""
+    """The step is no longer running: it has failed, or the run that began it was replaced."""
     state = seen(with_debugger(a_pod(policy, "web")), listing(1, running("web"), cut_off("debug")))
     assert (verbs(state), state.next_restart("debug")) == (["start_ephemeral_container debug"], 0)
 
 
 @pytest.mark.parametrize("begun", ["created", "cut off"])
 def test_a_restart_that_never_began_is_counted_neither_before_nor_after_its_removal(begun: str) -> None:
-    """A worker is killed within a start, and the pod is deleted before the next one makes it again."""
+    """A worker is killed within a start, and the pod is deleted before the next worker repeats the start."""
     created = exited("a", restart=1).model_copy(update={"state": "created", "started_at": None, "finished_at": None})
     half = created if begun == "created" else cut_off("a", 1)
     state = PodState(pod=a_pod("Always", "a"))
@@ -530,7 +530,7 @@ async def test_a_pruned_finished_container_stays_finished_and_the_others_continu
 
 
 def decided(state: PodState, after: ObservedPod) -> list[str]:
-    """What a run does after such a listing; the pod must not have come to its end by it."""
+    """What a run does after this listing; the pod must not have ended because of it."""
     observe(state, after, NOW)
     facts.record_lost(state, NOW)
     report.update_status(state, (), NOW)
@@ -540,7 +540,7 @@ def decided(state: PodState, after: ObservedPod) -> list[str]:
 
 @pytest.mark.parametrize("policy", ["OnFailure", "Never"])
 def test_a_pending_restart_happens_even_if_the_dead_instance_is_no_longer_listed(policy: str) -> None:
-    """Ended with code 0 by a probe, a new image or an operator, it waits for its back-off when it is pruned."""
+    """A probe, a new image or an operator ended it with code 0. It is pruned while it waits for its back-off."""
     state = PodState(pod=a_pod(policy, "web"))
     observe(state, listing(1, running("web")), NOW)
     state.replacing = {"web-0": False}
@@ -558,7 +558,7 @@ def test_an_operator_restarts_a_finished_container_that_is_no_longer_listed() ->
 
 
 def test_an_instance_that_only_an_older_listing_shows_as_ended_counts() -> None:
-    """A kill reports it, which its runtime has lost, and a newer listing has come before the kill's result."""
+    """A kill reports an instance that its runtime has lost, and a newer listing came before the kill's result."""
     state = seen(a_pod("OnFailure", "a"), listing(1, exited("a", 3)), listing(5, exited("a", 3)))
     observe(state, listing(4, exited("a", 137, restart=1), exited("a", 3)), NOW)
     assert state.restarts == {"a": 1}
@@ -572,7 +572,7 @@ def test_an_instance_that_only_an_older_listing_shows_as_ended_counts() -> None:
 
 
 def test_an_older_instance_that_a_late_listing_shows_as_ended_is_recorded_before_its_successors() -> None:
-    """A reset puts signals before the result of a step: a newer listing comes before the start that it followed."""
+    """A reset puts signals before a step's result, so a newer listing comes before the start that preceded it."""
     pod = a_pod("Always", "web", init=["first"])
     state = seen(pod, listing(5, exited("first", restart=1)), listing(2, gone(pod, "first")))
     assert [(each.restart, each.exit_code, each.is_unknown) for each in state.exits] == [(0, 137, True), (1, 0, False)]
@@ -586,7 +586,7 @@ def test_an_older_instance_that_a_late_listing_shows_as_ended_is_recorded_before
 
 @pytest.mark.parametrize("late", ["told by a step", "no longer listed"])
 def test_an_end_that_is_learned_late_is_not_taken_for_that_of_the_newest_instance(late: str) -> None:
-    """The init container has completed with its second run. It must not run again once that is no longer listed."""
+    """The init container's second run has completed. It must not run again once that run is no longer listed."""
     pod = a_pod("Always", "web", init=["first"])
     completed, web = exited("first", restart=1), running("web")
     if late == "told by a step":

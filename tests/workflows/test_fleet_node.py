@@ -1,4 +1,4 @@
-"""The workflow of a fleet's node on a real server. What the node answers is scripted; its activities are real."""
+"""The workflow of a fleet's node on a real server. The node's answers are scripted; its activities are real."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ScriptedMember:
 
 @workflow.defn(name="OwnerUnderTest")
 class Owner:
-    """Collects what the owner of pods is told."""
+    """Collects the messages to the owner of pods."""
 
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
@@ -170,7 +170,7 @@ class Fleet:
 
 
 async def told(owner: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
-    """What an owner was told, as soon as it was told anything."""
+    """Wait for the first message to an owner, and return it."""
     news: list[dict[str, Any]] = await owner.execute_update("news")
     return news
 

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets of a fleet on a real server: nodes are given what their pods refer to, and nothing else."""
+"""ConfigMaps and Secrets of a fleet on a real server: nodes get those that their pods refer to, and no others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from workflows.fleet.workload import WorkloadWorkflow
 
 
 class Marked:
-    """Seals by writing for whom."""
+    """Seals by writing the recipient's name."""
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
         return {**metadata, "for": node}, b"for " + node.encode() + b": " + kept
@@ -65,7 +65,7 @@ async def fleet(client: Client, worker_options: dict[str, Any]) -> AsyncIterator
 
 
 async def put(fleet: Fleet, name: str, content: str) -> str:
-    """Have the fleet keep a Secret; return what that did."""
+    """Have the fleet keep a Secret; return the result."""
     given = PutObject(kind="Secret", name=name, version=content, sealed=base64.b64encode(content.encode()).decode())
     starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
         FLEET_OBJECT_WORKFLOW,

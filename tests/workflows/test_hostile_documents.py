@@ -1,4 +1,4 @@
-"""Documents that mean harm, sent past the command line: refused in a sentence, at no cost to the worker or the pod."""
+"""Hostile documents that bypass the command line are refused in one sentence, and harm neither worker nor pod."""
 
 from __future__ import annotations
 

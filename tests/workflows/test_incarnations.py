@@ -1,4 +1,4 @@
-"""State across incarnations: numbers only grow, names stay taken, and each pod gets its whole grace."""
+"""State across incarnations: numbers only grow, names stay taken, and each pod gets its whole grace period."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_only_readiness_failures_count_for_an_ending_pod(
 
 
 def in_sandbox(pod: ObservedPod, sandbox_id: str, *, ready: bool) -> ObservedPod:
-    """The same listing with a sandbox that is in another state, or is another one, as its containers are then."""
+    """The same listing with its sandbox in another state, or with another sandbox; its containers change with it."""
     state, attempt = ("SANDBOX_READY" if ready else "SANDBOX_NOTREADY"), int(sandbox_id[1:])
     (sandbox,) = (
         each.model_copy(update={"id": sandbox_id, "state": state, "attempt": attempt}) for each in pod.sandboxes

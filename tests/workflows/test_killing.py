@@ -22,7 +22,7 @@ PROBE = {"exec": {"command": ["false"]}}
 
 
 def a_pod(**states: str) -> PodState:
-    """A pod with a container for each name, in the state that the runtime has it in; without any, with no sandbox."""
+    """A pod with a container for each name, in this state in the runtime. Without names, it has no sandbox."""
     names = tuple(states) or ("web",)
     document = {
         "apiVersion": "v1",
@@ -131,7 +131,7 @@ def test_a_grace_of_zero_becomes_one_second_only_if_the_pod_ends(ending: bool, g
 
 
 def test_a_kill_request_names_the_hook_unless_the_grace_excludes_it() -> None:
-    """Row 78: so the step can tell of a hook that has had no time, and tells nothing where that is as asked for."""
+    """Row 78: so the step can report a hook that had no time, except if the request asked for that."""
 
     def kill(grace: int, *later: datetime) -> KillPod:
         state = a_pod(web="running")
@@ -172,7 +172,7 @@ def test_a_defect_in_a_kill_does_not_delay_the_pods_end(end: str) -> None:
 
 
 def test_a_removal_is_told_which_sandboxes_a_kill_has_stopped() -> None:
-    """It stops the others: one may have kept its network."""
+    """It stops the other sandboxes: one may have kept its network."""
     state = a_pod(web="exited")
     desired.delete(state, {}, NOW)
     kill = begun(state, NOW)

@@ -1,4 +1,4 @@
-"""A run that has become long is left though its pod never rests: a server ends a run of 51,200 events."""
+"""A long run continues as new even if its pod never rests, since a server ends a run at 51,200 events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.workflows.test_pulls import runs, two
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedNode]:
-    """A node by which thirty events are too many."""
+    """A node for which thirty events are too many."""
     monkeypatch.setattr("workflows.pod.workflow.TOO_LONG", 30)
     scripted = ScriptedNode()
     async with scripted_worker(client, scripted, workflow_runner=UnsandboxedWorkflowRunner()):
@@ -25,7 +25,7 @@ async def node(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def test_a_long_run_continues_as_new_between_two_steps(client: Client, node: ScriptedNode) -> None:
-    """Ten starts, one after the other: nothing is pending and nothing rests until the last."""
+    """Ten starts in a row: until the last one, nothing is pending and the pod never rests."""
     names = [f"c{number}" for number in range(10)]
     handle = await start_pod(
         client, node, manifest(containers=[{"name": name, "image": "busybox:1"} for name in names])
@@ -40,7 +40,7 @@ async def test_a_long_run_continues_as_new_between_two_steps(client: Client, nod
 
 
 async def test_a_long_run_continues_as_new_during_an_endless_pull(client: Client, node: ScriptedNode) -> None:
-    """The pull is begun again by the next run, and a container that crashes beside it goes on."""
+    """The next run begins the pull again, and a container that crashes beside it continues."""
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
     handle = await start_pod(client, node, manifest(containers=two()))

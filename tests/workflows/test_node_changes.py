@@ -81,7 +81,7 @@ def test_evaluating_changed_pods_gives_the_same_result_as_evaluating_all(seed: i
 
 
 def test_a_node_says_once_for_each_start_of_its_worker_that_there_is_no_cluster_dns() -> None:
-    """Row 122: the pods of the node do not say it."""
+    """Row 122: the node's pods do not show it."""
     state = NodeState(name="n1", since=START)
     for boot in (1, 1, 2):
         absorb.absorb(state, "node_status", ({"boot": boot},), START)

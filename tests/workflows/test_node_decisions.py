@@ -1,4 +1,4 @@
-"""The node's decisions, pure: whatever is said in whatever order, it comes to what the lists say, each step once."""
+"""The node's pure decisions: with any input in any order, it reaches the state in the lists, with each step once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def document(name: str, image: int) -> dict[str, Any]:
 
 
 class Node:
-    """A node's state, the steps under way, and what the pods' workflows were told."""
+    """A node's state, its running steps, and the messages to the pods' workflows."""
 
     def __init__(self) -> None:
         self.state = NodeState(name="n", since=START)
@@ -57,12 +57,12 @@ class Node:
         absorb.absorb(self.state, "sync_pods", (payload,), self.now)
 
     def recall_into(self, there: dict[str, tuple[str, str]]) -> None:
-        """Remind a workflow that was begun anew of the pods that there were for the sake of `file`."""
+        """Tell a workflow that was begun anew about the pods that existed because of `file`."""
         pods = [{"name": key.partition("/")[2], "uid": uid, "source": "file"} for key, (uid, _) in there.items()]
         absorb.absorb(self.state, "recall_pods", ({"pods": pods},), self.now)
 
     def begin(self) -> None:
-        """Begin all that may be done now; no pod has two steps at a time."""
+        """Begin all steps that may run now; asserts that no pod has two at a time."""
         plan = decide.plan(self.state, self.now, self.busy, room=decide.AT_ONCE - len(self.busy))
         for action in plan.actions:
             assert action.key not in self.busy
@@ -70,7 +70,7 @@ class Node:
             self.busy[action.key] = action
 
     def end(self, outcome: str) -> None:
-        """End the step begun first: its effect is there even if the answer is lost."""
+        """End the step that began first. It takes effect even if its answer is lost."""
         if not self.busy or outcome == "late":
             return
         action = self.busy.pop(next(iter(self.busy)))
@@ -86,7 +86,7 @@ class Node:
             decide.finished(self.state, action, result, self.now)
 
     def carry_out(self, action: Action) -> PodWorkflowResult:
-        """Do what the step does, as the pods' workflows do it: nothing to a pod of another UID."""
+        """Apply the step's effect as the pods' workflows do; a pod with another UID is not touched."""
         there, _ = self.pods.get(action.key, ("", ""))
         request = action.input
         if isinstance(request, ApplyPodWorkflow):
@@ -101,7 +101,7 @@ class Node:
         return PodWorkflowResult(absent=not there)
 
     def settle(self) -> None:
-        """Let time pass, and every step come out well, until there is nothing to do."""
+        """Let time pass and every step succeed until there is nothing left to do."""
         for _ in range(100):
             self.now += timedelta(seconds=301)
             decide.tidy(self.state, self.now)
@@ -457,7 +457,7 @@ def test_no_numbered_list_is_taken_twice_or_after_a_later_one_of_its_boot() -> N
     ],
 )
 def test_a_pod_made_by_a_list_records_no_foreign_uid(marks: dict[str, Any]) -> None:
-    """As what `kubectl get -o json` prints, whose UID is dropped; a hash of another node's is none of this one's."""
+    """A UID is dropped, as in the output of `kubectl get -o json`; another node's hash does not count on this one."""
     node = Node()
     meta = {"name": "a", "uid": "of-the-list", "annotations": {"kubernetes.io/config.hash": "of-another-node"}}
     pod = {**document("a", 0), **marks, "metadata": {**meta, **marks.get("metadata", {})}}

@@ -1,4 +1,4 @@
-"""What waits to be absorbed by a node: nothing is lost but what a later signal says anew."""
+"""A node's inbox: a signal is dropped only if a later one repeats it."""
 
 from __future__ import annotations
 

@@ -99,16 +99,16 @@ class NodeUnderTest:
                 await asyncio.sleep(0.05)
 
     async def settled(self) -> NodeView:
-        """Wait until every pod's workflow has been told all."""
+        """Wait until every pod's workflow has been told everything."""
         return await self.until(lambda view: all(each.state == "applied" for each in view.desired))
 
     async def event(self, reason: str, text: str = "") -> str:
-        """Wait for an event; its message."""
+        """Wait for an event; returns its message."""
         view = await self.until(lambda view: _messages(view, reason, text))
         return _messages(view, reason, text)[0]
 
     async def running(self, base: str) -> dict[str, Any] | None:
-        """The pod of that name as its workflow has it; None where none is open."""
+        """The pod of this name as its workflow shows it; None if no workflow is open."""
         handle = self.client.get_workflow_handle(pod_workflow_id("default", f"{base}-{self.suffix}"))
         try:
             description = await handle.describe()
@@ -190,7 +190,7 @@ async def test_a_list_controls_only_pods_of_its_own_source(node_under_test: Node
 async def test_the_agents_lists_are_taken_by_update_and_the_pods_started_without_one(
     node_under_test: NodeUnderTest,
 ) -> None:
-    """For each update fewer the server writes less, and for a signal it writes before the workflow hears of it."""
+    """Each avoided update saves the server writes, and a signal is written before the workflow sees it."""
     node = node_under_test
     signals = NodeSignals(node.client, node.name, AsyncMock())
     lists = [SyncPods(source="file", boot=3, pods=(node.pod("web"),)), SyncPods(source="file", boot=3)]
@@ -214,7 +214,7 @@ async def test_the_agents_lists_are_taken_by_update_and_the_pods_started_without
 async def test_a_list_is_signalled_where_no_worker_takes_it_at_once(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The update is still waiting when a worker comes, and brings an older list than the last signal."""
+    """The update is still waiting when a worker starts, and its list is older than the last signal's."""
     monkeypatch.setattr(node_signals, "_PROMPT_SECONDS", 0.2)
     node = NodeUnderTest(client, ScriptedNode())
     signals = NodeSignals(client, node.name, AsyncMock())
@@ -473,7 +473,7 @@ async def test_a_node_run_is_renewed_by_newer_decisions_or_on_request_without_lo
                 await asyncio.sleep(0.05)
 
     def of(version: int) -> contextlib.AbstractAsyncContextManager[None]:
-        """A worker whose decisions have that version, and which remembers no run: each task is a replay."""
+        """A worker with this version of decisions and without a cache, so that each task is a replay."""
         monkeypatch.setattr("syncpod.lifecycle.version.DECISION_VERSION", version)
         return served(
             node,

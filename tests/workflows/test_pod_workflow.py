@@ -34,7 +34,7 @@ READY = {"type": "Ready", "status": "True"}
 
 
 def manifest(**spec: Any) -> dict[str, Any]:
-    """A base pod of a name of its own, changed by `spec`."""
+    """A base pod with a unique name, changed by `spec`."""
     base: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -60,7 +60,7 @@ async def running(client: Client, node: ScriptedNode, document: dict[str, Any], 
 async def test_the_status_shows_recursively_read_only_mounts(
     client: Client, node: ScriptedNode, handler: str, shown: str
 ) -> None:
-    """Only the node knows what its runtime's handlers can do, and the pod runs with the default one."""
+    """Only the node knows the features of its runtime's handlers, and the pod runs with the default one."""
     node.recursive_read_only_handlers = (handler,)
     plain = {"name": "files", "mountPath": "/plain", "readOnly": True}
     recursive = {"name": "files", "mountPath": "/recursive", "readOnly": True, "recursiveReadOnly": "IfPossible"}
@@ -109,7 +109,7 @@ async def test_a_pod_comes_up_in_the_kubelets_order(client: Client, node: Script
 
 @replayed
 async def test_an_ephemeral_container_is_added_by_update(client: Client, node: ScriptedNode) -> None:
-    """Row 55: started once, beside what runs."""
+    """Row 55: started once, beside the running containers."""
     handle = await running(client, node, manifest())
     await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
     pod = await until(handle, lambda pod: bool(container(pod, "debug").get("state", {}).get("running")))
@@ -277,7 +277,7 @@ async def test_a_used_sandbox_attempt_is_followed_by_the_next_number(client: Cli
 
 @pytest.mark.parametrize("step", ["create_sandbox", "pull_image", "start_container"])
 async def test_deletion_does_not_wait_for_a_step_that_hangs(client: Client, node: ScriptedNode, step: str) -> None:
-    """Row 16: a pod that is to end has its sync cancelled."""
+    """Row 16: the sync of a pod that is to end is cancelled."""
     node.gate[step] = asyncio.Event()
     node.absent.add("busybox:1")
     handle = await start_pod(client, node, manifest())
@@ -624,7 +624,7 @@ def test_every_step_of_the_table_has_a_step_name() -> None:
 async def test_listings_with_lower_sequence_numbers_are_accepted_after_a_state_loss(
     client: Client, node: ScriptedNode
 ) -> None:
-    """A node's state was lost while its clock was behind, or somebody has signalled a listing by hand."""
+    """A node's state was lost while its clock was behind, or somebody signalled a listing by hand."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
     listing = node.pods[uid]

@@ -116,7 +116,7 @@ async def test_an_image_volume_that_is_always_pulled_is_pulled_before_each_start
 
 
 async def test_parallel_pulls_of_a_maximal_pod_fit_in_a_workflow_task(client: Client, node: ScriptedNode) -> None:
-    """Each is given the whole pod: all of them at once are more than a server takes from one workflow task."""
+    """Each pull gets the whole pod, so all at once would exceed what a server accepts from one workflow task."""
     names = [f"c{number}" for number in range(17)]
     node.absent |= {f"gone:{name}" for name in names}
     document = manifest(containers=[{"name": name, "image": f"gone:{name}"} for name in names])
@@ -143,7 +143,7 @@ async def test_ephemeral_containers_cannot_exceed_the_pod_size_limit(client: Cli
 async def test_an_image_that_was_never_pulled_does_not_wait_with_image_pull_back_off(
     client: Client, node: ScriptedNode, fault: Fault
 ) -> None:
-    """Row 63: the fault stays the waiting reason, also of another container with the same image."""
+    """Row 63: the fault stays the waiting reason, also for another container with the same image."""
     node.absent |= {"gone:1"}
     node.fault("pull_image", fault, "it failed")
     handle = await start_pod(client, node, manifest(containers=[{"name": "a", "image": "gone:1"}]))

@@ -1,4 +1,4 @@
-"""A pod whose workflow is reset by hand goes on as the same pod."""
+"""If a pod's workflow is reset by hand, the pod stays the same pod."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ async def events_of(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Hi
 
 
 def task_after(events: list[HistoryEvent], kind: EventType.ValueType, number: int) -> int:
-    """The end of the first workflow task that completed after the event of that kind and number."""
+    """The end of the first workflow task that completed after the event with this kind and number."""
     begin = [event.event_id for event in events if event.event_type == kind][number]
     completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     return next(event.event_id for event in events if event.event_id > begin and event.event_type == completed)
 
 
 async def reset(client: Client, node: ScriptedNode, handle: WorkflowHandle[Any, Any], to: int) -> Any:
-    """Reset the pod's workflow to the end of that task; return its handle once the pod runs by the new run."""
+    """Reset the pod's workflow to the end of this task; return its handle once the pod runs under the new run."""
     described = await handle.describe()
     taken = len(node.taken)
     await client.workflow_service.reset_workflow_execution(
@@ -51,7 +51,7 @@ async def reset(client: Client, node: ScriptedNode, handle: WorkflowHandle[Any, 
 async def test_a_pod_is_the_same_incarnation_after_a_reset_to_before_its_first_decision(
     client: Client, node: ScriptedNode
 ) -> None:
-    """As another one, it would not know its own sandbox and containers, and run them again."""
+    """As another pod, it would not recognize its own sandbox and containers, and would run them again."""
     handle = await running(client, node, manifest())
     before = (await query_pod(handle))["metadata"]["uid"]
     undone = client.get_workflow_handle(handle.id, run_id=(await handle.describe()).run_id)

@@ -1,4 +1,4 @@
-"""A resize on its way: desired, allocated or put off, applied; with what the pod says of it at each point."""
+"""The stages of a resize (desired, allocated or deferred, applied), and the pod's conditions at each stage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def resize_to(resources: dict[str, Any]) -> dict[str, Any]:
 
 
 def conditions(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The conditions that speak of a resize, by type."""
+    """The conditions about a resize, by type."""
     return {each["type"]: each for each in pod["status"]["conditions"] if each["type"].startswith("PodResize")}
 
 
@@ -100,7 +100,7 @@ async def test_an_applied_manifest_resizes_too(client: Client, node: ScriptedNod
 
 
 async def test_a_resize_without_room_is_deferred_until_there_is_room(client: Client, node: ScriptedNode) -> None:
-    """Row 115: the pod goes on with what it has; it is asked for again when the node says that it has room."""
+    """Row 115: the pod keeps its resources; the workflow asks again when the node reports room."""
     node.room = [DEFERRED, DEFERRED]
     handle = await running(client, node, sized())
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -142,7 +142,7 @@ class Counted:
         self.requested += [labels] * amount
 
     def stand(self) -> tuple[dict[Any, Any], Any]:
-        """How many resizes wait, by why, and how many are in progress."""
+        """The numbers of pending resizes by reason, and of those in progress."""
         pending = resize_metrics.observe_pending(CallbackOptions())
         (in_progress,) = resize_metrics.observe_in_progress(CallbackOptions())
         return {(each.attributes or {})["reason"]: each.value for each in pending}, in_progress.value
@@ -220,7 +220,7 @@ async def test_a_withdrawn_deferred_resize_leaves_nothing_pending(client: Client
 
 
 async def test_an_infeasible_resize_is_not_requested_again(client: Client, node: ScriptedNode) -> None:
-    """Row 115: until something else is desired, or the node's worker has been started anew."""
+    """Row 115: until something else is desired, or the node's worker has restarted."""
     node.room = [NEVER, NEVER]
     handle = await running(client, node, sized())
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -240,7 +240,7 @@ async def test_an_infeasible_resize_is_not_requested_again(client: Client, node:
 
 
 async def test_a_resize_restarts_the_container_if_its_resize_policy_says_so(client: Client, node: ScriptedNode) -> None:
-    """Row 117: killed, the pod's cgroup brought after, started; a resource of no such policy is changed in place."""
+    """Row 117: killed, pod cgroup adjusted, started; a resource without this policy is changed in place."""
     handle = await running(client, node, sized(restart_for=("memory",), restartPolicy="OnFailure"))
     await handle.execute_update("resize", resize_to({"limits": {"cpu": "400m"}}))
     await until(handle, lambda pod: not conditions(pod) and len(node.steps()) == 4)
@@ -257,7 +257,7 @@ async def test_a_resize_restarts_the_container_if_its_resize_policy_says_so(clie
 
 
 async def test_a_failed_resize_is_reported_and_retried(client: Client, node: ScriptedNode) -> None:
-    """Row 116: what was applied before the failure is not forgotten."""
+    """Row 116: resources that were applied before the failure are remembered."""
 
     def half(step: Any) -> Any:
         given = {"web": {"limits": {"cpu": "200m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}}}
@@ -283,7 +283,7 @@ async def test_a_failed_resize_is_reported_and_retried(client: Client, node: Scr
 async def test_resources_that_cannot_be_resized_do_not_keep_a_resize_pending(
     client: Client, node: ScriptedNode
 ) -> None:
-    """One container is done when another fails: its storage, which no runtime is told of, is not waited for."""
+    """One container is done when another fails; its storage, which no runtime gets, delays nothing."""
 
     def only_web(step: Any) -> Any:
         detail = StepResult.model_validate({"status": node.list(step.ref.uid), "actuated": {"web": LARGE}})
@@ -308,7 +308,7 @@ async def test_resources_that_cannot_be_resized_do_not_keep_a_resize_pending(
 async def test_a_container_limit_equal_to_the_former_pod_limit_needs_no_resize(
     client: Client, node: ScriptedNode
 ) -> None:
-    """A container without a limit is bounded by the pod's: given it as its own, it has it already."""
+    """A container without a limit is bounded by the pod's; if that becomes its own limit, it already has it."""
     whole = {"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}}
     web = {"name": "web", "image": "busybox:1", "resources": {"requests": {"memory": "64Mi"}}}
     handle = await running(client, node, manifest(containers=[web], resources=whole))

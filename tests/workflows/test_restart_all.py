@@ -1,4 +1,4 @@
-"""A restart of all containers: the back-off that it has as a whole."""
+"""A restart of all containers has one back-off as a whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def looping() -> dict[str, Any]:
 
 
 async def came_up(client: Client, node: ScriptedNode, handle: Any, restarts: int) -> str:
-    """Let the init container of that round end; returns the pod's UID once all runs."""
+    """Let this round's init container end; returns the pod's UID once all containers run."""
     pod = await until(
         handle,
         lambda pod: (
@@ -63,7 +63,7 @@ async def rang(handle: Any) -> list[str]:
 
 
 async def held_back(client: Client, node: ScriptedNode) -> tuple[Any, str]:
-    """A pod that has restarted all once, and waits out the back-off of the second time; and its UID."""
+    """A pod in the back-off of its second restart of all containers; and its UID."""
     handle = await start_pod(client, node, looping())
     uid = await came_up(client, node, handle, 0)
     await node.tell(handle, node.exits(uid, "web", 42))
@@ -119,7 +119,7 @@ async def test_an_operator_retry_of_one_container_ends_the_back_off_of_all(
 async def test_an_ephemeral_container_starts_during_the_back_off_of_a_restart_of_all(
     client: Client, node: ScriptedNode
 ) -> None:
-    """An ephemeral container is no part of the round: it starts at once, and begins nothing anew."""
+    """An ephemeral container is not part of the round: it starts at once, and restarts nothing."""
     handle, uid = await held_back(client, node)
     await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
     pod = await until(handle, lambda pod: "running" in container(pod, "debug").get("state", {}))

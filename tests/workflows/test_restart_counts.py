@@ -1,4 +1,4 @@
-"""A restart counts once something of it has run, whatever the runtime lists of its start before that, and after."""
+"""A restart counts once its process has run, whatever the runtime lists of its start before and after."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CANCELED = "failed to create containerd task: failed to create shim task: contex
 
 
 def created(name: str, restart: int) -> ObservedContainer:
-    """An instance that its worker, or the runtime, did not live to start."""
+    """An instance whose worker or runtime died before starting it."""
     never = {"state": "created", "reason": "", "started_at": None, "finished_at": None}
     return exited(name, 0, restart).model_copy(update={"id": f"{name}-{restart}-created", **never})
 
@@ -43,7 +43,7 @@ UNSTARTED = {"created": created, "cut off": cut_off}
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[list[ObservedContainer]]:
-    """Listings of a container that runs, ends, and is removed, and some of whose starts come to nothing."""
+    """Listings of a container that runs, ends and is removed; some of its starts fail."""
     listings, kept = list[list[ObservedContainer]](), list[ObservedContainer]()
     for restart in range(draw(st.integers(1, 4))):
         for unstarted in draw(st.lists(st.sampled_from([created, cut_off]), max_size=3)):
@@ -71,7 +71,7 @@ def test_the_restart_count_is_the_number_of_the_newest_instance_that_has_run(
 
 
 def test_an_init_container_whose_restart_was_lost_with_its_sandbox_is_shown_as_it_ended_last() -> None:
-    """Its next instance was created, and then the runtime was killed and the sandbox was gone."""
+    """After its next instance was created, the runtime was killed and the sandbox was gone."""
     state = PodState(pod=a_pod("Always", "web", init=["first"]))
     first, gone = exited("first", 3), SANDBOX.model_copy(update={"state": "SANDBOX_NOTREADY", "ip": None})
     anew = SANDBOX.model_copy(update={"id": "s1", "attempt": 1})
@@ -97,7 +97,7 @@ def test_an_init_container_whose_restart_was_lost_with_its_sandbox_is_shown_as_i
 async def test_a_pod_that_is_deleted_while_a_restart_has_not_begun_ends_without_it(
     client: Client, node: ScriptedNode, unstarted: Callable[[str, int], ObservedContainer]
 ) -> None:
-    """The worker is killed within the start, what is left of it is listed, and then the pod is deleted."""
+    """The worker is killed within the start, its remains are listed, and then the pod is deleted."""
     handle = await running_pod(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
     node.gate["start_container"] = asyncio.Event()

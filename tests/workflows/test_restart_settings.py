@@ -1,4 +1,4 @@
-"""What a pod says of its own restarts, through the whole loop: back-off, exempt exits, a limit that holds or fails."""
+"""A pod's own restart settings in the whole loop: back-off, exempt exits, a limit that holds or fails the pod."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG_AGO = 4000.0
 
 
 def governed(annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
-    """A pod with these annotations of ours."""
+    """A pod with these annotations."""
     document = manifest(**spec)
     document["metadata"]["annotations"] = {f"{PREFIX}{name}": value for name, value in annotations.items()}
     return document
@@ -31,7 +31,7 @@ async def up(client: Client, node: ScriptedNode, document: dict[str, Any]) -> tu
 
 
 async def crash(handle: Any, node: ScriptedNode, uid: str, name: str, count: int, code: int = 1) -> dict[str, Any]:
-    """Let a container crash so often, each time long ago enough that no back-off holds it; returns the pod then."""
+    """Let a container crash this often, each time long enough ago that no back-off holds it; returns the pod."""
     before = container(await query_pod(handle), name)["restartCount"]
     pod: dict[str, Any] = {}
     for restart in range(before + 1, before + 1 + count):

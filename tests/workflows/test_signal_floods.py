@@ -45,7 +45,7 @@ SENDERS = 24
 
 
 async def flood(handle: WorkflowHandle[Any, Any], signals: list[tuple[str, Any]]) -> None:
-    """Send signals as fast as it goes, over several calls at once."""
+    """Send signals as fast as possible, with several concurrent calls."""
     each = iter(signals)
 
     async def sender() -> None:
@@ -65,7 +65,7 @@ async def chain(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Sequen
 
 
 async def test_a_flood_of_signals_leads_to_continue_as_new_before_the_server_suggests_it(client: Client) -> None:
-    """Signals that repeat, that differ, that are wrong and that nobody knows, and an exit in the midst of them."""
+    """Repeated, different, wrong and unknown signals, with an exit among them."""
     node = ScriptedNode(unhurried=True)
     async with scripted_worker(client, node):
         first = await running(client, node, manifest())
@@ -108,7 +108,7 @@ async def test_a_flood_of_signals_leads_to_continue_as_new_before_the_server_sug
 async def test_signals_queued_without_a_worker_are_processed_in_parts(
     client: Client, ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than are taken in one workflow task, each a listing that differs from the one before."""
+    """More listings than one workflow task absorbs, each different from the one before."""
     part = 100
     monkeypatch.setattr(workflow, "PART", part)  # not in the sandbox, which would load the module with its own
     node = ScriptedNode(unhurried=True)

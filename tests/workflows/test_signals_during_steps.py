@@ -19,7 +19,7 @@ Handle = WorkflowHandle[Any, Any]
 
 
 async def within_a_kill(client: Client, node: ScriptedNode, **spec: Any) -> Handle:
-    """Start a pod of two containers, and have the kill of `web`, which fails its liveness probe, not end."""
+    """Start a pod of two containers whose `web` fails its liveness probe, and let its kill hang."""
     probed = {"name": "web", "image": "busybox:1", "livenessProbe": TCP}
     other = {"name": "other", "image": "busybox:1", "readinessProbe": TCP}
     handle = await start_pod(client, node, manifest(containers=[probed, other], **spec))
@@ -35,7 +35,7 @@ async def within_a_kill(client: Client, node: ScriptedNode, **spec: Any) -> Hand
 async def test_a_pod_deletion_does_not_wait_for_the_kill_of_one_container(
     client: Client, node: ScriptedNode, why: str
 ) -> None:
-    """Row 16, row 17, row 19: the pod's own grace counts, however long a container's probe has asked for."""
+    """Row 16, row 17, row 19: the pod's own grace period counts, not the longer one of a container's probe."""
     handle = await within_a_kill(client, node, **({"activeDeadlineSeconds": 10} if why == "past its deadline" else {}))
     if why == "deleted":
         await handle.signal("delete_pod", {"gracePeriodSeconds": 1})
@@ -53,7 +53,7 @@ async def test_a_pod_deletion_does_not_wait_for_the_kill_of_one_container(
 
 
 async def test_readiness_and_exits_are_shown_while_a_container_is_killed(client: Client, node: ScriptedNode) -> None:
-    """Row 90, row 91: a kill may take hours; who is not ready is to be seen at once."""
+    """Row 90, row 91: a kill may take hours, but a lost readiness shows at once."""
     handle = await within_a_kill(client, node)
     await says(handle, "other", "readiness", "failure", "refused")
     pod = await until(handle, lambda pod: not container(pod, "other").get("ready", True))
@@ -88,7 +88,7 @@ async def test_a_container_does_not_count_as_started_before_its_post_start_hook_
 
 
 async def test_readiness_is_shown_while_a_pod_ends(client: Client, node: ScriptedNode) -> None:
-    """Row 91: a pod that ends is asked for readiness on."""
+    """Row 91: readiness probes continue while a pod ends."""
     handle = await start_pod(
         client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "readinessProbe": TCP}])
     )
@@ -124,7 +124,7 @@ async def test_exits_are_shown_while_other_containers_of_an_evicted_pod_use_thei
 
 
 async def test_an_eviction_during_a_pull_kills_running_containers_at_once(client: Client, node: ScriptedNode) -> None:
-    """What runs is not left running until the pull has been given up."""
+    """Running containers are ended without waiting for the pull to be given up."""
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
     node.deaf.add("pull_image")
@@ -139,7 +139,7 @@ async def test_an_eviction_during_a_pull_kills_running_containers_at_once(client
 
 
 def test_a_grace_period_continues_without_a_worker() -> None:
-    """Row 17: a second try has what the first one left, less what nobody was there for."""
+    """Row 17: a second try has the rest of the grace period, minus the time in which no worker was there."""
     scheduled = datetime(2026, 1, 1, tzinfo=UTC)
     assert delay_between(scheduled, scheduled + timedelta(seconds=40)) == 40.0
     assert delay_between(scheduled, scheduled - timedelta(seconds=1)) == 0.0

@@ -1,4 +1,4 @@
-"""A pod whose start was signed obeys nothing that is not: what is refused is named, costs nothing and ends nothing."""
+"""A pod with a signed start obeys only signed commands. Refused commands are reported, and change and end nothing."""
 
 from __future__ import annotations
 
@@ -115,18 +115,18 @@ async def signed(
 
 
 async def events_of(handle: Any) -> list[HistoryEvent]:
-    """The events of the workflow's run, as whoever reaches the server reads them."""
+    """The events of the workflow's run, as anybody with access to the server reads them."""
     return [event async for event in handle.fetch_history_events()]
 
 
 async def rejections(handle: Any) -> str:
-    """What the pod's events say of refused commands."""
+    """The messages of the pod's events about refused commands."""
     told = await handle.query("events")
     return "\n".join(event["message"] for event in told if event["reason"] == "Rejected")
 
 
 async def until_refused(handle: Any, text: str) -> None:
-    """Wait until the pod's events say so."""
+    """Wait until the pod's events have this message."""
     deadline = asyncio.get_running_loop().time() + 60
     while text not in (said := await rejections(handle)):
         assert asyncio.get_running_loop().time() < deadline, said
@@ -134,7 +134,7 @@ async def until_refused(handle: Any, text: str) -> None:
 
 
 async def replays(signed: Signed, handle: Any) -> None:
-    """The run's history replays, with the same verdicts."""
+    """Assert that the run's history replays with the same verdicts."""
     history = await handle.fetch_history()
     await Replayer(
         workflows=[PodWorkflow],
@@ -203,7 +203,7 @@ def _is_restarted(times: int, pod: dict[str, Any]) -> bool:
 
 
 class FixedKeys:
-    """What somebody has who copied a node's keys, and hears of no later one."""
+    """The keys of a person who copied them from a node and gets no later ones."""
 
     def __init__(self, keys: SigningKeys) -> None:
         self.current, self.by_id, self.number = keys.current, dict(keys.by_id), keys.number
@@ -267,7 +267,7 @@ async def test_a_copy_of_a_command_does_not_act_again(client: Client, signed: Si
 
 
 async def test_a_run_that_was_reset_to_its_start_goes_on_failing_and_never_ends(client: Client, signed: Signed) -> None:
-    """If it ended, its pod would be left without a workflow; so its tasks fail, and the agent begins it anew."""
+    """If it ended, its pod would have no workflow. So its tasks fail instead, and the agent begins it anew."""
     handle = await start_pod(signed.owner, signed.node, manifest())
     await until(handle, is_ready)
     first = (await handle.describe()).run_id
@@ -306,7 +306,7 @@ async def test_a_run_that_was_reset_to_its_start_goes_on_failing_and_never_ends(
 async def test_an_apply_that_another_start_of_the_same_new_pod_has_overtaken_is_signed_anew(
     client: Client, signed: Signed
 ) -> None:
-    """Two commands apply it at once: its workflow takes nothing that was signed before its own start."""
+    """Two commands apply it at once, and its workflow refuses payloads that were signed before its own start."""
     document, numbers = manifest(), [signed.keys.number() for _ in range(2)]
     handle = await start_pod(signed.owner, signed.node, document)
     await until(handle, is_ready)
@@ -319,7 +319,7 @@ async def test_an_apply_that_another_start_of_the_same_new_pod_has_overtaken_is_
 
 
 async def _signal_raw(client: Client, workflow_id: str, name: str, payload: Payload) -> None:
-    """Send a signal with exactly this payload, which somebody has copied."""
+    """Send a signal with exactly this copied payload."""
     await client.workflow_service.signal_workflow_execution(
         SignalWorkflowExecutionRequest(
             namespace=client.namespace,
@@ -342,7 +342,7 @@ async def _start_raw(client: Client, signed: Signed, workflow_id: str, payload: 
 
 
 async def test_a_copy_of_a_start_brings_no_pod_back(client: Client, signed: Signed) -> None:
-    """Neither that of a pod that was deleted nor that of a run before this one."""
+    """Neither the start of a deleted pod nor that of an earlier run."""
     handle = await start_pod(signed.owner, signed.node, manifest())
     await until(handle, is_ready)
     start = (await events_of(handle))[0].workflow_execution_started_event_attributes.input.payloads[0]
@@ -363,7 +363,7 @@ async def test_a_copy_of_a_start_brings_no_pod_back(client: Client, signed: Sign
 async def test_a_start_that_cannot_be_noted_is_tried_again(
     client: Client, worker_options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The disk is full: nothing says that the history is at fault, and the pod starts once there is room."""
+    """The disk is full. The history is not blamed for that, and the pod starts once there is room."""
     keys, node, watch, full = make_signing_keys(tmp_path), ScriptedNode(), Watches(), [True, True]
     notes, owner = BegunRuns(tmp_path), signing(client, keys)
 
@@ -438,7 +438,7 @@ def _waits(pod: dict[str, Any]) -> str:
 
 
 async def test_a_step_that_a_stranger_schedules_does_nothing(client: Client, signed: Signed) -> None:
-    """Standing alone, or in a workflow of the stranger's with the input of an earlier step."""
+    """As a standalone activity, or in a workflow of the stranger with the input of an earlier step."""
     handle = await start_pod(signed.owner, signed.node, manifest())
     await until(handle, is_ready)
     steps = signed.node.steps()
@@ -464,7 +464,7 @@ async def test_a_step_that_a_stranger_schedules_does_nothing(client: Client, sig
 async def test_a_stranger_who_answers_a_workflow_task_repeats_no_step(
     client: Client, worker_options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The stranger polls the node's task queue, and schedules a step of the same run again, by its id and its input."""
+    """The stranger polls the node's task queue, and schedules a step of the same run again, with its id and input."""
     keys, node, worker = make_signing_keys(tmp_path), ScriptedNode(), SigningWorker()
     owner = signing(client, keys)
     runner = WatchedRunner(sandboxed_runner(), Watches(), BegunRuns(tmp_path).refusal)

@@ -31,7 +31,7 @@ DECIDE = [Path(plan.__file__), *Path(next(iter(workflows.pod.__path__))).glob("*
 
 
 def registered() -> dict[str, Callable[..., Any]]:
-    """The activities of a node by the name that Temporal knows them by."""
+    """The activities of a node by their Temporal names."""
     node = create_autospec(Node, instance=True)
     return {str(activity._Definition.must_from_callable(step).name): step for step in steps(node)}
 
@@ -86,7 +86,7 @@ def taken() -> set[StepName]:
 
 @pytest.mark.parametrize("name", StepName)
 def test_an_unknown_planned_step_raises_an_error(name: StepName, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unknown one would have started a container."""
+    """An unknown step would have started a container."""
     started = list[StepName]()
     monkeypatch.setattr(decide, "start_container", lambda state, planned, now: started.append(planned.verb))
     with contextlib.suppress(ValueError, IndexError):

@@ -18,7 +18,7 @@ OVERDUE = "syncpod.dev/KillOverdue"
 
 
 def stick(node: ScriptedNode, step_name: str) -> None:
-    """Have the next kill give up, as one does that takes too long."""
+    """Let the next kill give up, as if it had taken too long."""
 
     def give_up(step: StepInput) -> Any:
         told = StepEvent(type="Warning", reason="ExceededGracePeriod", message="not within the grace period")
@@ -51,7 +51,7 @@ def overdue(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_pod_that_does_not_end_has_a_condition_until_it_ends(client: Client, node: ScriptedNode) -> None:
-    """Row 18, row 21: what has not ended is killed again, and is told of."""
+    """Row 18, row 21: containers that have not ended are killed again, and reported."""
     handle = await running(client, node, manifest())
     stick(node, "kill_pod")
     stick(node, "kill_pod")
@@ -101,7 +101,7 @@ async def test_a_shorter_grace_ends_the_kill_back_off(client: Client, node: Scri
 async def test_a_deletion_does_not_wait_for_the_back_off_of_an_earlier_kill(
     client: Client, node: ScriptedNode, why: str
 ) -> None:
-    """The kill was for a new sandbox; its back-off, of 160 s by then, is none of the end's."""
+    """The kill was for a new sandbox. Its back-off, 160 s by then, does not delay the pod's end."""
     document = manifest()
     handle = await running(client, node, document)
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -136,7 +136,7 @@ async def test_an_overdue_kill_before_a_restart_is_shown_and_retried_by_an_opera
 
 
 async def test_every_exit_is_an_event_with_container_exit_code_and_cause(client: Client, node: ScriptedNode) -> None:
-    """Where the kubelet has none: an exit by itself, a clean one, and one that was asked for."""
+    """Also after exits for which the kubelet has none: a spontaneous, a clean and a requested one."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
     await node.tell(handle, node.exits(uid, "web", 3))
@@ -154,7 +154,7 @@ async def test_every_exit_is_an_event_with_container_exit_code_and_cause(client:
 
 
 async def test_a_forced_deletion_does_not_wait_for_a_hung_removal(client: Client, node: ScriptedNode) -> None:
-    """The removal under way lets go, and the next one is told that the pod's name is to be free at once."""
+    """The running removal lets go, and the next one is told to free the pod's name at once."""
     handle = await running(client, node, manifest())
     node.gate["remove_pod"] = gate = asyncio.Event()
     await handle.signal("delete_pod", {})

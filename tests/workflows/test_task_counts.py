@@ -14,7 +14,7 @@ START, DELETION = 3, 3
 
 
 async def test_a_start_and_a_deletion_take_three_workflow_tasks_each(client: Client, node: ScriptedNode) -> None:
-    """Sandbox and container; kill and removal. A step that is added, or a signal to each pod, would be counted here."""
+    """Sandbox and container; kill and removal. An additional step, or a signal to each pod, would be counted here."""
     document = recorded()
     del document["metadata"]["uid"], document["metadata"]["creationTimestamp"]
     handle = await start_pod(client, node, document)

@@ -25,7 +25,7 @@ def turn_away(node: ScriptedNode, reason: str, message: str) -> None:
 
 
 async def test_a_rejected_pod_has_failed_and_is_not_retried(client: Client, node: ScriptedNode) -> None:
-    """Row 5: rejected, with an event; the status has nothing but that (row 100: no conditions)."""
+    """Row 5: rejected, with an event; the status has nothing else (row 100: no conditions)."""
     turn_away(node, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000")
     handle = await start_pod(client, node, manifest())
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
@@ -48,7 +48,7 @@ async def test_a_rejected_pod_has_failed_and_is_not_retried(client: Client, node
 
 
 async def test_an_evicted_pod_ends_within_the_given_grace(client: Client, node: ScriptedNode) -> None:
-    """Row 17: whoever kills a pod may ask for less grace; row 16: an eviction terminates it."""
+    """Row 17: the kill of a pod may have a shorter grace period; row 16: an eviction terminates it."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
     why = 'Usage of EmptyDir volume "cache" exceeds the limit "1Mi". '
@@ -68,7 +68,7 @@ async def test_an_evicted_pod_ends_within_the_given_grace(client: Client, node: 
 async def test_a_pod_evicted_for_node_pressure_has_the_disruption_target_condition(
     client: Client, node: ScriptedNode
 ) -> None:
-    """Row 118: DisruptionTarget, and the node may throw away at once what is dead of it."""
+    """Row 118: DisruptionTarget, and the node may remove its dead containers at once."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
     why = "The node was low on resource: memory. "
@@ -81,7 +81,7 @@ async def test_a_pod_evicted_for_node_pressure_has_the_disruption_target_conditi
 
 
 async def test_an_eviction_cancels_a_pull(client: Client, node: ScriptedNode) -> None:
-    """Row 16: a pod that is to end has its sync cancelled."""
+    """Row 16: the sync of a pod that is to end is cancelled."""
     node.absent.add("busybox:1")
     node.gate["pull_image"] = asyncio.Event()
     handle = await start_pod(client, node, manifest())
@@ -142,7 +142,7 @@ async def test_a_pod_is_ended_at_its_active_deadline(client: Client, node: Scrip
 async def test_the_active_deadline_applies_during_a_hung_step_and_across_runs(
     client: Client, node: ScriptedNode
 ) -> None:
-    """Row 19: whatever is under way."""
+    """Row 19: whatever step is running."""
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
     containers = [{"name": "slow", "image": "gone:1"}, {"name": "web", "image": "busybox:1"}]
@@ -153,7 +153,7 @@ async def test_the_active_deadline_applies_during_a_hung_step_and_across_runs(
 
 
 async def test_an_active_deadline_added_later_counts_from_the_pods_start(client: Client, node: ScriptedNode) -> None:
-    """Row 19: reckoned from status.startTime."""
+    """Row 19: counted from status.startTime."""
     document = manifest()
     handle = await running(client, node, document)
     document["spec"]["activeDeadlineSeconds"] = 1

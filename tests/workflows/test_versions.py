@@ -1,4 +1,4 @@
-"""A run that was begun with older decisions goes on with them, and is renewed with newer ones when it is quiet."""
+"""A run that began with older decisions keeps them, and continues as new with newer ones when it is quiet."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NEWER = DECISION_VERSION + 1
 
 @contextlib.asynccontextmanager
 async def served(client: Client, node: ScriptedNode, version: int, patch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """A worker whose decisions have that version, and which remembers no run: each task is a replay."""
+    """A worker with this version of decisions and without a cache, so that each task is a replay."""
     patch.setattr("syncpod.lifecycle.version.DECISION_VERSION", version)
     async with Worker(
         client,
@@ -120,7 +120,7 @@ def test_an_unreleased_build_id_has_no_decision_version(other: str) -> None:
 
 
 def plant_a_newer_version(patch: pytest.MonkeyPatch, *, is_guarded: bool = True) -> None:
-    """Have this tree pull an image anew for each restart; if `is_guarded`, only in runs of the newer decisions."""
+    """Change this tree to pull an image for each restart; if `is_guarded`, only in runs with the newer decisions."""
     decides = decide.next_step
 
     def next_step(state: PodState, now: datetime, **more: Any) -> Decision:
@@ -236,7 +236,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def filled() -> PodState:
-    """A state with something of everything that crosses from run to run."""
+    """A state with an example of everything that is carried from run to run."""
     document = manifest(initContainers=[{"name": "init", "image": "busybox:1", "restartPolicy": "Always"}])
     document["metadata"] |= {"uid": "7f3a", "labels": {"a": "b"}}
     workflow_id = f"pod/default/{document['metadata']['name']}"
@@ -265,7 +265,7 @@ def filled() -> PodState:
 
 
 def grown(model: BaseModel, dumped: Any, extra: Any) -> Any:
-    """Add an unknown field to what a model was dumped as, and to every record in it."""
+    """Add an unknown field to a dumped model, and to every record in it."""
     if not isinstance(dumped, dict):
         return dumped
     wider = dict(dumped)

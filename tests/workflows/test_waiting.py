@@ -1,4 +1,4 @@
-"""A pod that waits for a ConfigMap or Secret goes on when its node says that it is there."""
+"""A pod that waits for a ConfigMap or Secret continues when its node reports that it exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads on a real server, with the real workflows of nodes. What the nodes themselves answer is scripted."""
+"""Workloads on a real server, with the real workflows of nodes. The nodes' own answers are scripted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BAD = "registry.local/bad:1"
 
 @dataclass
 class Machine:
-    """A node that runs what it is given at once, and reports it as ready; a bad image is in a crash loop."""
+    """A node that runs all pods at once and reports them as ready; a pod with a bad image is in a crash loop."""
 
     name: str
     taken: Intent = field(default_factory=Intent)
@@ -88,7 +88,7 @@ class Machine:
 
 @dataclass
 class Fleet:
-    """Nodes of a fleet, and its worker. Only pods of this test's workload ask for them, by a label."""
+    """Nodes of a fleet, and its worker. Only pods of this test's workload select these nodes, by a label."""
 
     client: Client
     prefix: str
@@ -102,7 +102,7 @@ class Fleet:
         return f"fleet-{self.prefix}"
 
     async def join(self, number: int, grace: float = 60) -> Machine:
-        """Have a node join, and wait until the fleet can see it. One that was removed has what it had."""
+        """Let a node join, and wait until the fleet sees it. A removed node comes back with its pods."""
         name = f"{self.prefix}-{number}"
         self.machines.setdefault(name, Machine(name))
         await self.client.start_workflow(
