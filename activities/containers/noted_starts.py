@@ -51,9 +51,9 @@ async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMar
 async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
     """Return the listing with those instances of the pod that were told to start and are no longer listed, as ended.
 
-    Without them, a start whose step was cancelled would be forgotten if the runtime, too, has lost it: the container
-    would have one restart less than it ran, and an init container would run again with the same number. An end that the
-    pod's workflow knows already stays as it is recorded. `pod` is None if the node has no record of it. Raises OSError.
+    Without them, a start would be forgotten if its step was cancelled and the runtime lost it too: the container would
+    count one restart too few, and an init container would run again with the same number. An end that the pod's
+    workflow knows already stays as it is recorded. `pod` is None if the node has no record of it. Raises OSError.
     """
     if pod is None:
         return view

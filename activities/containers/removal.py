@@ -68,10 +68,11 @@ def _instance(container: ObservedContainer) -> Instance:
 async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: bool = False) -> bool:
     """Remove a container that does not run: created, or `exited` with a StartError. Say whether it is gone.
 
-    It is not gone if the runtime refuses because a start of it is under way, whose client has died or is about to give
-    up. Such a start ends as running or as a StartError, so the caller looks again. Until then nothing is removed: a
-    removal just after a successful start would kill the container. The runtime is asked again only if the start takes
-    so long that the runtime may have been replaced meanwhile.
+    It is not gone if the runtime refuses because a start of it is under way, and that start's client has died or is
+    about to give up. The start ends as running or as a StartError, so the caller looks again. Until then nothing is
+    removed: a removal just after a successful start would kill the container. The runtime is asked again only if the
+    start takes so long that the runtime may have been replaced meanwhile.
+
     The container's start mark is withdrawn before the removal, which frees the container's number. The mark is put back
     if a start turns out to be under way. If the container may have run, the mark stays, and the number is used up.
     Raises CriError, OSError.

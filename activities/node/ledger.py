@@ -151,7 +151,7 @@ class Page:
         return tuple(each.ref for each in sorted(waiting, key=lambda each: each.rank))
 
     def strike(self, ref: PodRef) -> bool:
-        """Stop counting this life of the pod, or any life where `ref` names none; say whether it was counted."""
+        """Stop counting this life of the pod, or any life if `ref` names none; say whether it was counted."""
         counted = self._is_of(ref) if ref.incarnation else ref.uid in self._pods
         if counted:
             self._strike(ref.uid)

@@ -21,7 +21,7 @@ pod gets its place while it goes on."""
 REMEMBERED_SECONDS = 60.0
 """How long a pod that has left the line keeps its rank before those that came later, for its next step."""
 LET_PASS = 256
-"""How many pods that come later a step lets pass that can wait: many, and yet its turn comes whatever follows."""
+"""How many later pods may overtake a step that can wait. The number is large, but the step's turn always comes."""
 
 
 class Line:

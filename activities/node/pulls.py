@@ -52,8 +52,8 @@ class Pulls:
     async def turn(self, holder: Holder, reference: str) -> AsyncIterator[None]:
         """Hold a turn to pull an image for the block.
 
-        Turns are given in the order of the requests, and for each image only one at a time, so that the next in line
-        finds the image present, and two pods pull it once. Raises what `holder.interruptible` raises.
+        Turns are given in the order of the requests, and only one at a time for each image. So the next in line finds
+        the image present, and two pods cause one pull. Raises what `holder.interruptible` raises.
         """
         queue = self._images.setdefault(reference, _Queue())
         queue.wanted += 1

@@ -72,10 +72,11 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
 
 
 def _shows_what_to_stop(request: KillPod, view: ObservedPod) -> bool:
-    """Say whether the listing of the pod's last step shows all that the kill has to stop now.
+    """Say whether the listing of the pod's last step shows everything that the kill has to stop now.
 
-    Only steps make something, so it lacks nothing. A container that has exited since is stopped in vain, which does no
-    harm, but the hook of one would be carried out. One that is not running is looked at afresh.
+    Only steps make something, so the listing lacks nothing. It does no harm to stop a container that has exited since,
+    except that its preStop hook would run. So the pod is listed anew if a target has a hook, or a container is neither
+    running nor exited.
     """
     alive = [each for each in view.containers if each.state != "exited"]
     meant = {target.id for target in request.targets if target.pre_stop is None}

@@ -94,7 +94,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     Differences: a pod that the source can no longer read, or that makes no sense, stays as it was. The kubelet ends a
     pod whose file does not parse. If the same list is sent again, each of its pods' workflows is asked, since somebody
     may have ended some of them. The kubelet ignores such a list (podStorage.merge), and restarts its pods anyway.
-    Of numbered lists of one boot none is taken twice, or after a later one.
+    If lists are numbered, no list of a boot is taken twice, or after a later list of that boot.
     """
     if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
@@ -136,7 +136,7 @@ def _require_room(state: NodeState, signal: SyncPods) -> str:
 
 
 def _keep_unreadable(signal: SyncPods, before: Source, pods: dict[str, Wanted]) -> tuple[str, ...]:
-    """Add to `pods`, unchanged, those that the source can no longer read; return the keys of those never known."""
+    """Add to `pods` those that the source can no longer read, as they were; return the keys of those never known."""
     unknown: list[str] = []
     for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
         if key in pods:
@@ -174,7 +174,7 @@ def _changed(before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[
 def _spent(state: NodeState) -> str:
     """Return the source that has been empty for longest and has no pod left; "" if there is none.
 
-    A source is followed as long as there is room, because pods that are recalled for it later end only if it says so.
+    Sources are kept as long as there is room: pods that are recalled for a source later end only if the source says so.
     """
     needed = {API_SOURCE, FILE_SOURCE, *(each.source for each in state.governed.values())}
     idle = [
@@ -186,7 +186,7 @@ def _spent(state: NodeState) -> str:
 
 
 def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
-    """Have each pod checked that the list repeats unchanged, since somebody else may have ended it."""
+    """Mark each pod that the list repeats unchanged to be checked, since somebody else may have ended it."""
     for key, wanted in pods.items():
         current = state.governed.get(key)
         if current is not None and (current.source, current.digest) == (source, wanted.digest):

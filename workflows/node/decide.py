@@ -66,7 +66,7 @@ class Plan(NamedTuple):
 def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = AT_ONCE) -> Plan:
     """Return what to do now, at most `room` actions; the pods in `busy` have a step under way.
 
-    Looks only at pods of which something has changed since there was nothing to tell them.
+    Looks only at pods that have changed since their workflows were last up to date.
     """
     actions: list[Action] = []
     waiting: list[tuple[datetime, str]] = []
@@ -123,7 +123,7 @@ def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None)
 
 
 def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
-    """Return the document for the pod's workflow; a list's document gets annotations that say where it is from.
+    """Return the document for the pod's workflow; a list's document gets annotations about its origin.
 
     SOURCE_ANNOTATION has the source. SEEN_ANNOTATION has the time at which the node first heard of the pod; in the
     kubelet, that time does not survive a restart (config/config.go, v1.36, updatePodsFunc). HASH_ANNOTATION has the

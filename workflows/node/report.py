@@ -87,7 +87,7 @@ def summary(state: NodeState) -> NodeSummary:
 
 
 def details(state: NodeState, now: datetime) -> str:
-    """Return the node as a page: its conditions, with why one is bad, its pods, and those that are not up to date."""
+    """Return the node as a page: its conditions, reasons for bad ones, its pods, and those that are not up to date."""
     lines = [f"**{state.name}**" + (", cordoned" if state.unschedulable else ""), ""]
     lines += [f"- {_condition(each)}" for each in state.status.conditions]
     lines += [f"- source {name}: {_pods(source)}" for name, source in sorted(state.sources.items())]

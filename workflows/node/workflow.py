@@ -133,7 +133,7 @@ class NodeWorkflow:
             absorb.absorb(self.state, name, args, workflow.now())
 
     def on_cancel(self) -> None:
-        """Go on, and show that a cancellation was not obeyed."""
+        """Continue, and show that a cancellation was not obeyed."""
         self.state.reject(workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow")
 
     def refuse(self, name: str, why: str) -> None:
@@ -194,7 +194,7 @@ class NodeWorkflow:
 
     @workflow.signal
     def node_status(self, *args: Any) -> None:
-        """Take what the node's agent says of its node."""
+        """Take the report of the node's agent."""
         self.entity.hear("node_status", args)
 
     @workflow.signal
@@ -250,7 +250,7 @@ class NodeWorkflow:
 
     @workflow.update
     async def cordon(self, *args: Any) -> dict[str, Any]:
-        """Take no new pods except from lists; existing pods go on."""
+        """Take no new pods except from lists; existing pods keep running."""
         return await self.change("cordon", args)
 
     @cordon.validator

@@ -95,7 +95,7 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
-    """Note, for the node's queue, that those back-offs of a subject which end by now are over.
+    """Note, for the node's queue, that the back-offs of a subject that end by now are over.
 
     A late signal, about another restart, has no effect. Only an operator ends a hold at the limit of restarts.
     """
@@ -132,7 +132,7 @@ def _failed_steps(state: PodState) -> tuple[str, ...]:
     """Return the steps of the whole pod that may be held back."""
     steps = [key.removeprefix("step/") for key in state.backoff.entries if key.count("/") == 1]
     if state.allocated is not None:
-        # The node may have room again before its answer that it has none has arrived.
+        # The node may have room again before its answer "no room" has arrived.
         steps.append(StepName.ALLOCATE_RESOURCES.value)
     return tuple(steps)
 

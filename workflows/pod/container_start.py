@@ -113,7 +113,7 @@ def _released(
     ask: Callable[[BackoffStore, datetime], tuple[RestartPermission, BackoffStore]],
     now: datetime,
 ) -> BackoffStore:
-    """Return the back-offs after a start that a signal allows although it is held.
+    """Return the back-offs after a signal has allowed a start that was held.
 
     The start counts as made at the time when it would have been allowed. If only an operator could allow it, it counts
     as the first restart of a new row.

@@ -26,7 +26,7 @@ class ExternCalls:
     """The calls of one run to its worker; none of them costs history."""
 
     def __init__(self, pod: Pod) -> None:
-        """`pod` is the pod with which the run begins."""
+        """Prepare the calls; `pod` is the pod with which the run begins."""
         self._armed: dict[str, tuple[int, datetime]] = {}
         self._counted = pod
 

@@ -1,8 +1,8 @@
 """Facts, not inference: the runtime's view, completed by what the pod's workflow has recorded.
 
-The kubelet knows only that part of the past which the runtime still lists: to the kubelet, a container whose dead
-instance was removed has never run. Here a recorded end counts like a listed one, and if both describe the same
-instance, the record counts. So decisions are the same as if the runtime had lost nothing:
+The kubelet knows only the part of the past that the runtime still lists: if a dead instance was removed, its container
+has never run for the kubelet. Here a recorded end counts like a listed one, and if both describe the same instance,
+the record counts. So decisions are the same as if the runtime had lost nothing:
 
 - a main or ephemeral container that has run and is no longer listed counts as ended, as recorded;
 - an init container does too, but only in the sandbox in which it ran: a new sandbox begins with the first one again;
@@ -11,8 +11,8 @@ instance, the record counts. So decisions are the same as if the runtime had los
   which ends a pod that never restarts. An ephemeral container with such a start does not count as made, since one that
   is made is never started again.
 
-What runs, or may run, counts as the runtime lists it, whatever is recorded: otherwise a second instance could be
-started.
+If an instance runs, or may run, the runtime's listing counts, whatever is recorded: otherwise a second instance could
+be started.
 
 Pure: no clock, no I/O, no Temporal.
 """

@@ -31,7 +31,7 @@ def told(
 ) -> Told:
     """Return what happened from `since` on (None = all that the state still has), and what the pod is at `at`.
 
-    What is told twice is kept once, so `since` only saves work.
+    The journal keeps a repeated record once, so `since` only saves work.
     """
     return Told(
         life=Life(*(getattr(state.ref, part) for part in Life._fields)),
@@ -85,7 +85,7 @@ def _happening(event: EventRecord, now: datetime) -> Happening:
 
 
 def _instances(state: PodState) -> tuple[Instance, ...]:
-    """Return each instance whose end is recorded, and each that is listed and has run."""
+    """Return each instance whose end is recorded, and each listed instance that has run."""
     listed = {(each.name, each.restart_count): each for each in state.own.containers if each.has_run}
     hooks = _failed_hooks(state)
     found = {
@@ -100,10 +100,10 @@ def _instances(state: PodState) -> tuple[Instance, ...]:
 
 
 def _failed_hooks(state: PodState) -> dict[tuple[str, int], str]:
-    """Return what each postStart hook said that failed last, by the instance that was ended for it.
+    """Return the output of each postStart hook that failed last, by the instance that was ended for it.
 
-    The end of that instance and of its step are recorded at one time. The pod's history leaves a hook's output out; the
-    journal is for the node's user alone, and keeps what its status says.
+    The end of that instance and of its step are recorded at the same time. The pod's history omits a hook's output. The
+    journal, which only the node's user can read, keeps the output from the pod's status.
     """
     said = {name: why.message for name, why in state.waiting.items() if why.reason == Fault.POST_START_HOOK_ERROR}
     newest = {

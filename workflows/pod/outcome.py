@@ -66,8 +66,8 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
 def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetime) -> None:
     """Record the newest start of each container, and each exit that is new or better known than before.
 
-    A step may report an instance that no listing has any more, when a newer listing has been absorbed already: the view
-    does not change then, but what has run counts.
+    A step may report an instance that no listing has any more, after a newer listing was absorbed. Then the view does
+    not change, but the instance counts as having run.
     """
     recorded = {exit_.id: exit_ for exit_ in state.exits}
     told = order_restarts(order_containers((*state.own.containers, *_told_late(state, listing))))
@@ -89,10 +89,10 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
 
 
 def _settled(exit_: RecordedExit) -> RecordedExit:
-    """Return an exit as it counts: unknown, with what the runtime said, if the container was ended for good.
+    """Return an exit as it counts: if the container was ended for good, as unknown, with the runtime's report.
 
-    It answered our signal, perhaps with 0, but nobody knows how its work would have ended. As a success it would have
-    an init container's successors start, or a job succeed.
+    The container exited at our signal, perhaps with 0, but nobody knows how its work would have ended. If that counted
+    as a success, an init container's successors would start, or a job would succeed.
     """
     if exit_.cause != ENDED_FOR_GOOD:
         return exit_

@@ -54,7 +54,7 @@ def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]
 def _after_hook(state: PodState, hold: Hold) -> str:
     """Return the output of a failed postStart hook, for a container that waits to start again; "" if none failed.
 
-    Difference: the kubelet shows PostStartHookError with these words until its next sync, and then only the back-off.
+    Difference: the kubelet shows PostStartHookError with this output only until its next sync, then just the back-off.
     """
     failed = state.waiting.get(hold.subject)
     if failed is None or failed.reason != Fault.POST_START_HOOK_ERROR:

@@ -190,8 +190,8 @@ def failed(state: PodState, message: str, now: datetime) -> None:
 def as_allocated(state: PodState) -> tuple[str, ...]:
     """Return the containers that are listed as behind although a resize would change nothing about them.
 
-    What they were last given may be written differently but mean the same, such as a limit that equals the pod's. This
-    cannot be judged while the pod's cgroup is behind.
+    The resources that they last got may be written differently but mean the same, such as a limit that equals the
+    pod's. This cannot be judged while the pod's cgroup is behind.
     """
     if not state.actuated or state.cgroup_behind:
         return ()
@@ -258,7 +258,7 @@ def conditions(state: PodState) -> tuple[PodCondition, ...]:
 
 
 def counted(state: PodState, before: Pod) -> tuple[str, bool, tuple[tuple[str, str, str], ...]]:
-    """Return what telemetry counts of resizes: why one is pending, whether one is in progress, what is newly desired.
+    """Return the resize figures for telemetry: why one is pending, whether one is in progress, what is newly desired.
 
     The reason is "" where none is pending. Changes are counted since `before`. A pod that is over has nothing pending
     or in progress.

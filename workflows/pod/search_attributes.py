@@ -1,9 +1,8 @@
 """What a list of workflows shows of a pod: its search attributes, and when a change of them is worth an event.
 
-Phase, readiness, labels and place are written whenever they change. The printed status and the number of restarts go
-along. Alone they are written only while the pod rests, so that nobody reads for hours what is no longer so, and steps
-that follow each other cost nothing. How far a pod's start has come (`ContainerCreating`, `Init:1/3`) is never written
-alone.
+Phase, readiness, labels and place are written whenever they change, together with the printed status and the number of
+restarts. A change of only these two is written while the pod rests: so no list is wrong for hours, and consecutive
+steps cost no event. The progress of a start (`ContainerCreating`, `Init:1/3`) is never written alone.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def _wanted(state: PodState) -> dict[str, Any]:
 
 
 def _as_printed(state: PodState) -> dict[str, Any]:
-    """Return the part of the Pod's JSON that its columns are made of: all of it would take ten times as long."""
+    """Return the part of the Pod's JSON that the columns need: all of it would take ten times as long."""
     pod, spec = state.pod, state.pod.spec
     return {
         "metadata": {"deletionTimestamp": pod.metadata.deletion_timestamp},
@@ -84,7 +83,7 @@ def _as_printed(state: PodState) -> dict[str, Any]:
 
 
 def _is_news(written: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Say whether what may wait is worth an event of its own: anything but how far a start has come."""
+    """Say whether a change that may wait is worth an event of its own: any change but the progress of a start."""
     before, now = str(written.get("PodStatus", "")), wanted["PodStatus"]
     is_start_going_on = _is_of_a_start(before) and _is_of_a_start(now)
     return (before != now and not is_start_going_on) or written.get("PodRestarts") != wanted["PodRestarts"]

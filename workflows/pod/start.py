@@ -35,8 +35,8 @@ class Adoption(BaseModel):
 def ids_of_run(original_run_id: str) -> Callable[[], UUID]:
     """Return a function whose n-th call gives a run's n-th id, given the run id in the run's first event.
 
-    Hazard: the SDK's own random numbers change if a run is reset to before its first task. The pod would become another
-    incarnation of itself, and everything of it would run again.
+    Hazard: the SDK's own random numbers change if a run is reset to before its first task. The pod would then become
+    another incarnation, and all of its containers would run again.
     """
     numbers = itertools.count()
     return lambda: uuid5(NAMESPACE_OID, f"{original_run_id}/{next(numbers)}")
@@ -192,12 +192,12 @@ def _adoption_problem(wrong: ValidationError) -> str:
 
 
 def by_update(start: Any) -> bool:
-    """Say whether the run was started together with an update, whose caller is told of a refusal."""
+    """Say whether the run was started together with an update; then the update's caller is told of a refusal."""
     return isinstance(start, dict) and bool(start.get("byUpdate"))
 
 
 def snapshot(state: PodState) -> dict[str, Any]:
-    """Return the state as JSON, without what has its default."""
+    """Return the state as JSON, without fields that have their defaults."""
     return state.model_dump(mode="json", exclude_defaults=True)
 
 

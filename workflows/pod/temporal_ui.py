@@ -1,7 +1,7 @@
-"""What the Temporal UI tells of a pod: summaries of steps and timers, and the page of its current details.
+"""What the Temporal UI shows of a pod: summaries of steps and timers, and the page of its current details.
 
-A row of the UI has at most :data:`LONGEST_SUMMARY` characters; that of a step has the step's name before the summary.
-What a hook has printed is in none of them.
+A row of the UI has at most :data:`LONGEST_SUMMARY` characters; a step's row has the step's name before the summary. No
+row contains a hook's output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOOK_FAILED = "its postStart hook failed"
 
 
 def step_summary(state: PodState, step: Step) -> str:
-    """Say what a step does and why, and what of the pod ends with it or how its last try failed."""
+    """Return what a step does and why, and which parts of the pod it ends or how its last try failed."""
     longest = LONGEST_SUMMARY - len(f"{step.name.value} • ")
     failed = state.backoff.entries.get(step.key)
     if failed is not None:
@@ -87,12 +87,12 @@ def _ran(exit_: RecordedExit) -> str:
 
 
 def _clause(reason: str, message: str) -> str:
-    """Return the end of an error, which says what is wrong; of a hook's failure only its reason."""
+    """Return the end of an error, which names the cause; of a hook's failure, only the reason."""
     return reason if reason == Fault.POST_START_HOOK_ERROR else innermost(message)
 
 
 def _around(before: str, clause: str, after: str, longest: int = LONGEST_SUMMARY) -> str:
-    """Return a summary whose middle is cut at its beginning if it is too long: an error ends with what is wrong."""
+    """Return a summary. If it is too long, its middle loses its beginning, since an error ends with its cause."""
     room = max(_SHORTEST_CLAUSE, longest - len(before) - len(after))
     return clip(before + (clause if len(clause) <= room else f"…{clause[1 - room :]}") + after, longest)
 

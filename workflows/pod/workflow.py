@@ -139,7 +139,7 @@ class PodWorkflow:
                 await self.wait(decision)
 
     def catch_up(self) -> None:
-        """Update the state for what has been absorbed and for the current time, before anything is decided."""
+        """Update the state by what has been absorbed and by the current time, before anything is decided."""
         state, now = self.state, workflow.now()
         absorb.tidy(state, now)
         outcome.expire(state, now)
@@ -167,7 +167,7 @@ class PodWorkflow:
     # --- leaving the run ----------------------------------------------------------------------------------------------
 
     def is_overlong(self) -> bool:
-        """Say whether this run must be left though its pod is not at rest."""
+        """Say whether this run must continue as new although its pod is not at rest."""
         return workflow.info().get_current_history_length() >= TOO_LONG and not self.state.removed
 
     async def leave_between_steps(self) -> None:
@@ -225,7 +225,7 @@ class PodWorkflow:
         def must_stop() -> bool:
             if step.name == StepName.KILL_CONTAINER:  # the end of the pod has its own grace, which may be shorter
                 return not was_ending and self.must_end()
-            if isinstance(step.input, RemovePod):  # it may wait for a disk; a forced deletion does not
+            if isinstance(step.input, RemovePod):  # it may wait for a disk, but a forced deletion does not
                 return not step.input.forced and decide.is_forced(self.state)
             if spec.interruption is Interruption.GOES_ON:
                 # Only a shorter grace interrupts a kill: it starts again with the rest of the grace.
@@ -242,8 +242,7 @@ class PodWorkflow:
     async def look(self, step: Step) -> None:
         """Absorb what has come in while the step runs, and show the resulting status; decide nothing.
 
-        A pod that reaches a terminal phase meanwhile, perhaps through this very step, is shown so only when the step
-        is over.
+        If the pod reaches a terminal phase meanwhile, perhaps by this very step, that is shown only after the step.
         """
         await self.entity.take_in()
         outcome.expire(self.state, workflow.now())
@@ -378,7 +377,7 @@ class PodWorkflow:
         """Take ``temporal workflow cancel`` as a deletion, unless commands are to be signed: nobody signs this one."""
         if self.commands.signed:
             self.refuse("cancel", unsigned("the cancellation", "it has no payload that could be signed"))
-            self.show()  # a refusal wakes nothing that would
+            self.show()  # nothing else would show it, since a refusal wakes nothing
         else:
             self.entity.put("delete_pod", ({},))
 
