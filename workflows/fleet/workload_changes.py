@@ -10,6 +10,7 @@ from typing import Any, Final
 from syncpod.fleet import revisions
 from syncpod.fleet.daemons import Standing, decide_daemons, standing
 from syncpod.fleet.lone_pods import decide_lone, placement_changed
+from syncpod.fleet.members import leaving_order
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import Placement, place, with_pod
 from syncpod.fleet.rollout import Decision, decide
@@ -123,6 +124,26 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
             if not state.pods[name].leaving:
                 state.event(now, "Warning", "Gone", f"{key.name} is no longer placed on {news.node}")
             del state.pods[name]
+    _part_namesakes(state, now)
+
+
+def _part_namesakes(state: WorkloadState, now: datetime) -> None:
+    """Withdraw all but the most valuable of the pods that have one name, on different nodes.
+
+    A new pod got the name of one that the workload did not know: its node was away when the workload was applied to a
+    fleet that had lost its database, or was removed from the fleet and is back. The copies of a single Pod always have
+    one name, and its own decisions choose between them. A pod whose node is away is not judged until the node is back.
+    """
+    if state.is_lone or not any(name != state.pod_name(name) for name in state.pods):
+        return
+    stay: dict[str, str] = {}
+    for member in reversed(leaving_order(each for each in state.members() if not each.leaving)):
+        if member.presence == "Unknown":
+            continue
+        if (node := stay.setdefault(member.pod, member.node)) != member.node:
+            pod, why = state.pods[member.name], f"{member.called} is removed: {node} has a pod of the same name"
+            pod.leaving, pod.why = True, why
+            state.event(now, "Normal", "Withdrawn", why)
 
 
 def adopt_pods(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> None:
@@ -142,13 +163,13 @@ def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now:
     """
     workload = state.workload()
     number = number_of(workload, said.name) if workload is not None else None
-    if number is None or state.on_node(said.name, node) or said.name in state.pods:
+    if number is None or state.on_node(said.name, node):
         return False
     number = number or state.numbered + 1
     leaving = said.state == "ending"
     pod = PodState(number=number, revision=revision, created=now, node=node)
     pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
-    state.pods[f"{_name(state)}-{number}"] = pod
+    state.pods[state.new_name(f"{_name(state)}-{number}", node)] = pod
     state.numbered = max(state.numbered, number)
     state.event(now, "Warning", "Recalled", f"{said.name} is already on {node}")
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,6 +18,9 @@ from syncpod.messages.queries import EventRecord
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
 from workflows.rejections import REJECTED
+
+_ON: Final = "@"
+"""In `WorkloadState.pods`, stands between the name and the node of a pod if another pod has the name."""
 
 
 class PodState(BaseModel):
@@ -70,6 +73,7 @@ class WorkloadState(BaseModel):
     """The revisions, oldest first. A single Pod has none."""
     rollout: RolloutState = RolloutState()
     pods: dict[str, PodState] = {}
+    """By name. Of two pods of one name, on different nodes, the one that was found last has its node in its key."""
     numbered: int = 0
     """The number of the newest pod."""
     is_known: bool = False
@@ -95,12 +99,17 @@ class WorkloadState(BaseModel):
 
     def pod_name(self, name: str) -> str:
         """Return the name that a pod of `pods` has on its node."""
-        return str((self.document or {})["metadata"]["name"]) if self.is_lone else name
+        return str((self.document or {})["metadata"]["name"]) if self.is_lone else name.partition(_ON)[0]
+
+    def new_name(self, pod: str, node: str) -> str:
+        """Return the name in `pods` for a pod that is found on a node, and that is called `pod` there."""
+        return f"{pod}{_ON}{node}" if pod in self.pods else pod
 
     def on_node(self, pod: str, node: str) -> str | None:
         """Return the name in `pods` of the pod that is called `pod` on a node; None if it is not one of them."""
         if not self.is_lone:
-            return pod if pod in self.pods and self.pods[pod].node == node else None
+            names = (name for name in (pod, f"{pod}{_ON}{node}") if name in self.pods and self.pods[name].node == node)
+            return next(names, None)
         found = (name for name, each in self.pods.items() if each.node == node and self.pod_name(name) == pod)
         return next(found, None)
 

@@ -1,0 +1,111 @@
+"""How a workload takes the reports of its nodes, as values: no server, no clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged, Presence
+from syncpod.messages.workload import OwnPods
+from workflows.fleet import workload_changes
+from workflows.fleet.workload_state import WorkloadState
+
+NOW = datetime(2026, 7, 1, tzinfo=UTC)
+OWNER = "workload/{kind}/default/web"
+
+
+def document(kind: str = "Deployment", replicas: int = 2, image: str = "registry.local/web:1") -> dict[str, Any]:
+    """Return a workload that is called web."""
+    containers = {"containers": [{"name": "main", "image": image}]}
+    if kind == "Pod":
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": containers}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": containers}
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
+    if kind == "Deployment":
+        spec["replicas"] = replicas
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+
+
+def applied(kind: str = "Deployment", replicas: int = 2) -> WorkloadState:
+    """Return the state of a workload that has been applied to a fleet without nodes."""
+    state = WorkloadState()
+    workload_changes.apply(state, OWNER.format(kind=kind), document(kind, replicas), NOW)
+    return state
+
+
+def report(
+    state: WorkloadState, node: str, *names: str, presence: Presence = "Ready", status: str = "Running"
+) -> PodsChanged:
+    """Return a node's report of pods of the newest template; those that run are ready."""
+    pods = tuple(
+        PlacedPod(
+            namespace="default",
+            name=name,
+            state="taken",
+            revision=workload_changes.asked_for(state),
+            report=PodReport(namespace="default", name=name, status=status, phase="Running", ready=status == "Running"),
+        )
+        for name in names
+    )
+    return PodsChanged(node=node, presence=presence, pods=pods)
+
+
+def known(state: WorkloadState, *news: PodsChanged) -> None:
+    """Have a survey find these reports."""
+    revisions = [{pod.name: pod.revision for pod in each.pods} for each in news]
+    own = [OwnPods(news=each, revisions=names) for each, names in zip(news, revisions, strict=True)]
+    workload_changes.adopt_pods(state, own, NOW)
+
+
+def decide(state: WorkloadState) -> None:
+    """Decide, and place each new pod on n1, until nothing is left to decide."""
+    for _ in range(8):
+        decided = workload_changes.decision(state, None, NOW)
+        workload_changes.carry_out(state, decided, NOW)
+        for name in workload_changes.unplaced(state):
+            state.pods[name].node = "n1"
+
+
+def staying(state: WorkloadState) -> list[tuple[str, str]]:
+    """Return the name and the node of each pod that is not leaving."""
+    return sorted((state.pod_name(name), pod.node) for name, pod in state.pods.items() if not pod.leaving)
+
+
+def test_of_two_pods_of_one_name_one_is_withdrawn() -> None:
+    """The fleet's database was lost, and a new pod got the name of one on a node that was away."""
+    state = applied()
+    known(state, report(state, "n1", "web-7"))
+    decide(state)
+    assert staying(state) == [("web-7", "n1"), ("web-8", "n1")]
+    workload_changes.pods_reported(state, report(state, "n1", "web-7", "web-8"), NOW)
+    workload_changes.pods_reported(state, report(state, "n2", "web-8"), NOW + timedelta(seconds=60))
+    decide(state)
+    assert staying(state) == [("web-7", "n1"), ("web-8", "n2")], "n1 has two of them, so its copy goes"
+    assert {node: [key.name for key in keys] for node, keys in workload_changes.to_withdraw(state, ()).items()} == {
+        "n1": ["web-8"]
+    }
+    events = {each.reason: each.message for each in state.events}
+    assert events["Recalled"] == "web-8 is already on n2"
+    assert events["Withdrawn"] == "web-8 on n1 is removed: n2 has a pod of the same name"
+
+
+def test_of_two_pods_of_one_name_the_one_in_trouble_is_withdrawn() -> None:
+    state = applied(replicas=1)
+    known(state, report(state, "n1", "web-8"))
+    decide(state)
+    workload_changes.pods_reported(state, report(state, "n2", "web-8", status="CrashLoopBackOff"), NOW)
+    decide(state)
+    assert staying(state) == [("web-8", "n1")]
+    assert list(workload_changes.to_withdraw(state, ())) == ["n2"]
+    gone = report(state, "n2").model_copy(update={"gone": (workload_changes.to_withdraw(state, ())["n2"][0],)})
+    workload_changes.pods_reported(state, gone, NOW)
+    assert [pod.node for pod in state.pods.values()] == ["n1"]
+
+
+def test_two_pods_of_one_name_stay_while_the_node_of_one_is_away() -> None:
+    state = applied(replicas=2)
+    known(state, report(state, "n1", "web-8"), report(state, "n2", "web-8", presence="Joining"))
+    decide(state)
+    assert staying(state) == [("web-8", "n1"), ("web-8", "n2")]
+    workload_changes.pods_reported(state, report(state, "n2", "web-8"), NOW)
+    assert len(staying(state)) == 1
