@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged, Presence
+from syncpod.messages.node import PodKey
 from syncpod.messages.workload import OwnPods
 from workflows.fleet import workload_changes
 from workflows.fleet.workload_state import WorkloadState
@@ -109,3 +110,19 @@ def test_two_pods_of_one_name_stay_while_the_node_of_one_is_away() -> None:
     assert staying(state) == [("web-8", "n1"), ("web-8", "n2")]
     workload_changes.pods_reported(state, report(state, "n2", "web-8"), NOW)
     assert len(staying(state)) == 1
+
+
+def test_the_only_healthy_copy_stays_when_its_node_is_invited_again() -> None:
+    """Its replacement is in a crash loop. The returning node first says what it has, and only then how that is."""
+    state = applied(replicas=1)
+    known(state, report(state, "n1", "web-1"))
+    decide(state)
+    gone = PodsChanged(node="n1", presence="Unknown", gone=(PodKey(namespace="default", name="web-1"),))
+    workload_changes.pods_reported(state, gone, NOW)
+    workload_changes.carry_out(state, workload_changes.decision(state, None, NOW), NOW)
+    state.pods["web-2"].node = "n2"
+    workload_changes.pods_reported(state, report(state, "n2", "web-2", status="CrashLoopBackOff"), NOW)
+    for presence in ("Joining", "Unknown", "Ready"):
+        workload_changes.pods_reported(state, report(state, "n1", "web-1", presence=presence), NOW)
+        decide(state)
+    assert staying(state) == [("web-1", "n1")]

@@ -113,11 +113,17 @@ def delete(state: WorkloadState, now: datetime) -> None:
 
 
 def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
-    """Take a node's report of the workload's pods."""
+    """Take a node's report of the workload's pods.
+
+    Until a node that is back has reported how its pods are, those that the workload does not know stay unknown. If they
+    were adopted earlier they would count as lost, and be removed first, however well they run. With its first report
+    the node says everything again.
+    """
+    is_heard = state.is_known and news.presence in ("Ready", "NotReady")
     for said in news.pods:
         if (name := state.on_node(said.name, news.node)) is not None:
             _pod_reported(state.pods[name], said, news, now)
-        elif state.is_known and said.state != "ending" and _adopt(state, said, news.node, said.revision, now):
+        elif is_heard and said.state != "ending" and _adopt(state, said, news.node, said.revision, now):
             _pod_reported(state.pods[state.on_node(said.name, news.node) or ""], said, news, now)
     for key in news.gone:
         if (name := state.on_node(key.name, news.node)) is not None:
