@@ -26,14 +26,14 @@ from tests.runtimes.require import Missing
 STAGED: Mapping[str, Callable[[Stage], Awaitable[tuple[Row, ...]]]] = {"history": histories, "idle": idle}
 LOCAL: Mapping[str, Callable[[int], tuple[Row, ...]]] = {"decisions": decisions}
 SIMULATED: Mapping[str, Callable[[int], Awaitable[tuple[Row, ...]]]] = {"cli": command_line}
-"""Measured on a node of their own, with simulated pods."""
+"""Measurements on a node of their own, with simulated pods."""
 NAMES = (*RACES, *STAGED, *LOCAL, *SIMULATED)
 ALONE: Mapping[str, Callable[[int], Awaitable[object]]] = {
     "simulated": simulated,
     "probes": probes,
     "signatures": signatures,
 }
-"""Measured only on request and alone: each uses the whole machine for minutes, and prints tables of its own."""
+"""Measurements only on request: each uses the whole machine for minutes, and prints tables of its own."""
 _PODS = {"simulated": 2000, "probes": 500, "signatures": 100}
 _DEFAULTS = ", ".join(f"{name} {pods}" for name, pods in _PODS.items())
 

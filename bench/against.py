@@ -57,11 +57,11 @@ ROUNDS: Final[Mapping[str, int]] = {
     "crowd": 2,
     "large crowd": 1,
 }
-"""How often each work is done by each side; one more goes before, and is not counted."""
+"""How often each side does each work; one more round goes first and is not counted."""
 _PATIENCE: Final = 120.0
 """Seconds that a side may take for one work."""
 _SETTLED_SECONDS: Final = 1.0
-"""After a crowd: until what it costs to note its end is spent too."""
+"""The time after a crowd in which its ends are still processed; their cost is counted too."""
 
 _numbers = itertools.count(1)
 
@@ -78,7 +78,7 @@ class Side(ABC):
     watch: Watch
     cri: CriClient
     pids: Sequence[int] = ()
-    """Those that the work keeps busy: the kubelet; the worker and the Temporal server."""
+    """The processes that do the work: the kubelet, or the worker and the Temporal server."""
 
     @abstractmethod
     async def start(self, name: str, **shape: Any) -> None:

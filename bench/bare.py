@@ -33,7 +33,7 @@ class BarePod:
     again: ContainerConfig
     """The same container, restart 1."""
     others: tuple[ContainerConfig, ...] = ()
-    """Those beside the main one."""
+    """The containers beside the main one."""
     sandbox_id: str = ""
     container_id: str = ""
     other_ids: tuple[str, ...] = ()

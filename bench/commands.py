@@ -23,7 +23,7 @@ from syncpod.pod import pod_to_wire
 PODS: Final = 20
 _FLOOR: Final = "python -c pass"
 _AIMS: Final = {"syncpod --help": 150, "syncpod __complete logs web": 150, "syncpod get pods": 250}
-"""Milliseconds that a command takes at most."""
+"""The aims: the most milliseconds that a command should take."""
 _ASKED: Final = "syncpod get pods, the server asked"
 
 

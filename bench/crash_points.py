@@ -145,11 +145,11 @@ class Row:
     before: Count
     """Sandboxes and containers alive after the worker died."""
     after: Count
-    """Those alive at the end of the phase, under the next worker."""
+    """Sandboxes and containers alive at the end of the phase, under the next worker."""
     duplicates: tuple[str, ...]
-    """What was ever seen alive twice, and what ran more often than without a crash."""
+    """Everything that was ever alive twice, or ran more often than without a crash."""
     lost: tuple[str, ...]
-    """What should be alive at the end and is not, or ran less often than without a crash."""
+    """Everything that should be alive at the end but is not, or ran less often than without a crash."""
 
     @property
     def where(self) -> str:

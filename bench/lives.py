@@ -11,7 +11,7 @@ from bench.pods import pod
 from bench.stage import Stage
 
 _SETTLED_SECONDS = 1.0
-"""After a change, until all events that it causes are in the history."""
+"""The time after a change until all its events are in the history."""
 _IDLE_SECONDS = 5.0
 
 

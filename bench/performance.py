@@ -20,7 +20,7 @@ DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md
 BEGIN: Final = "<!-- measured: python -m bench --against kubelet -->"
 END: Final = "<!-- /measured -->"
 BUSY: Final = 1.0
-"""The load average before a measurement from which its figures mislead."""
+"""If the load average before a measurement is this high or higher, the figures are misleading."""
 WARNING: Final = (
     "**The machine was busy: times and ratios mislead, since a side with more processes waits more often.** "
     "Only the counts of events hold.\n\n"

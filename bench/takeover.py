@@ -47,7 +47,7 @@ class Takeover:
     restarted: tuple[str, ...]
     """Pods with a container that was replaced, other than those whose container exited."""
     lost: tuple[str, ...]
-    """What had happened and is unknown afterwards, or known twice: `POD: what`."""
+    """Past events that are unknown afterwards, or known twice: `POD: what`."""
 
 
 async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:

@@ -26,7 +26,7 @@ from tests.worker.collector import Collector
 
 START_AIM = 1.05
 IDLE_AIM = 1.0
-"""Percent of a core that an idle node may need more."""
+"""The additional CPU that an idle node may need, in percent of a core."""
 _SCRAPED_EVERY_SECONDS = 15.0
 _SETTLED_SECONDS = 10.0
 _SEEN, _UNSEEN = "seen", "unseen"

@@ -22,7 +22,7 @@ from tests.chaos.stack import NODE, Stack, stack
 from tests.chaos.witness import container, volumes
 
 MOMENTS = 20
-"""How many moments there are within the time for which runc is late."""
+"""How many moments the delay of runc is divided into."""
 LATE_SECONDS = 3.0
 _PATIENCE = 120.0
 

@@ -155,4 +155,4 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "terminate": (2, _terminate),
     "reset": (2, _reset),
 }
-"""What is done, and how often relative to the others."""
+"""The faults, with their relative frequencies."""

@@ -23,7 +23,7 @@ class Note:
     """In its own namespace."""
     restart: int
     said: str
-    """Of a START whether its lock was `free` or `held`, of an END the exit code."""
+    """For a START, whether its lock was `free` or `held`; for an END, the exit code."""
 
 
 def parse(lines: Iterable[str]) -> tuple[Note, ...]:

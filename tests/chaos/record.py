@@ -14,15 +14,15 @@ class PodRecord:
     document: dict[str, Any]
     """As it was applied, with a UID."""
     shown: dict[str, Any] = field(default_factory=dict)
-    """As `syncpod get -o json` has it; {} if nobody can say any more."""
+    """The output of `syncpod get -o json`; {} if there is none any more."""
     history: tuple[dict[str, Any], ...] = ()
     events: tuple[dict[str, Any], ...] = ()
     terminated: bool = False
-    """Its workflow was terminated: nobody kept count any more."""
+    """Its workflow was terminated, so nobody counted its restarts after that."""
     reset: bool = False
     """Its workflow was reset to an earlier moment."""
     undone: tuple[tuple[dict[str, Any], ...], ...] = ()
-    """The histories of the runs that were reset: no later run knows what happened after the moment of the reset."""
+    """The histories of the runs that were reset. No later run knows their events from after the reset's moment."""
 
     @property
     def uid(self) -> str:

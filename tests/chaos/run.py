@@ -30,13 +30,13 @@ from tests.chaos.rest import Look, look_at, restless
 from tests.chaos.stack import NODE, Stack
 
 MOST = 12
-"""Pods at once."""
+"""The most pods at a time."""
 PATIENCE = 180.0
-"""Seconds for which pods are given to come to rest, and to their end, once nothing is broken any more."""
+"""The seconds that pods have to come to rest, and to end, after the last fault."""
 LOOKS = 5
-"""How often pods are looked at, at least, before they count as restless: one look takes up to a minute under load."""
+"""The least number of looks before pods count as restless. One look takes up to a minute under load."""
 REFUSED = 2
-"""How a worker exits that finds no runtime: whoever supervises it starts it again."""
+"""The exit code of a worker that finds no runtime; its supervisor starts it again."""
 _RPC = timedelta(seconds=5)
 
 _T = TypeVar("_T")
@@ -84,7 +84,7 @@ class Chaos:
     awaits_worker: bool = False
     """A kill of the worker waits until it serves."""
     records: list[PodRecord] = field(default_factory=list)
-    """What the engine says of each pod that has ended."""
+    """The engine's answers about each pod that has ended."""
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:

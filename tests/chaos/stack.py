@@ -33,7 +33,7 @@ from tests.worker.node_process import NodeProcess
 VERSIONS = {"containerd16": "1.6", "containerd24": "2.4"}
 NODE = "chaos"
 TIDY = {"SYNCPOD_ORPHANS_PERIOD": "5s", "SYNCPOD_GONE_PODS_PERIOD": "5s", "SYNCPOD_GONE_PODS_MIN_AGE": "30s"}
-"""The node tidies up so soon that a run can wait for it."""
+"""The node cleans up so soon that a run can wait for it."""
 
 _SLOW_RUNC = """#!{busybox} sh
 case " $* " in
@@ -46,7 +46,7 @@ case " $* " in
 esac
 exec {runc} "$@"
 """
-"""Answers `start` late: the process runs by then, and nobody has been told."""
+"""Answers `start` late: the process runs already, and its caller does not know."""
 
 
 @dataclass

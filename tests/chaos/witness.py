@@ -11,7 +11,7 @@ from tests.runtimes.images import BUSYBOX
 from tests.runtimes.require import Missing
 
 PLACE = "/witness"
-"""Where containers have it."""
+"""The program's path in containers."""
 
 
 def build(program: Path) -> None:

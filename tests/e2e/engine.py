@@ -41,7 +41,7 @@ from tests.traps import until_trapped
 from tests.worker.node_process import NodeProcess
 
 PATIENCE = 120.0
-"""Seconds for which anything is waited for. Generous: what is asserted is what comes, and never how soon."""
+"""The longest wait in seconds. It is generous, since tests assert what happens, never how soon."""
 
 RUNS = "trap 'exit 0' TERM; while :; do sleep 600 & wait $!; done"
 """A shell script that runs until it is told to end, and then ends at once with 0."""
@@ -60,7 +60,7 @@ class LivePod:
     name: str
     document: dict[str, Any]
     handle: WorkflowHandle[Any, Any]
-    """Of whichever run is the newest."""
+    """The handle of the workflow's newest run."""
 
     # --- as its workflow has it ---
 

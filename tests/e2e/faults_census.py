@@ -34,7 +34,7 @@ class Census:
     duplicates: set[str] = field(default_factory=set)
     """Every sandbox and container name of which two were seen alive at once."""
     looks: int = 0
-    """How often it was looked."""
+    """How many listings were taken."""
 
     def take(self, sandboxes: tuple[SandboxSummary, ...], containers: tuple[ContainerSummary, ...]) -> None:
         """Add a listing. The sandboxes were listed before the containers."""

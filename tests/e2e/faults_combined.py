@@ -26,11 +26,11 @@ from tests.runtimes.images import BUSYBOX_2
 log = logging.getLogger("faults")
 
 CONVERGED = 180.0
-"""Seconds for which a pod is given to come to its end: what failed meanwhile is tried again after 10 s, then 20."""
+"""The seconds that a pod has to converge: steps that failed meanwhile are retried after 10 s, then 20 s."""
 FILLS = 3
 """How often the disk is full."""
 _FELT = 10.0
-"""Seconds for which a pod is given to feel it: it may have found what another freed."""
+"""The seconds that a pod has to be affected; it may first find space that another pod freed."""
 HANGS: tuple[tuple[str, When], ...] = (
     ("RunPodSandbox", "before"),
     ("CreateContainer", "after"),
@@ -38,9 +38,9 @@ HANGS: tuple[tuple[str, When], ...] = (
     ("StopContainer", "before"),
     ("StopPodSandbox", "after"),
 )
-"""Calls that hang, at each time one of each, before the runtime has heard of it or after it has done it."""
+"""Calls that hang, one of each kind at a time: before they reach the runtime, or after it has done them."""
 _PLACES = (DAY, -DAY, 3 * HOUR, -HOUR, 90, -90, 0)
-"""Where the clock jumps to, in seconds ahead of the true one."""
+"""The targets of the clock's jumps, in seconds ahead of the true time."""
 
 _T = TypeVar("_T")
 _OUT = {"name": "out", "mountPath": "/out"}
@@ -60,13 +60,13 @@ class FaultRun:
     clock: Clock
     """The worker's."""
     seed: int
-    """Of the order and the pauses of what is done. What the machine makes of it is another thing each time."""
+    """The seed of the order and the pauses of faults. The machine's reaction differs each time."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether the worker does."""
+    """Whether the worker serves."""
     pods: list[Pod] = field(default_factory=list)
     untouched: list[Pod] = field(default_factory=list)
     words: dict[str, Word] = field(default_factory=dict)
-    """By the name of the pod that crashes at its word."""
+    """The words at which pods crash, by the pod's name."""
     crashed: list[Pod] = field(default_factory=list)
     updated: list[Pod] = field(default_factory=list)
     deleted: list[Pod] = field(default_factory=list)

@@ -12,7 +12,7 @@ import pytest
 
 FULL = "No space left on device"
 NO_EVICTION = {"SYNCPOD_EVICTION_HARD": "none"}
-"""A node that is short of disk would else put its pods out, which is another story."""
+"""Otherwise a node short of disk would evict its pods, which other tests cover."""
 
 
 @contextlib.contextmanager

@@ -77,11 +77,11 @@ class CriProxy(grpc.GenericRpcHandler):
         self._server = grpc.aio.server(handlers=[self], options=_OPTIONS)
         self._stops: dict[tuple[str, When], Stopped] = {}
         self.calls: Counter[str] = Counter()
-        """How often each method was asked for."""
+        """How often each method was called."""
         self.allowed: dict[str, float] = {}
-        """How many seconds the last call of each method was given by its caller."""
+        """The deadline, in seconds, of the last call of each method."""
         self.under_way = 0
-        """How many calls of callers that live are under way."""
+        """How many calls of live callers are pending."""
 
     async def __aenter__(self) -> Self:
         self._socket.unlink(missing_ok=True)

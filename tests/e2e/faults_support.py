@@ -46,13 +46,13 @@ from tests.worker.node_process import NodeProcess
 log = logging.getLogger("faults")
 
 PATIENCE = 120.0
-"""Seconds for which anything is waited for. Generous: what is asserted is what comes, not when."""
+"""The longest wait in seconds. It is generous, since tests assert what happens, not when."""
 _RPC = timedelta(seconds=5)
 
 RUNS = "trap 'exit 0' TERM; echo up; while :; do sleep 600 & wait $!; done"
 """A shell script of a container that runs until it is told to end, and then ends at once."""
 DEAF = "trap '' TERM; echo up; exec sleep 3600"
-"""One that runs until it is killed."""
+"""A shell script that runs until it is killed."""
 
 
 def shell(name: str, script: str = RUNS, **more: Any) -> dict[str, Any]:
@@ -230,15 +230,15 @@ class FaultyNode:
     runtime: Runtime
     client: Client
     cri: CriClient
-    """The runtime itself, past the proxy."""
+    """A client of the runtime itself, which bypasses the proxy."""
     proxy: CriProxy
     _worker: NodeProcess | None = None
     start: Callable[..., Any] = start_worker
-    """What starts the worker's process."""
+    """The function that starts the worker's process."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What every worker has in its environment."""
+    """The variables in every worker's environment."""
     ready_after: float = 0.0
-    """Seconds from the start of the worker's process until it said that it serves."""
+    """Seconds from the start of the worker's process until it reported that it serves."""
     pods: list[Pod] = field(default_factory=list)
 
     @property

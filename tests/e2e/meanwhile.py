@@ -11,7 +11,7 @@ from tests.e2e.engine import EngineNode, Pods
 
 Story = Callable[[Pods], Awaitable[None]]
 Told = dict[str, asyncio.Task[None]]
-"""The stories by the name of their function. Awaiting one waits for its end, and fails as it does."""
+"""The stories by the name of their function. Awaiting one waits for its end, and raises its error."""
 
 
 @contextlib.asynccontextmanager

@@ -23,7 +23,7 @@ WAITS = "trap 'exit 0' TERM; while :; do sleep 1; done"
 """Not `sleep 10000 & wait`: containerd 2.4 takes two seconds for the end of each container that leaves a child, one
 after the other."""
 BIG = "0123456789abcde\n" * (64 * 1024 - 1)
-"""A MiB less 16 bytes, which leaves room for what else the ConfigMap has."""
+"""A MiB minus 16 bytes, which leaves room for the rest of the ConfigMap."""
 
 
 def objects(name: str) -> tuple[ConfigMap, Secret]:

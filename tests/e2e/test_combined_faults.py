@@ -34,13 +34,13 @@ pytestmark = pytest.mark.parametrize("runtime", ["embedded", "containerd24"], in
 """One containerd is enough."""
 
 PODS = 50 if asked_for() == ALL else 20
-"""Fifty are more of the same: every fault befalls twenty, too."""
+"""Twenty are enough for every fault to happen; fifty are more of the same."""
 TAKEN_OVER = 50 if asked_for() == ALL else 12
 """Some with an exit meanwhile, some with a label, and two with neither."""
 
 SEED = 20
 DISK_MEGABYTES = 32
-"""Room for what fifty pods have on it."""
+"""Room for the files of fifty pods."""
 
 
 async def test_many_pods_survive_a_worker_kill_with_all_their_state(node: FaultyNode, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ cat /part/index
 {waits_for("/made/stop")}
 """
 LINES = {"main": 2, "late": 1}
-"""What each container writes before it goes on."""
+"""The lines that each container writes before it continues."""
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ BACK_OFF = 6
 """Seconds of each of the pod's back-offs."""
 
 pytestmark = pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
-"""Nothing is asked of it that another would answer in another way."""
+"""One runtime is enough, since others would not behave differently here."""
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ HERE = {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", 
 """This process's namespaces, which are the node's."""
 HAS_APP_ARMOR = Path("/sys/module/apparmor").exists()
 DEFAULT_CAPABILITIES = 0xA80425FB
-"""What containerd leaves a container's root: fourteen capabilities, CHOWN to SETFCAP."""
+"""The fourteen capabilities that containerd leaves to a container's root, CHOWN to SETFCAP."""
 NET_ADMIN = 1 << 12
 NET_RAW = 1 << 13
 NO_MKDIR = {

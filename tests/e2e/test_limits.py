@@ -16,7 +16,7 @@ pytestmark = pytest.mark.every_runtime("cgroups of containers are made by the ru
 
 MIB = 1 << 20
 MOST = f"{os.cpu_count() or 1}000m"
-"""All the CPU that the machine has."""
+"""All of the machine's CPU."""
 
 by_cgroups_of_version_1 = pytest.mark.skipif(
     not Path("/sys/fs/cgroup/cpu/cpu.shares").exists(), reason="the CPU controller is not of version 1 here"

@@ -183,13 +183,13 @@ class Population:
     web: LivePod
     """With a container that has crashed once, and one whose probe has succeeded once."""
     job: LivePod
-    """It has ended."""
+    """A finished pod."""
     stale: LivePod
     doomed: LivePod
     static: LivePod
-    """It has a manifest."""
+    """A pod with a manifest."""
     stray: str = ""
-    """A sandbox of no pod."""
+    """A sandbox without a pod."""
     as_it_was: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The pods, by name."""
     instances: dict[str, list[str]] = field(default_factory=dict)

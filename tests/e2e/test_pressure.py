@@ -22,7 +22,7 @@ from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
 
 CRITICAL = 2_000_000_000
-"""The priority from which on a pod is never put out."""
+"""The priority from which a pod is never evicted."""
 
 
 def no_less_of(signal: str, amount: str) -> dict[str, str]:

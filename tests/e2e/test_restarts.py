@@ -17,7 +17,7 @@ from tests.e2e.words import says, waits_for
 
 SCRATCH = {"name": "scratch", "emptyDir": {}}
 ONCE = "[ -e /scratch/{mark} ] || {{ touch /scratch/{mark}; {script}; }}; "
-"""A script of which a part is run by the first instance only."""
+"""A script with a part that only the first instance runs."""
 
 
 def once(name: str, script: str, then: str = "exit 0", **more: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from tests.runtimes.temporal import DevServer
 from tests.worker.collector import Collector
 
 USES = 'echo "$TOKEN|$token|$(cat /keys/token)|$(cat /all/keys/token)|$(cat /part)" | sha256sum; '
-"""Says what it sees in a way that gives nothing away."""
+"""Proves what it sees without revealing it."""
 
 
 class Exports(Collector):
@@ -162,7 +162,7 @@ WRONG = (
     {"stringData": {"token": {"nested": "{token}"}}},
     {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "{token}"}},
 )
-"""Secrets that are refused, in a sentence that shows nothing of them."""
+"""Secrets that are refused; the refusal must not reveal their content."""
 
 
 def test_the_search_finds_a_text_in_every_encoding() -> None:

@@ -103,7 +103,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], Expected]] = {
     "pause-dies": ({"pod": {"runTime": "5s"}}, {"restartPolicy": "Never"}, ended("Failed", 143, "Error")),
     "kills-runtime": ({"web": {"restartRuntime": ["CreateContainer", "StopContainer"]}}, {}, runs(0)),
 }
-"""By kind: the scripts, what the spec has besides, and what it must come to."""
+"""By kind: the scripts, additions to the spec, and the required outcome."""
 
 
 async def test_every_simulated_pod_reaches_its_expected_end_and_leaves_nothing(pods: Pods) -> None:

@@ -43,18 +43,18 @@ LOOKS = pytest.mark.skipif(
     asked_for() != ALL and not PICTURES, reason="pages are looked at where all tests are asked for"
 )
 EMBEDDED = pytest.mark.parametrize("runtime", ["embedded"], indirect=True, scope="session")
-"""What a page is drawn from is the same on each runtime."""
+"""The data of a page is the same on each runtime."""
 PATIENCE = 300_000
-"""Milliseconds for which a page is waited for: what is asserted is what comes, and never how soon."""
+"""The longest wait for a page in milliseconds: tests assert what appears, never how soon."""
 RESTARTS, LONGEST_BACKOFF = (42, "5s") if PICTURES or NIGHTLY else (4, "1s")
-"""How long the crash loop is: as a person finds one in the morning, which takes five minutes, or long enough."""
+"""The length of the crash loop: as long as a person may find it (five minutes), or just long enough."""
 LONGEST_LINE = 120
 """Characters that a row of the timeline shows."""
 CRASH_LOOP = (
     "start_container • start app, restart #: exited # (Error)",
     "app exited # after #s; restart # in #s",
 )
-"""What each restart is, without its numbers."""
+"""The rows of each restart, without their numbers."""
 BEGIN = {
     "apply",
     "create_sandbox • create sandbox: first sandbox",

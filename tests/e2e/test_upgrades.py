@@ -28,7 +28,7 @@ from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import ROOT, NodeProcess
 
 PARTS = ("syncpod", "workflows", "activities", "protos", "worker.py")
-"""What a worker runs from."""
+"""The parts of the source tree that a worker needs."""
 
 FORBIDS = "example.com/forbids-restarts"
 """The annotation that only the newer version obeys."""

@@ -53,11 +53,11 @@ class Asked:
     pods: Mapping[str, str]
     """Each pod with a node of its own, and the node."""
     copies: Mapping[str, int]
-    """Of each Deployment."""
+    """The number of copies of each Deployment."""
     container: Mapping[str, str]
-    """What the container of a Deployment's newest template is called."""
+    """The container's name in a Deployment's newest template."""
     never_more: frozenset[str] = frozenset()
-    """Deployments of which there may at no time be more copies than that."""
+    """Deployments that may never have more copies than were asked for."""
 
     def deployment_of(self, pod: str) -> str:
         """The Deployment that a pod belongs to; "" if it belongs to none."""
@@ -75,7 +75,7 @@ class Instance:
     container: str
     began: int
     ended: int | None
-    """None: it lives."""
+    """None if it is alive."""
     was_held: bool
     """Another live process had its lock when it began."""
 

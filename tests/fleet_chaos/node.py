@@ -16,7 +16,7 @@ from tests.runtimes.processes import kill, processes, with_descendants
 
 SYNCPOD = (sys.executable, "-m", "syncpod.cli.main")
 COMPILED = claim.HOME / "compiled"
-"""Where Python keeps what it has compiled of our programs, which run hundreds of times here."""
+"""Where Python keeps the bytecode of our programs, which run hundreds of times here."""
 _MEMORY = Path("/dev/shm")
 
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 from tests.chaos import witness
 
 SECRET: Final = "planted-in-the-env-of-a-pod"
-"""A value that nobody but the fleet's keys and its nodes may read."""
+"""A value that only the fleet's keys and its nodes may reveal."""
 COMMAND: Final = f"{witness.PLACE}/witness"
 ROLLED, GUARDED = "web", "keep"
 """The Deployment that is rolled out, and the one whose copies must never be too many (`stop-after`)."""
 STOP_AFTER: Final = 120
 NOWHERE: Final = "registry.invalid/planted/nothing:9"
-"""An image that no node can have."""
+"""An image that no node can get."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Wanted:
     rolled: int
     """Copies of the Deployment that is rolled out."""
     guarded: int
-    """Copies of the one whose nodes stop them when they are cut off."""
+    """Copies of the Deployment that a cut-off node stops."""
 
     @classmethod
     def of(cls, pods: int, nodes: tuple[str, ...]) -> Wanted:

@@ -14,7 +14,7 @@ from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal_cluster import DATABASES
 
 SIGNS: Final = (SECRET, COMMAND, BUSYBOX, NOWHERE, "terminationGracePeriodSeconds", "imagePullPolicy", "PLANTED_ENV")
-"""What specs of this fleet have in them, and nothing else of it."""
+"""Texts that occur in specs of this fleet, and nowhere else."""
 
 
 class Eavesdropper:

@@ -30,12 +30,12 @@ class Story:
     machines: dict[str, Machine]
     headquarters: Headquarters
     directory: Path
-    """Where containers note what they do, below `out`."""
+    """Its `out` has the notes of the containers."""
     cut_seconds: float
     patience: float
     began: float = field(default_factory=time.monotonic)
     table: list[tuple[str, str, str]] = field(default_factory=list)
-    """When, what was injected, and what was seen."""
+    """The rows: time, fault, and observation."""
     deaths: list[Death] = field(default_factory=list)
     cut_off: CutOff | None = None
     violations: list[str] = field(default_factory=list)

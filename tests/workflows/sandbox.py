@@ -10,7 +10,7 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, Workflo
 from workflows.runner import sandboxed_runner
 
 _validated: set[type] = set()
-"""The workflows that this process has loaded in the sandbox to see whether they can be."""
+"""The workflows that this process has test-loaded in the sandbox."""
 
 
 class Sandbox(WorkflowRunner):

@@ -59,28 +59,28 @@ class ScriptedNode:
 
     def __init__(self, *, unhurried: bool = False) -> None:
         self.unhurried = unhurried
-        """Its workflow tasks may take as long as the machine needs, for those that have much to read."""
+        """Its workflow tasks may take as long as the machine needs, since some have much to read."""
         self.queue = f"node/{uuid.uuid4().hex[:12]}"
         self.counter = 0
         self.pods: dict[str, ObservedPod] = {}
         self.taken: list[tuple[str, StepInput]] = []
         """Each step taken, in order."""
         self.script: dict[str, list[Script]] = defaultdict(list)
-        """By step name: what the next calls do instead of succeeding; a script returns an outcome, or raises."""
+        """Scripts by step name, which replace the next calls' success; a script returns an outcome, or raises."""
         self.absent: set[str] = set()
-        """Images the node has not got."""
+        """Images that the node does not have."""
         self.foreseen: list[str] = []
-        """What it says to a client that asks why it would not run a pod."""
+        """Its answer to a client that asks why it would not run a pod."""
         self.asked_beside: list[list[dict[str, Any]]] = []
         """The pods before, of each such question."""
         self.recursive_read_only_handlers: tuple[str, ...] = ()
         """The handlers of its runtime that can mount read-only recursively."""
         self.room: list[Allocation] = []
-        """What the next calls of allocate_resources answer; then there is room for everything."""
+        """The answers of the next calls of allocate_resources; after these, there is room for everything."""
         self.gate: dict[str, asyncio.Event] = {}
         """By step name: an event that its calls wait for, heartbeating, before they act."""
         self.deaf: set[str] = set()
-        """Steps whose calls go on waiting at their gate although they are cancelled."""
+        """Steps whose calls keep waiting at their gate even if they are cancelled."""
 
     # --- what the test does ---
 

@@ -32,7 +32,7 @@ from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
 
 MARKS = (b"sleep 4711", b"PASSPHRASE", b"xyzzy-0815", b"busybox")
-"""What a pod says in its command, its environment and its image."""
+"""Marks in a pod's command, environment and image."""
 
 
 def marked() -> dict[str, Any]:

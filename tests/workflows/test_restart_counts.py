@@ -23,7 +23,7 @@ from workflows.pod.outcome import observe
 from workflows.pod.state import PodState
 
 CANCELED = "failed to create containerd task: failed to create shim task: context canceled"
-"""What containerd says of a start whose caller was killed before anything ran."""
+"""containerd's error for a start whose caller was killed before anything ran."""
 
 
 def created(name: str, restart: int) -> ObservedContainer:

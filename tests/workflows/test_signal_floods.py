@@ -40,7 +40,7 @@ from workflows.runner import workflow_runner
 from workflows.signal import Signal
 
 SUGGESTED_AT = 4096
-"""Events of a history from which on a server suggests to continue as new. A run of ours does so from 1,000 on."""
+"""The events from which a server suggests continue-as-new. Our runs do so from 1,000 events on."""
 SENDERS = 24
 
 

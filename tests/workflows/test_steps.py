@@ -27,7 +27,7 @@ from workflows.pod.state import PodState
 from workflows.pod.workflow import PodWorkflow
 
 DECIDE = [Path(plan.__file__), *Path(next(iter(workflows.pod.__path__))).glob("*.py")]
-"""Where it is decided that a step is taken."""
+"""The modules that decide to take a step."""
 
 
 def registered() -> dict[str, Callable[..., Any]]:

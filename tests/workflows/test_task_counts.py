@@ -10,7 +10,7 @@ from tests.workflows.scripted import ScriptedNode, phase, start_pod, until
 from tests.workflows.test_adoption import recorded
 
 START, DELETION = 3, 3
-"""One to decide the first step, one after each of two steps."""
+"""One task decides the first step, and one follows each of two steps."""
 
 
 async def test_a_start_and_a_deletion_take_three_workflow_tasks_each(client: Client, node: ScriptedNode) -> None:
