@@ -43,6 +43,6 @@ async def faulty(
 async def node(faulty: FaultyNode) -> AsyncIterator[FaultyNode]:
     """That node for one test; after the test it is repaired, and the test's pods are removed."""
     if isinstance(faulty.runtime, Embedded) and not faulty.runtime.gates.spawners:
-        await faulty.warm_up()  # a new server has no spawner, and another test may have killed the last one
+        await faulty.warm_up()  # a new server has no spawner, and another test may have killed the old one
     yield faulty
     await faulty.recover()

@@ -271,7 +271,7 @@ class EngineNode:
             return []
         parent, tiers = self.runtime.cgroup_parent.strip("/"), ("", "burstable/", "besteffort/")
         places = (f"{above}{parent}/{tier}pod{uid}" for above in ("", "*/") for tier in tiers)
-        # Never `**`: pods of other tests come and go meanwhile, and a directory that goes while it is read is an error.
+        # Never `**`: other tests' pods come and go, and a directory that disappears while it is read is an error.
         return sorted(path for place in places for path in Path("/sys/fs/cgroup").glob(place))
 
     def directories(self, uid: str) -> list[Path]:

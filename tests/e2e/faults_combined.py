@@ -145,7 +145,7 @@ class FaultRun:
         self.node.runtime.kill()
         await self._pause("kill")
         await asyncio.to_thread(self.node.runtime.start)
-        await until(self.node.cri.version)  # the test's own connection too is made anew after a while
+        await until(self.node.cri.version)  # the test's own connection also takes a while to reconnect
 
     async def kill_server(self) -> None:
         """Kill the Temporal server, and start it again after a while."""
@@ -173,7 +173,7 @@ class FaultRun:
                 pod = await self.apply()
                 self.untouched.append(pod)
                 ends = time.monotonic() + _FELT
-                # Below no worker no pod can feel it: a new one does not serve then.
+                # On a full disk a new worker refuses to serve, and without a worker no pod is affected.
                 while refused == self.faults["worker refused to serve"] and time.monotonic() < ends:
                     fill_again()
                     if await _is_told(pod, FULL):

@@ -356,7 +356,7 @@ class FaultyNode:
             if _is_down(part):
                 await asyncio.to_thread(part.start)
         if [pod for pod in self.pods if not await pod.closed()]:
-            # Nothing is to be made while it is taken away.
+            # Nothing may be made during the removal.
             self.worker.kill()
             await self.clear()
         self.pods.clear()

@@ -18,7 +18,7 @@ def forms(text: str) -> frozenset[bytes]:
     found = {plain, plain.hex().encode(), plain.hex().upper().encode(), b"".join(b"%%%02X" % each for each in plain)}
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + plain)
-        # The first and the last character also encode bits of what stands before and behind.
+        # The first and the last character also encode bits of the adjacent bytes.
         inside = encoded[4 if shift else 0 : -4]
         found |= {inside, inside.replace(b"+", b"-").replace(b"/", b"_")}
     return frozenset(found)

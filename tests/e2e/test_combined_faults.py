@@ -96,16 +96,14 @@ async def assert_nothing_lost_or_doubled(fault_run: FaultRun, count: int) -> Non
     )
     each_way = count // 5
     assert [len(pods) for pods in (fault_run.crashed, fault_run.updated, fault_run.deleted)] == [each_way] * 3
-    assert (
-        len(fault_run.untouched) >= count - 3 * each_way
-    )  # more, where the disk had to be filled once more to be felt
-    # What has not happened was not survived.
+    assert len(fault_run.untouched) >= count - 3 * each_way  # more if the disk had to be filled again to affect a pod
+    # Every fault must have happened, or its survival proves nothing.
     expected = {"kill_worker": 3, "kill_runtime": 2, "kill_server": 1, "full disk": FILLS}
     assert {fault: fault_run.faults[fault] for fault in expected} == expected
     happened = ("clock ahead", "clock back", "renew", *(f"hung {when} {method}" for method, when in HANGS))
     assert all(fault_run.faults[fault] for fault in happened), fault_run.faults
     assert continued
-    # What had not started when it was given another image has not been restarted.
+    # A container that had not started when it got another image was not restarted.
     for pod, restarts in zip(fault_run.updated, replaced, strict=True):
         assert restarts - (await unseen(pod))["web"] in (0, 1)
     replacements = dict(zip((pod.name for pod in fault_run.updated), replaced, strict=True))
@@ -118,7 +116,7 @@ async def assert_nothing_lost_or_doubled(fault_run: FaultRun, count: int) -> Non
         await pod.assert_whole(sandbox=None, web=restarts, api=lost["api"])
         exits = [line for line in await pod.history("exit") if line["subject"] == "web"]
         assert len(exits) == restarts, exits
-        # A start that was cut off with its caller may have noted itself, and is made again with the same number.
+        # A start that was cut off may have written its note, and is repeated with the same number.
         assert fault_run.notes(pod, "web")["started"] > restarts - lost["web"]
         assert fault_run.notes(pod, "api")["started"] > 0
     assert seen.duplicates == set()

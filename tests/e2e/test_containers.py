@@ -61,7 +61,7 @@ async def test_containers_share_an_empty_dir_and_see_the_nodes_directories(pods:
     mounts = {each["name"]: each.get("readOnly", False) for each in status_of(seen, "reader")["volumeMounts"]}
     assert mounts == {"shared": True, "host": False, "made": False}
     await pod.delete()
-    assert (tmp_path / "made" / "word").exists()  # what is the node's stays
+    assert (tmp_path / "made" / "word").exists()  # the node's own files stay
 
 
 async def a_host_path_that_is_not_there(pods: Pods, *, place: Path) -> None:
@@ -179,7 +179,7 @@ async def test_a_missing_image_is_pulled_again_after_a_back_off(pods: Pods) -> N
     assert pull["outcome"] == "ErrImagePull"
     holds = [line for line in await pod.history("hold") if line["subject"] == "main"]
     assert holds[0]["reason"].startswith("ImagePullBackOff 10s: ")
-    # An operator who has mended the registry need not wait.
+    # An operator who has repaired the registry need not wait.
     await pod.handle.signal("backoff_expired", {"container": "main"})
     while len(holds := [line for line in await pod.history("hold") if line["subject"] == "main"]) < 2:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
@@ -187,7 +187,7 @@ async def test_a_missing_image_is_pulled_again_after_a_back_off(pods: Pods) -> N
 
 
 async def test_an_image_with_policy_never_is_not_pulled(pods: Pods) -> None:
-    absent = "syncpod.invalid/nor/this:1"  # nobody has asked for it before
+    absent = "syncpod.invalid/nor/this:1"  # no earlier test has requested it
     pod = await pods.apply("never", {"name": "main", "image": absent, "imagePullPolicy": "Never"})
     seen = await pod.until(lambda pod: "ErrImageNeverPull" in str(status_of(pod, "main").get("state")))
     assert status_of(seen, "main")["state"]["waiting"] == {

@@ -52,7 +52,7 @@ async def deletion_keeps_the_grace(pods: Pods, *, place: Path) -> None:
     )
     uid = (await pod.running())["metadata"]["uid"]
     await pod.until(lambda _: said.exists() and {"tidy", "stubborn"} <= set(said.read_text().split("\n")))
-    # What is to be gone is there: in every cgroup controller (if it may be), and on disk.
+    # Now it exists in every cgroup controller (if permitted) and on disk; later it must be gone.
     assert bool(engine.cgroups(uid)) == bool(engine.runtime.cgroup_parent)
     assert {path.parent.name for path in engine.directories(uid)} == {"pods", "logs", "containers"}
 
@@ -62,7 +62,7 @@ async def deletion_keeps_the_grace(pods: Pods, *, place: Path) -> None:
     lines = said.read_text().splitlines()
     assert lines.index("tidy is told") < lines.index("tidy ends")
     (killed,) = [line for line in await pod.history("step") if line["subject"] == "kill_pod"]
-    assert killed["tookMs"] >= GRACE * 1000  # the stubborn one had its whole grace
+    assert killed["tookMs"] >= GRACE * 1000  # the stubborn container had its whole grace period
     assert killed["reason"] == "deleted"
     assert final["status"]["phase"] == "Failed"
     assert conditions_of(final)["Ready"] == ("False", "PodFailed")
@@ -105,7 +105,7 @@ async def a_later_deletion_shortens_the_grace(pods: Pods) -> None:
     await pod.until(lambda pod: pod["metadata"].get("deletionGracePeriodSeconds") == FOR_EVER)
     assert (await pod.event("Killing"))["container"] == "stubborn"
     assert (await pod.instance("stubborn")).state == "running"
-    # That it ends at all says that nobody waits for ever.
+    # The end itself proves that nothing waits for ever.
     final = await pod.delete(grace=1)
     assert final["metadata"]["deletionGracePeriodSeconds"] == 1
     assert status_of(final, "stubborn")["state"]["terminated"]["exitCode"] == 137
@@ -156,7 +156,7 @@ async def test_a_pod_applied_during_deletion_starts_afterwards(pods: Pods, engin
     await pod.armed("main")
     old = await pod.sandbox()
     await pod.handle.execute_update("delete", {"gracePeriodSeconds": 600})
-    # What may not change in a running pod may differ in the next one.
+    # Fields that cannot change in a running pod may differ in the next pod.
     await pod.apply(containers=[shell("other")], restartPolicy="Never")
     assert await names(pod) == {"main"}
     await say(tmp_path / "end")

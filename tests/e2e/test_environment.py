@@ -97,7 +97,7 @@ async def test_containers_get_their_environment_and_each_waits_for_missing_objec
     told = f"blue|{{token}}|blue|{{token}}|8080|{pod.name}|16777216|blue:8080 $(COLOR)|unset|blue:8080 $(COLOR)"
     assert await said(pod, "main") == [told.format(token="first"), "hello"]
 
-    # The others are on their own: one waits for a ConfigMap, one for a volume that would not lead it out.
+    # The others do not start: one waits for a ConfigMap, one has a subPath that leads out of its volume.
     await until_waiting(pod, "late", f'configmap "{late}" not found')
     await until_waiting(pod, "escape", 'failed to prepare subPath for volumeMount "v" of container "escape"')
     objects.put(config_map(late, WHEN="now"))
@@ -105,7 +105,7 @@ async def test_containers_get_their_environment_and_each_waits_for_missing_objec
     assert status_of(await pod.get(), "late")["restartCount"] == 0
     assert await said(pod, "late") == ["now"]
 
-    # A Secret that changes is seen by the next instance, which gets its parts of volumes anew.
+    # The next instance sees a changed Secret, since its parts of volumes are prepared anew.
     objects.put(secret(keys, token="second"))
     uid = (await pod.get())["metadata"]["uid"]
     volume = engine.worker.state_dir / "pods" / uid / "volumes" / "kubernetes.io~empty-dir" / "v"

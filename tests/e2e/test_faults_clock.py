@@ -34,13 +34,13 @@ async def test_clock_jumps_do_not_shorten_or_lengthen_back_offs(node: FaultyNode
     annotations = {"syncpod.dev/backoff-initial": f"{BACK_OFF}s", "syncpod.dev/backoff-factor": "1"}
     pod = await node.apply(shell("runs"), shell("crashes", "exit 3"), annotations=annotations)
     await pod.until(lambda seen: waits(seen, restarts=1))
-    # While it waits the clock is far ahead for two listings.
+    # During the wait, the clock is far ahead for two listings.
     listings = node.proxy.calls["ListContainers"]
     clock.jump(DAY)
     await until_true(lambda: node.proxy.calls["ListContainers"] >= listings + 2)
     clock.jump(0)
     await pod.until(lambda seen: waits(seen, restarts=2))
-    # From here on a container exits an hour after it is seen to have.
+    # From here on, a container seems to exit an hour after its exit is seen.
     clock.jump(-HOUR)
     await pod.until(lambda seen: waits(seen, restarts=3))
     await pod.until(lambda seen: container(seen, "crashes")["restartCount"] >= 4)
@@ -48,7 +48,7 @@ async def test_clock_jumps_do_not_shorten_or_lengthen_back_offs(node: FaultyNode
     history = await pod.handle.query("history")
     exits = [line["at"] for line in history if (line["kind"], line["subject"]) == ("exit", "crashes")]
     assert len(exits) >= 4
-    # By Temporal's clock: the first restart is at once, each later one after its back-off.
+    # By Temporal's clock, the first restart is immediate, and each later one follows its back-off.
     gaps = [(after - before).total_seconds() for before, after in pairwise(map(datetime.fromisoformat, exits[1:]))]
     assert all(gap > BACK_OFF - 1 for gap in gaps), gaps
     assert (await pod.live("runs")).attempt == 0

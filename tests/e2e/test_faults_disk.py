@@ -72,9 +72,9 @@ async def test_a_full_disk_affects_only_operations_that_write(node: FaultyNode) 
         assert await shown(early) == 'tier="before"'
         assert await early.live("web") == container
         assert halves(node.directory) == []
-        # A worker that cannot count its life serves nobody, and says so; what runs runs on.
+        # A worker that cannot count its life does not serve, and says so; the pods keep running.
         await node.kill()
-        node.worker.output.write_bytes(b"")  # the next process empties it too, and would have its block for its life
+        node.worker.output.write_bytes(b"")  # else the next process would free this block and use it
         fill()
         with node.worker_process(node.directory, **NO_EVICTION) as refused:
             assert await refused.ended() == 2, refused.log.read_text()[-4000:]

@@ -96,7 +96,7 @@ async def test_a_second_worker_for_the_node_is_refused_and_the_first_keeps_servi
             f"state directory {node.worker.state_dir} is in use by the worker in process {node.worker.pid}: "
             "one worker serves a node"
         )
-    # As from another machine: the lock is not seen there, the worker is by the server.
+    # As from another machine: the lock is not visible there, but the server knows the worker.
     with node.worker_process(tmp_path / "other-state") as third:
         sentence = await refusal(third)
         assert sentence.startswith(f"node {node.name} is served by another worker, {node.name}/")

@@ -55,7 +55,7 @@ async def test_a_stopped_shim_does_not_delay_other_pods(node: FaultyNode) -> Non
     victim = await hung.live("a")
     pid = (await node.cri.container_status(victim.id, verbose=True)).pid
     with frozen(await hung.shims()):
-        # Its exit is heard of by nobody whom the runtime asks.
+        # The runtime cannot learn of its exit, since the shims are frozen.
         os.kill(pid, signal.SIGKILL)
         await others_live(node)
         status = (await hung.get())["status"]
@@ -102,7 +102,7 @@ async def test_an_unanswered_runtime_call_does_not_delay_other_pods(node: Faulty
         await stop.reached()
         await others_live(node)
         assert await hung.containers() == [] or call in ("StartContainer", "StopContainer")
-        # Nobody gives a call up before the kubelet does, which asks for a sandbox once more as long.
+        # No call is given up before the kubelet would, which waits twice as long for a sandbox.
         assert node.proxy.allowed[call] > (200 if call == "RunPodSandbox" else 100)
         if call != "StopContainer":
             pod = await hung.get()

@@ -47,7 +47,7 @@ async def test_a_pod_starts_after_a_runtime_kill_during_its_start(node: FaultyNo
     await asyncio.to_thread(node.runtime.start)
     await pod.running()
     await told(pod)
-    # An attempt at a sandbox may be spent; no restart is, since nothing had run.
+    # A sandbox attempt may be used up, but no restart, since nothing had run.
     await pod.assert_whole(sandbox=None)
     await pod.delete()
 
@@ -117,7 +117,7 @@ async def test_an_exit_during_a_runtime_outage_is_noticed_once(
     container_id = (await pod.live("exits")).id
     node.runtime.kill()
     await say(tmp_path / "now")
-    # containerd 2 forgets how it was: the worker hears it of the kernel, and keeps it for its next life.
+    # containerd 2 forgets the exit. The worker gets it from the kernel, and keeps it for its next life.
     noted = node.directory / "state" / "exits" / container_id
     await until_true(noted.exists if tells_exits() else lambda: not (tmp_path / "now").exists())
     if worker_dies:
@@ -178,7 +178,7 @@ async def test_a_sandbox_stopped_by_others_is_replaced(node: FaultyNode) -> None
     await pod.up()
     (sandbox,) = await pod.sandboxes()
     await node.cri.stop_pod_sandbox(sandbox.id)
-    # Its containers end before it does, so one of them may have been started again in vain.
+    # Its containers end before the sandbox, so one of them may have been restarted in vain.
     restarts = await pod.running_in_another_sandbox(sandbox.id)
     await told(pod)
     assert min(restarts.values()) >= 1
@@ -229,7 +229,7 @@ async def test_a_failing_container_start_is_retried_until_it_succeeds(node: Faul
             await until(lambda: waits_for_both(pod))
     for name in ("a", "b"):
         await pod.handle.signal("backoff_expired", {"container": name})
-    # As a kubelet counts: the start that was refused, the one that followed at once, and the one that was let through.
+    # As in a kubelet: the refused start, the one that followed at once, and the one that was let through.
     await pod.running(a=2, b=2)
     await pod.assert_whole(a=2, b=2)
     await pod.delete()
@@ -251,6 +251,6 @@ async def test_a_pod_deleted_during_its_start_leaves_nothing(node: FaultyNode, p
         pod = await node.apply(hostNetwork=False)
         await stop.reached()
         await pod.handle.signal("delete_pod", {})
-        # What was sent to the runtime is not cut off: the deletion has it to itself first.
+        # A call to the runtime is not cut off: the deletion waits for it.
         await pod.until(lambda seen: "deletionTimestamp" in seen["metadata"])
     await pod.gone()

@@ -56,13 +56,13 @@ async def test_a_container_is_not_doubled_by_a_worker_kill_while_runc_makes_it(n
     with node.proxy.stop("CreateContainer", "after") as created:
         pod = await node.apply()
         await created.reached()
-        # The pause container has passed it; what comes next is the pod's own.
+        # The pause container has passed this point; the pod's own container comes next.
         with node.runtime.gates.hold(point) as gate:
             created.open()
             await gate.reached()
             await node.kill()
     since = await node.serve()
-    # The first of two starts. What runc was starting may have begun: that is an exit, which nobody saw.
+    # The first of two starts. The process may have begun: that counts as an exit that nobody saw.
     restarts = {"a": 1 if point == "runc-start" else 0}
     await pod.running(**restarts)
     await pod.assert_whole(**restarts)
@@ -76,7 +76,7 @@ async def test_a_start_blocked_beyond_the_next_workers_boot_is_done_once(node: F
         await gate.reached()
         await node.kill()
         await node.serve()
-        # The first call ended with its caller: the second one has the name, and comes to the same place.
+        # The first call ended with its caller. The second call gets the name, and reaches the same point.
         await gate.reached(2)
     await pod.running()
     await pod.assert_whole()
@@ -168,7 +168,7 @@ async def test_a_back_off_is_kept_across_a_worker_kill(node: FaultyNode) -> None
     await pod.until(lambda seen: waits(seen, "crashes", restarts=1))
     await node.kill()
     since = await node.serve()
-    # The deadline is the workflow's: nobody starts it before, and the wait is not begun anew.
+    # The deadline is the workflow's: nothing starts earlier, and the wait does not begin again.
     await pod.until(lambda seen: waits(seen, "crashes", restarts=2))
     holds = [line["reason"] for line in await pod.history("hold") if "crashes" in (line["subject"], line["container"])]
     assert [reason.split()[1] for reason in holds] == ["10s:", "20s:"], holds
@@ -185,7 +185,7 @@ def waits(pod: dict[str, Any], name: str, *, restarts: int) -> bool:
 
 @pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_a_grace_period_is_kept_across_a_worker_kill(node: FaultyNode) -> None:
-    # Deaf to SIGTERM, so only the SIGKILL at the end of the grace ends it, and a stop that is cut off never sends that.
+    # It ignores SIGTERM, so only the SIGKILL after the grace period ends it, which a stop that is cut off never sends.
     pod = await node.apply(shell("a"), shell("deaf", DEAF))
     await pod.up()
     await pod.handle.signal("delete_pod", {"gracePeriodSeconds": 6})
@@ -217,7 +217,7 @@ async def test_a_grace_period_is_kept_across_a_worker_kill(node: FaultyNode) -> 
     ids=str,
 )
 async def test_a_deletion_completes_after_a_worker_kill(node: FaultyNode, point: Any) -> None:
-    # One container: containerd 1.6 loses the SIGTERM of a stop that is cut off within milliseconds, and sends no other.
+    # One container: if a stop is cut off within milliseconds, containerd 1.6 loses its SIGTERM and sends no other.
     pod = await node.apply(shell("a"), hostNetwork=False)
     await pod.up()
     with held(node, point) as stop:
@@ -281,7 +281,7 @@ async def test_a_crowd_starts_after_a_worker_kill(node: FaultyNode) -> None:
         "%s: killed with %d of %d made; all Running %.1f s after the new start", node.runtime.name, half, CROWD, took
     )
     for pod, count in zip(pods, restarts, strict=True):
-        # Where the kill falls within RunPodSandbox, what is left may cost an attempt; no restart is counted.
+        # If the kill falls within RunPodSandbox, its remains may cost an attempt, but no restart is counted.
         await pod.assert_whole(sandbox=None, main=count)
     await asyncio.gather(*(pod.delete(0) for pod in pods))
 

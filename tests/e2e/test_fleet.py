@@ -219,7 +219,7 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
 ) -> None:
     name, local = node.name, await Client.connect(node.server.address, data_converter=DATA_CONVERTER)
     stays, goes = f"stays-{name}", f"goes-{name}"
-    invitation = fleet.invitation(name)  # first: what a node without a certificate is told, nobody can open
+    invitation = fleet.invitation(name)  # must come first: without a certificate no message can be opened
     await fleet.expect(name, grace=5)
     joining = await fleet.say("apply", "-f", "-", stdin=pod(stays, name), code=1)
     assert f"node {name} is Joining, and takes no new pods" in joining.err

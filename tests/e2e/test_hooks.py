@@ -70,7 +70,7 @@ async def test_a_container_is_neither_shown_as_running_nor_probed_before_its_pos
     every_second = {"periodSeconds": 1, "failureThreshold": 1}
     probe = {"exec": {"command": ["test", "-e", "/out/done"]}, **every_second}
     web = shell("web", volumeMounts=[OUT], lifecycle={"postStart": hook(waits)}, livenessProbe=probe)
-    # What it is compared with is probed as often.
+    # The container that it is compared with has the same probe period.
     probe = {"exec": {"command": ["sh", "-c", "echo probed >> /out/probes"]}, **every_second}
     other = shell("other", volumeMounts=[OUT], livenessProbe=probe)
     live = await pods.apply("hooked", other, web, **saying(tmp_path))

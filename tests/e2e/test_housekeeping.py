@@ -129,7 +129,7 @@ async def test_a_dead_empty_sandbox_is_removed(kept: Pods) -> None:
         if "CrashLoopBackOff" in str(status_of(await pod.get(), "web").get("state")):
             await pod.handle.signal("backoff_expired", {"container": "web"})
         instances = await pod.containers("web")
-        # A restart in the sandbox that is no longer there fails, and has a number, too.
+        # A restart in the vanished sandbox fails, and still uses a number.
         return (
             [each.attempt for each in await pod.sandboxes()] == [attempt - 1, attempt]
             and [each.attempt for each in instances] == [instances[-1].attempt - 1, instances[-1].attempt]
@@ -161,7 +161,7 @@ async def test_pods_whose_workflow_was_terminated_are_removed_dead_or_alive(kept
     await until_asked(nobody, patience=PATIENCE)
     kept.node.assert_nothing_left(uid)
     kept.node.assert_nothing_left(other)
-    await alive.apply()  # its name lives again
+    await alive.apply()  # the name can be used again
     await alive.running()
 
 
@@ -201,5 +201,5 @@ async def test_under_disk_pressure_the_largest_writer_is_evicted_and_new_pods_re
         return [c.type for c in report_of(kept.node).conditions if c.status == "True"] == ["DiskPressure"]
 
     await until_asked(reported, patience=PATIENCE)
-    await asyncio.sleep(2)  # four more looks: it was enough
+    await asyncio.sleep(2)  # four more checks evict nothing: one pod was enough
     await modest.running()

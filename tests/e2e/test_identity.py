@@ -88,7 +88,7 @@ async def test_each_container_has_the_privileges_of_its_security_context(pods: P
     }
     assert everything & ~DEFAULT_CAPABILITIES & NET_ADMIN
     assert {name for name, status in seen.items() if status["NoNewPrivs"] == "1"} == {"locked"}
-    # 0 is no filter, 2 is one; nobody has asked for the default one, so "plain" has none.
+    # 0 = no filter, 2 = a filter; "plain" has none, since the default filter was not requested.
     assert {name for name, status in seen.items() if status["Seccomp"] == "2"} == {"confined", "local"}
 
     shown = {
@@ -225,7 +225,7 @@ async def test_a_pod_is_rejected_for_limits_that_the_node_cannot_enforce(
 
 
 async def test_a_pod_with_a_user_namespace_is_refused_by_field(pods: Pods) -> None:
-    bare = secured("main", procMount="Unmasked")  # which only such a pod may ask for
+    bare = secured("main", procMount="Unmasked")  # only such a pod may request this
     pod = await pods.apply("users", bare, hostUsers=False)
     refused = await pod.event("UnsupportedByRuntime")
     assert refused["message"].startswith("spec.hostUsers: ")

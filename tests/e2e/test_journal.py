@@ -88,7 +88,7 @@ async def crashed_in_seven_ways(node: FaultyNode) -> Pod:
     await pod.delete(grace=1)
     await until(lambda: is_told_whole(journaled(node.worker.state_dir, pod.name)))
     await node.kill()
-    # As the server itself does when the retention has passed; it keeps a closed run for an hour at least by default.
+    # As the server does after the retention, which is at least an hour by default.
     execution = WorkflowExecution(workflow_id=pod.handle.id)
     await node.client.workflow_service.delete_workflow_execution(
         DeleteWorkflowExecutionRequest(namespace=node.client.namespace, workflow_execution=execution)

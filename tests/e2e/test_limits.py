@@ -72,7 +72,7 @@ async def test_cgroups_of_containers_pod_and_tier_have_the_requested_resources(p
     pod = await pods.apply(
         "burstable",
         shell("limited", resources=half),
-        shell("bounded"),  # by its pod alone
+        shell("bounded"),  # limited only by its pod
         resources={"limits": {"cpu": "500m", "memory": "96Mi"}},
         overhead={"memory": "4Mi"},
     )

@@ -247,7 +247,7 @@ async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_p
     assert {each.why.rpartition(" ")[0] for each in found.values()} == {"it belongs to the Temporal cluster"}
     assert all(each.left for each in found.values())
     await until_asked(lambda: has_come(here.static), patience=PATIENCE)
-    await here.static.running()  # its manifest is there as it was, so it is the same pod, and is adopted unasked
+    await here.static.running()  # its manifest is unchanged, so it is the same pod and is adopted automatically
     assert await here.alive() == here.instances
     shown = (await syncpod(node, "node")).out
     assert all(f"default/{pod.name}" in shown for pod in here.applied)
@@ -412,7 +412,7 @@ async def test_a_restored_database_does_not_recreate_deleted_pods(orphaned: Orph
     assert await alive(stays) == ran
     document = pods.know(gone.document)
     await document.apply(document.document)
-    await document.running()  # what is applied again is another pod
+    await document.running()  # a pod that is applied again is another pod
     await document.delete()
     await stays.delete()
 
@@ -427,7 +427,7 @@ async def test_a_pod_applied_after_a_database_loss_waits_for_the_running_one(orp
         await pod.running()
     elders = {pod.name: (await pod.get())["metadata"]["uid"] for pod in (cat, dog)}
     await node.lose_the_database()
-    await (await pods.apply("bird", shell("main"), hostNetwork=True)).running()  # the node adds up its pods for this
+    await (await pods.apply("bird", shell("main"), hostNetwork=True)).running()  # for this, the node counts its pods
     heirs = []
     for pod in (cat, dog):
         heir = pods.know(pod.document)

@@ -95,7 +95,7 @@ async def test_no_invalid_signal_harms_a_pod(pods: Pods, engine: EngineNode, tct
     await run_tctl(tctl, engine, "workflow", "signal", "-w", pod.handle.id, "-n", "update_pod")
     await run_tctl(tctl, engine, "workflow", "signal", "-w", pod.handle.id, "-n", "no_such_signal", "-i", "17")
 
-    # Something that means something is still understood, after all of that.
+    # After all of that, a valid signal is still understood.
     document = {**pod.document, "metadata": {**pod.document["metadata"], "labels": {"heard": "yes"}}}
     await pod.handle.signal("update_pod", document)
     after = await pod.until(lambda pod: pod["metadata"].get("labels") == {"heard": "yes"})

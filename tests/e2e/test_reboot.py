@@ -107,7 +107,7 @@ async def test_after_a_reboot_desired_pods_run_again_and_finished_ones_do_not(no
     assert (ended(works, "done")["exitCode"], container(works, "done")["restartCount"]) == (0, 0)
     finished = await job.get()
     assert (finished["status"]["phase"], ended(finished, "job")["exitCode"]) == ("Succeeded", 0)
-    # The crash loop goes on where it was: its second restart has waited 10 s, the third waits 20 s.
+    # The crash loop continues where it was: its second restart has waited 10 s, the third waits 20 s.
     again = await looping.until(lambda pod: "back-off 20s" in waits(pod))
     assert container(again, "loops")["restartCount"] == 2
     assert container(again, "loops")["lastState"]["terminated"]["exitCode"] == 4

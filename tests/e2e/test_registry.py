@@ -93,7 +93,7 @@ async def test_only_a_pod_with_the_registry_password_gets_its_image(
     seen_again = await same.running()
     assert status_of(seen_again, "main")["imageID"] == status_of(seen, "main")["imageID"]
     assert status_of(seen_again, "main")["image"]
-    assert await same.events("Pulling") == []  # the digest is of what the tag has brought
+    assert await same.events("Pulling") == []  # the digest of the image that the tag named
 
     poor = await pods.apply("poor", container(f"{name}:1", imagePullPolicy="IfNotPresent"), shell("other"))
     refused = await poor.until(lambda pod: waiting(pod).get("reason") in ("ErrImagePull", "ImagePullBackOff"))

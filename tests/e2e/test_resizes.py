@@ -67,7 +67,7 @@ async def test_a_running_container_is_resized_up_and_down(pods: Pods) -> None:
     assert seen["status"]["resources"]["limits"] == {"cpu": "600m", "memory": "192Mi"}
 
     pod.document["spec"]["containers"][0]["resources"] = LESS
-    await pod.apply(pod.document)  # an applied manifest does as well
+    await pod.apply(pod.document)  # an applied manifest works as well
     await resized(pod, "web", LESS)
     await resize(pod, "helper", LARGE, "initContainers")
     await resized(pod, "helper", LARGE)

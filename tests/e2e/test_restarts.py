@@ -98,7 +98,7 @@ async def test_restart_policies_decide_which_containers_restart(
     pod = lives[f"{policy.lower()}-{code}"]
     reason = "Completed" if code == 0 else "Error"
     if policy == "Always" or (policy == "OnFailure" and code):
-        # Restarted at once the first time, and then held back.
+        # The first restart is immediate, the next one is held back.
         seen = await pod.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "main").get("state")))
         assert seen["status"]["phase"] == "Running"
         status = status_of(seen, "main")
@@ -272,7 +272,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     await pod.exec("victim", says("/scratch/go"))
     after = await pod.running(victim=1, source=1)
 
-    # The same sandbox and address, the same volume with what was in it.
+    # The same sandbox and address, the same volume with its contents.
     assert [(each.id, each.attempt) for each in await pod.sandboxes()] == [(sandbox.id, 0)]
     assert after["status"]["podIP"] == before["status"]["podIP"]
     order = (await pod.exec("victim", "cat /scratch/runs")).split()
@@ -286,7 +286,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
         assert (name, last["reason"], last["exitCode"]) == (name, "RestartingAllContainers", 137)
         assert [each.attempt for each in await pod.containers(name)] == [1]
         assert logs[name].endswith("/0.log")
-        assert await asyncio.to_thread(Path(logs[name]).exists)  # kept: they tell why
+        assert await asyncio.to_thread(Path(logs[name]).exists)  # kept, since they say why
     removals = [line for line in await pod.history("step") if line["subject"] == "remove_container"]
     assert [line["reason"] for line in removals] == ["a restart rule asks for all containers to be restarted"]
     killed = {event["container"] for event in await pod.events("Killing")}
@@ -339,13 +339,13 @@ async def the_delays_of_a_crash_loop(pods: Pods) -> None:
         assert line["reason"].startswith(
             f"CrashLoopBackOff {delay}s: back-off {delay}s restarting failed container=main"
         )
-        # It is reckoned from the exit, whenever that was heard of.
+        # It counts from the exit, not from when the exit became known.
         assert ended + timedelta(seconds=delay) <= until <= at(line["at"]) + timedelta(seconds=delay)
 
         await restarted(pod, restarts + 1)
         begun = (await pod.instance("main")).started_at
         assert begun is not None and begun >= ended + timedelta(seconds=delay)
-    # The first restart was held back by nothing.
+    # Nothing held back the first restart.
     lines = [line["reason"].split(":")[0] for line in await pod.history("hold")]
     assert lines[:2] == ["CrashLoopBackOff 10s", "CrashLoopBackOff 20s"]
     (event,) = await pod.events("BackOff")
@@ -362,7 +362,7 @@ async def test_an_operator_can_end_each_back_off_at_once(pods: Pods) -> None:
             sent += 1
     await restarted(pod, len(DELAYS) + 1)
     begun = (await pod.instance("main")).started_at
-    assert begun is not None and begun < at(held["until"])  # minutes before it would have been its turn
+    assert begun is not None and begun < at(held["until"])  # minutes before its back-off would have ended
     holds = [line["reason"].split(":")[0] for line in await pod.history("hold")]
     assert holds[: len(DELAYS)] == [f"CrashLoopBackOff {delay}" for delay in DELAYS]
     lines = [line["reason"] for line in await pod.history("signal")]

@@ -199,7 +199,7 @@ async def test_a_secret_appears_in_no_history_log_trace_or_file(
         exported = {"OTEL_EXPORTER_OTLP_ENDPOINT": exports.endpoint}
         async with engine_node(runtime, temporal_server, tmp_path, **exported) as engine:
             worker, here = engine.worker, Here({**machine_of(engine), **exported})
-            # containerd's own log says what it could not execute.
+            # containerd's own log names the program that it could not execute.
             absent = "/no/$(TOKEN)" if runtime.name == "embedded" else "/no/such/program"
             items = [*objects(token, registry.address), pod(name, registry.address, absent=absent)]
             manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})

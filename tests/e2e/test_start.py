@@ -38,7 +38,7 @@ async def test_init_containers_sidecar_and_containers_start_in_order(pods: Pods,
         volumes=[{"name": "gates", "hostPath": {"path": str(tmp_path), "type": "Directory"}}],
     )
 
-    # The first init container runs; nothing else has been made.
+    # The first init container runs; no other container exists yet.
     waiting = {"waiting": {"reason": "PodInitializing"}}
     seen = await pod.until(lambda pod: "running" in status_of(pod, "first").get("state", {}))
     assert seen["status"]["phase"] == "Pending"

@@ -47,7 +47,7 @@ async def test_pods_over_their_storage_limits_are_evicted(pods: Pods) -> None:
     assert await evicted(shared) == "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "
     assert await evicted(layer) == 'Container web exceeded its local ephemeral storage limit "1Mi". '
     if "tmpfs" in await memory.exec("web", "grep ' /fast ' /proc/mounts"):
-        # The kernel holds it to its size.
+        # The kernel enforces its size.
         size = await memory.exec("web", "stat -c %s /fast/file")
         assert int(size) == 1 << 20
     await quiet.running()

@@ -270,7 +270,7 @@ async def show(page: Page, address: str, sign: Locator) -> None:
     """
 
     async def fetch(route: Route) -> None:
-        with contextlib.suppress(PlaywrightError):  # the page waits for news of the run, until it is closed
+        with contextlib.suppress(PlaywrightError):  # the page polls for news of the run until it is closed
             await route.fulfill(response=await route.fetch())
 
     await page.route("**/*", fetch)

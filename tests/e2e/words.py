@@ -54,7 +54,7 @@ class Word:
         """Make the FIFO, for any user."""
         os.mkfifo(place)
         place.chmod(0o666)
-        return cls(os.open(place, os.O_RDWR | os.O_NONBLOCK))  # read and write: what is in it stays while it is open
+        return cls(os.open(place, os.O_RDWR | os.O_NONBLOCK))  # read and write, so that its content stays
 
     def say(self) -> None:
         os.write(self.fifo, b"\n")

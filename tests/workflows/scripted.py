@@ -266,14 +266,14 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
             "build_id": build_id("syncpod-test", DIGEST),
             "workflow_runner": Sandbox(),
             "interceptors": [ResizeMetricsInterceptor()],
-            # As the node's worker has it: the SDK's own pause would keep a cancellation from a step for twelve seconds.
+            # As in the node's worker: by the SDK's default, a step would hear of its cancellation up to 12 s late.
             "max_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,
             **options,
         },
     ) as worker:
         if node.unhurried:
-            # The SDK fails a task after two seconds by the clock, which on a busy machine says nothing of the workflow.
-            # It has a setting for that, debug_mode, but runs tasks in the test's own thread then.
+            # The SDK fails a task after two seconds by the clock, which proves nothing on a busy machine.
+            # Its setting debug_mode prevents that, but then runs tasks in the test's own thread.
             assert worker._workflow_worker is not None
             worker._workflow_worker._deadlock_timeout_seconds = None
         yield worker

@@ -98,7 +98,7 @@ def dated(world: World) -> ObservedPod:
 @given(worlds(), st.data())
 def test_removing_a_dead_container_changes_no_decision(world: World, data: st.DataObject) -> None:
     whole = dated(world)
-    assume(whole.sandboxes)  # a pod that has run has had one: see the tests below
+    assume(whole.sandboxes)  # a pod that has run had a sandbox; see the tests below
     good = not compute_pod_actions(world.pod, whole, liveness={}, startup={}, actuated=world.actuated).create_sandbox
     init = {each.name for each in world.pod.spec.init_containers}
     alive = {c.name for c in whole.containers if c.state in ("running", "unknown")}  # those count as they are listed
@@ -110,7 +110,7 @@ def test_removing_a_dead_container_changes_no_decision(world: World, data: st.Da
     full, less = seen(world.pod, whole), seen(world.pod, whole, pruned)
 
     def steps(state: PodState) -> list[tuple[str, str]]:
-        # What is to be removed need not be where it is gone.
+        # A container that is already gone need not be removed.
         return [(each.verb, each.container) for each in decide.planned(state) if each.verb != "remove_container"]
 
     assert steps(less) == steps(full)
@@ -510,9 +510,9 @@ async def test_a_pruned_finished_container_stays_finished_and_the_others_continu
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     web = node.pods[uid].newest("web")
     assert web is not None
-    # The runtime loses all that has ended, and the one that runs ends unseen.
+    # The runtime loses all ended instances, and the running one ends unseen.
     await node.tell(handle, node.list(uid, containers=()))
-    # Its end counts for the back-off, unseen as it was.
+    # Its end counts for the back-off, although nobody saw it.
     await until(
         handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
     )

@@ -142,7 +142,7 @@ def test_a_node_converges_to_its_lists_under_any_sequence_of_events(
         assert image == f"i:{said[winner][name]}"
     assert all(each.state == "applied" for each in report.desired(node.state, node.now))
     assert decide.plan(node.state, node.now, ()).actions == ()
-    # What every workflow has is not kept a second time.
+    # Documents that the pods' workflows have are not kept a second time.
     kept = [each for source in node.state.sources.values() for each in source.pods.values() if each.document]
     assert len(kept) == sum(len(node.state.candidates(key)) - 1 for key in wanted)
 
@@ -221,14 +221,14 @@ def test_a_restarted_node_workflow_reconciles_recalled_pods_with_its_list(
     node.state, node.busy = NodeState(name="n", since=node.now), {}
     if told_first:
         node.say("file", after)
-        if answered:  # a changed pod is refused while the one of before has its name
+        if answered:  # a changed pod is refused while the previous pod has its name
             node.begin()
             while node.busy:
                 node.end("well")
     node.recall_into(there)
     node.reload()
     if not told_first:
-        # Until its list has been told, nothing of it ends, and it is shown as its own.
+        # Until its source has reported, none of its pods end, and they are shown as the source's.
         assert decide.plan(node.state, node.now, ()).actions == ()
         assert {(each.source, each.state) for each in report.desired(node.state, node.now)} <= {("file", "applied")}
         node.say("team", {})
@@ -352,7 +352,7 @@ def test_a_refused_single_pod_is_retried_only_if_refused_for_a_cordon() -> None:
     assert decide.plan(node.state, node.now, ()).retry_at is not None
     absorb.absorb(node.state, "apply", ({"pod": document("a", 2)},), node.now)
     decide.finished(node.state, action, PodWorkflowResult(refused="spec: cannot change"), node.now)
-    (action,) = decide.plan(node.state, node.now, ()).actions  # that was of the one before
+    (action,) = decide.plan(node.state, node.now, ()).actions  # that belonged to the previous pod
     decide.finished(node.state, action, PodWorkflowResult(refused="spec: cannot change"), node.now)
     assert decide.plan(node.state, node.now, ()) == decide.Plan((), None)
     assert report.desired(node.state, node.now) == []

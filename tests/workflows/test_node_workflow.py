@@ -272,7 +272,7 @@ async def test_single_pods_are_applied_and_deleted_by_signal_and_by_update(node_
         assert await node.pod_until(base, bool)
     view = await node.until(lambda view: not view.desired)
     assert "api" in view.sources
-    await node.sync("file")  # another source's list is none of theirs
+    await node.sync("file")  # another source's list does not affect them
     await node.handle.signal("delete", {"name": f"signalled-{node.suffix}", "gracePeriodSeconds": 0})
     await node.handle.execute_update("delete", {"namespace": "default", "name": f"updated-{node.suffix}"})
     for base in ("signalled", "updated"):
@@ -318,7 +318,7 @@ async def test_a_refused_pod_is_shown_backs_off_and_is_retried_at_once_when_chan
     await node.sync("file", node.pod("web"))
     assert await node.pod_until("web", bool)
     before = await node.running("web")
-    await node.sync("file", wrong)  # the one that runs is not ended for the sake of one that cannot
+    await node.sync("file", wrong)  # the running pod is not ended for one that cannot run
     await node.until(lambda view: view.desired[0].reason == "Refused")
     after = await node.running("web")
     assert before is not None
@@ -400,7 +400,7 @@ async def test_a_restarted_node_workflow_ends_recalled_pods_missing_from_its_lis
     await node.sync("file", node.pod("web", image="busybox:2"))
     await node.pod_until("job", lambda pod: pod is None)
     await node.pod_until("web", lambda pod: pod and pod["spec"]["containers"][0]["image"] == "busybox:2")
-    assert await node.running("other")  # its source has said nothing yet
+    assert await node.running("other")  # its source has not reported yet
     await node.sync("team")
     await node.pod_until("other", lambda pod: pod is None)
     view = await node.until(lambda view: len(view.desired) == 1)
@@ -430,7 +430,7 @@ async def test_a_pod_ended_by_others_is_recreated_when_its_source_sends_it_again
     await node.pod_until("web", lambda pod: pod is None)
     await node.sync("file", web)
     await node.settled()
-    assert await node.running("web") is None  # a list that says the same is no news
+    assert await node.running("web") is None  # an unchanged list is no news
     await node.sync("file", web, gone=[{"namespace": "default", "name": name}])
     assert await node.pod_until("web", bool)
 

@@ -59,7 +59,7 @@ async def test_a_pod_is_the_same_incarnation_after_a_reset_to_before_its_first_d
     newest = await reset(client, node, handle, first)
     assert (await query_pod(newest))["metadata"]["uid"] == before
     assert len({(step.ref.uid, step.ref.incarnation) for _, step in node.taken}) == 1
-    assert [line["kind"] for line in await undone.query("history")].count("step") == 2  # it still says what it did
+    assert [line["kind"] for line in await undone.query("history")].count("step") == 2  # its own history is still there
     await newest.terminate()
 
 

@@ -92,7 +92,7 @@ async def test_a_restart_limit_holds_a_container_until_an_operator_retries(clien
     assert hold == {"subject": "web", "until": None, "reason": "RestartLimitReached", "message": why}
     assert await told(handle, "RestartLimitReached") == [("web", why)]
 
-    await handle.signal("backoff_expired", {"container": "web", "restart": 3})  # of a back-off that was there before
+    await handle.signal("backoff_expired", {"container": "web", "restart": 3})  # of the earlier back-off
     await crash(handle, node, uid, "other", 1)
     assert waiting(await query_pod(handle))["reason"] == "RestartLimitReached"
     await handle.signal("backoff_expired", {"container": "web"})

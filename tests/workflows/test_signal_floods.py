@@ -110,7 +110,7 @@ async def test_signals_queued_without_a_worker_are_processed_in_parts(
 ) -> None:
     """More listings than one workflow task absorbs, each different from the one before."""
     part = 100
-    monkeypatch.setattr(workflow, "PART", part)  # not in the sandbox, which would load the module with its own
+    monkeypatch.setattr(workflow, "PART", part)  # without the sandbox, which would load the module with its own value
     node = ScriptedNode(unhurried=True)
     async with scripted_worker(client, node):
         handle = await running(client, node, manifest())
@@ -122,7 +122,7 @@ async def test_signals_queued_without_a_worker_are_processed_in_parts(
     await flood(handle, signals)
     await node.tell(handle, node.exits(uid, "web", 1, ago=400))
     flooded = await handle.describe()
-    run = client.get_workflow_handle(handle.id, run_id=flooded.run_id)  # which is left for its length soon after
+    run = client.get_workflow_handle(handle.id, run_id=flooded.run_id)  # this long run continues as new soon after
     if ends == "put out":
         await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "low", "gracePeriodSeconds": 1})
     async with scripted_worker(client, node, workflow_runner=workflow_runner()):

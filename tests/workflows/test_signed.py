@@ -106,7 +106,7 @@ async def signed(
     monkeypatch.setattr("syncpod.signing.keys.LOOK_SECONDS", 0.0)
     keys, node = make_signing_keys(tmp_path), ScriptedNode()
     owner = signing(client, keys)
-    # Not the runner of `worker_options`: it replays what is not signed. See `replays`.
+    # Not the runner of `worker_options`, which replays unsigned histories. See `replays`.
     runner = WatchedRunner(sandboxed_runner(), Watches(), BegunRuns(tmp_path).refusal)
     options = {**worker_options, "workflow_runner": runner}
     interceptors = [ResizeMetricsInterceptor(), SigningWorker()]

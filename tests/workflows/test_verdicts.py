@@ -127,7 +127,7 @@ async def test_labels_without_downward_files_lead_to_no_step(client: Client, nod
 
 async def test_a_pod_is_ended_at_its_active_deadline(client: Client, node: ScriptedNode) -> None:
     """Row 19: DeadlineExceeded, by a durable timer."""
-    handle = await running(client, node, manifest(activeDeadlineSeconds=10))  # time enough to be seen running
+    handle = await running(client, node, manifest(activeDeadlineSeconds=10))  # enough time to be seen running
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert (pod["status"]["reason"], pod["status"]["message"]) == (
         "DeadlineExceeded",

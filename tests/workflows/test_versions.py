@@ -192,7 +192,7 @@ async def test_a_run_of_unknown_decisions_is_reported_and_its_pod_left_alone(
         await handle.signal("pleg", {})
         async with asyncio.timeout(30):
             while not (told := [record for record in caplog.records if handle.id in record.getMessage()]):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)  # a log has no event for it
+                await asyncio.sleep(0.05)  # nothing signals a new log record
     assert (told[0].levelname, told[0].exc_info is not None) == ("WARNING", True)
     assert "decisions: are of version 0, from before the first release" in caplog.text
     assert "Begin it anew: a pod by `syncpod adopt --force`" in caplog.text
@@ -200,7 +200,7 @@ async def test_a_run_of_unknown_decisions_is_reported_and_its_pod_left_alone(
     assert (await handle.describe()).status == WorkflowExecutionStatus.RUNNING
 
 
-# The SDK has made the coroutine of `run` when the workflow's initializer raises, and drops it.
+# If the workflow's initializer raises, the SDK has already made the coroutine of `run`, and drops it.
 @pytest.mark.filterwarnings("ignore:coroutine '_WorkflowInstanceImpl._apply_initialize_workflow:RuntimeWarning")
 async def test_a_worker_without_a_decision_version_starts_no_run(client: Client) -> None:
     node = ScriptedNode()
