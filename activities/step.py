@@ -152,7 +152,7 @@ async def _let_go(attempt: StepAttempt, interruption: Interruption, complete: Co
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
     details = activity.cancellation_details() or activity.ActivityCancellationDetails()
     if details.paused or details.reset:
-        raise asyncio.CancelledError  # the SDK tells the server which
+        raise asyncio.CancelledError  # the SDK tells the server whether the step was paused or reset
     if not details.cancel_requested:
         raise _given_up(attempt, details)
     try:

@@ -137,7 +137,7 @@ async def measure(nodes: int, pods: int, rest: float) -> str:
         async def place(one: tuple[str, int]) -> None:
             began = time.monotonic()
             pod = pod_to_wire(simulated_pod(f"crowd-{one[1]}-{one[0]}"))
-            while True:  # the same again does nothing more
+            while True:  # a repeated call changes nothing
                 try:
                     await fleets.update(crowd.client, one[0], "place", {"pods": [pod]})
                     break

@@ -58,7 +58,7 @@ async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:
     containers = {pod.name: await pod.containers() for pod in pods}
     told = {pod.name: await pod.handle.query("events") for pod in pods}
     await node.kill()
-    node.start = subprocess.Popen  # as people start one: it imports everything first
+    node.start = subprocess.Popen  # as in production: the process imports everything first
     for number, _ in enumerate(exiting):
         await asyncio.to_thread((place / f"{number:02}" / "exit").touch)
     for pod in labelled:

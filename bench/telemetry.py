@@ -57,7 +57,7 @@ async def _starts(here: Nodes, runs: int) -> dict[str, list[float]]:
         for node in (_SEEN, _UNSEEN) if run % 2 else (_UNSEEN, _SEEN):
             seconds = await here.start(node, f"{node}-{run}")
             await here.delete(f"{node}-{run}")
-            if run:  # the first start of a node loads what later ones have
+            if run:  # a node's first start loads modules that later starts share
                 took[node].append(1000 * seconds)
     return took
 

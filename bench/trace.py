@@ -52,10 +52,10 @@ async def _measure(runtime_version: str, runs: int) -> None:
     with Collector() as collector:
         traced = Settings(environment={"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collector.endpoint}/v1/traces"})
         async with nodes(runtime_version, {"traced": traced}) as here:
-            for run in range(runs + 1):  # the first start of a node loads what later ones have
+            for run in range(runs + 1):  # a node's first start loads modules that later starts share
                 await here.start("traced", f"traced-{run}")
                 await here.delete(f"traced-{run}")
-            await here.workers["traced"].stop()  # which exports what is left
+            await here.workers["traced"].stop()  # this exports the remaining spans
         spans = _spans(collector.spans)
         trees = sorted(
             (start_of(spans, f"traced-{run}") for run in range(1, runs + 1)), key=lambda tree: tree.root.took

@@ -209,7 +209,7 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
         _forget_single(state, action)
     else:
         current = state.governed.get(action.key)
-        # What is left is how often the list was sent again meanwhile.
+        # The remainder counts how often the list was sent again meanwhile.
         doubted = current.doubted - action.doubted if current is not None else 0
         state.governed[action.key] = Governed(uids=(uid,), source=action.source, digest=action.digest, doubted=doubted)
         state.forget_document(action.key)
