@@ -49,6 +49,12 @@ class Callers:
         finally:
             self._open -= Counter([caller])  # which also forgets who has none left
 
+    def is_owners(self, writer: StreamWriter) -> bool:
+        """Say whether a connection is known to be the owner's, or root's."""
+        client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        peer = self._peer_of(client, server) if client and server else None
+        return peer is not None and peer.uid in (0, os.geteuid())
+
     def _has_room(self, caller: int | str) -> bool:
         owners = {0, os.geteuid()}
         if not self._bounds_owner and (caller in {*owners, _UNKNOWN} or isinstance(caller, str)):

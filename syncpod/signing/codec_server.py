@@ -89,7 +89,7 @@ class CodecServer:
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> Answer:
         """Answer a request. Nothing but its head is read before the token or the page's path has been checked."""
         if self._page.is_for(request):
-            return await self._page.answer(request)
+            return await self._page.answer(request, self._callers.is_owners(writer))
         said = request.headers.get("authorization", "")
         if not hmac.compare_digest(said.encode(), f"Bearer {self._token}".encode()):
             return 401, b"the token is not that of this node: run `syncpod env` as its owner again", ""

@@ -1,6 +1,7 @@
 """Decodes for the Temporal UI, whose browser has no token.
 
-Under a secret path a page of any origin may decode, and do nothing else.
+Under a secret path a page of any origin may decode, and do nothing else. The path alone is not enough: another user
+may have read it in a browser's or a tool's command line, so only the owner's browser and root's are answered.
 """
 
 from __future__ import annotations
@@ -38,8 +39,13 @@ class DecodingPage:
         """Say whether a request has the path."""
         return hmac.compare_digest(request.before.encode("latin-1"), f"/{self.name}".encode())
 
-    async def answer(self, request: Request) -> Answer:
-        """Answer the browser's question whether it may ask, and what it wants decoded."""
+    async def answer(self, request: Request, is_owners: bool) -> Answer:
+        """Answer the browser's question whether it may ask, and what it wants decoded.
+
+        `is_owners` says whether the browser is that of the owner, or root's.
+        """
+        if not is_owners:
+            return 403, b"only the user of this codec server, and root, may decode", ""
         if request.method == "OPTIONS":
             return 200, b"", _FOR_PAGES
         if (request.method, request.verb) != ("POST", "decode"):
@@ -55,14 +61,16 @@ class DecodingPage:
 async def serve_page(keys: Keys, port: int, serving: Callable[[str], None], peer_of: PeerOf = find_peer) -> None:
     """Decode for pages until cancelled, at a port of the loopback address, 0 = a free one. Raises OSError.
 
-    `serving` is told the endpoint, which is a secret.
+    `serving` is told the endpoint, which is a secret. Only this process's user, and root, are answered there.
     """
     page, callers = DecodingPage(keys), Callers(peer_of)
 
-    async def answer(request: Request) -> Answer:
-        return await page.answer(request) if page.is_for(request) else (404, b"there is nothing here", "")
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def answer(request: Request) -> Answer:
+            if not page.is_for(request):
+                return 404, b"there is nothing here", ""
+            return await page.answer(request, callers.is_owners(writer))
+
         await serve_request(reader, writer, callers, answer)
 
     server = await asyncio.start_server(serve, HOST, port, limit=HEAD_LIMIT)

@@ -100,7 +100,8 @@ def _to_json(payload: Payload) -> dict[str, Any]:
 
 
 def _response(status: int, body: bytes, more: str) -> bytes:
-    reasons = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 413: "Content Too Large"}
+    reasons = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found"}
+    reasons[413] = "Content Too Large"
     kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
     head = f"HTTP/1.1 {status} {reasons[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
     return f"{head}{more}Connection: close\r\n\r\n".encode() + body

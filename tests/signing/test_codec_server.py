@@ -34,6 +34,7 @@ from syncpod.temporal.encryption import encrypted
 
 STRANGER = os.geteuid() + 20001
 WEB = "pod/default/web"
+OF_ANOTHER_USER = "only the user of this codec server, and root, may decode"
 WITHOUT_TOKEN = "the token is not that of this node: run `syncpod env` as its owner again"
 PAYLOADS = {"payloads": [{"metadata": {"encoding": base64.b64encode(b"json/plain").decode()}, "data": "e30="}]}
 
@@ -171,10 +172,16 @@ async def test_a_page_may_decode_by_the_secret_path_and_do_nothing_else(codec: C
     assert (await ask(codec, "OPTIONS", f"{secret[:-1]}/decode", b""))[:2] == (401, "")
 
 
-async def ask(codec: Codec, method: str, path: str, body: bytes) -> tuple[int, str, str]:
+async def test_the_page_decodes_nothing_for_another_user_who_has_the_path(codec: Codec) -> None:
+    secret = urlsplit(codec.record.page).path
+    asked = await ask(codec, "POST", f"{secret}/decode", json.dumps(PAYLOADS).encode(), is_stranger=True)
+    assert asked == (403, "", OF_ANOTHER_USER)
+
+
+async def ask(codec: Codec, method: str, path: str, body: bytes, *, is_stranger: bool = False) -> tuple[int, str, str]:
     """Ask as a browser does, without the token; return status, allowed origins and answer."""
     url = urlsplit(codec.record.endpoint)
-    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    reader, writer = await (connected(codec) if is_stranger else asyncio.open_connection(url.hostname, url.port))
     head = f"{method} {path} HTTP/1.1\r\nOrigin: http://localhost:8233\r\nX-Namespace: default\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     said = (await reader.read()).decode()
@@ -194,7 +201,8 @@ def test_a_command_line_names_one_workflow_or_none() -> None:
 
 async def test_a_page_for_a_fleets_keys_decodes_and_does_nothing_else(tmp_path: Path) -> None:
     keys, endpoint = make_signing_keys(tmp_path), asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_page(keys, 0, endpoint.set_result))
+    peers: list[Peer | None] = [Peer(os.geteuid(), 0)]
+    serving = asyncio.create_task(serve_page(keys, 0, endpoint.set_result, lambda _client, _server: peers[-1]))
     url = urlsplit(await endpoint)
     secret = [encrypted(keys.current, Place("default", "w"), Payload(data=b"one"))]
     add_signing_key(tmp_path)
@@ -215,6 +223,11 @@ async def test_a_page_for_a_fleets_keys_decodes_and_does_nothing_else(tmp_path: 
         assert (status, shown) == (200, [b"one", b"two"])
         for path, method in (("/decode", "POST"), (f"{url.path}/encode", "POST"), (f"{url.path}/decode", "GET")):
             assert (await ask(path, method))[0] == 404
+        peers.append(Peer(0, 0))
+        assert (await ask(f"{url.path}/decode"))[0] == 200, "root may read all anyway"
+        for other_user in (Peer(STRANGER, 0), None):
+            peers.append(other_user)
+            assert await ask(f"{url.path}/decode") == (403, OF_ANOTHER_USER)
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)

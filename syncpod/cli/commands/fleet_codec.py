@@ -20,9 +20,10 @@ def codec(
 ) -> None:
     """Decrypt payloads for the Temporal UI with the fleet's keys, until Ctrl-C.
 
-    Set the printed address as the codec endpoint of the UI (the data encoder in its top bar), or pass it to `temporal`
-    with `--codec-endpoint`. It is a secret, and different each time: whoever knows it, and is on this machine, can read
-    what the fleet's server keeps, but cannot change it. Payloads that are sealed for a node, or by it, stay sealed.
+    Set the printed address as the codec endpoint of the UI (the data encoder in its top bar), or for `temporal` as
+    `TEMPORAL_CODEC_ENDPOINT` in its environment: any user can read its command line. The address is a secret, and
+    different each time. It decrypts what the fleet's server keeps, for you and root on this machine alone, and changes
+    nothing. Payloads that are sealed for a node, or by it, stay sealed.
     """
     import asyncio
 
