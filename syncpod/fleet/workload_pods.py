@@ -7,7 +7,7 @@ so that their names show which was made later.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -15,7 +15,15 @@ from syncpod.fleet.daemons import DaemonWish, with_daemon_tolerations
 from syncpod.fleet.rollout import Wish
 from syncpod.fleet.sizes import surge_and_unavailable
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost
-from syncpod.fleet.workload_documents import NO_DEADLINE, DaemonSet, Deployment, PodTemplate, Workload, lost_rule
+from syncpod.fleet.workload_documents import (
+    LARGEST_NUMBER,
+    NO_DEADLINE,
+    DaemonSet,
+    Deployment,
+    PodTemplate,
+    Workload,
+    lost_rule,
+)
 from syncpod.pod import Pod, canonical_json
 
 _REVISION_LABELS: Final = {"Deployment": "pod-template-hash", "DaemonSet": "controller-revision-hash"}
@@ -78,11 +86,25 @@ def name_of(workload: Workload, number: int) -> str:
 
 
 def number_of(workload: Workload, name: str) -> int | None:
-    """Return the number of the pod with this name, 0 for a single Pod; None if the workload has no such pod."""
+    """Return the number of the pod with this name, 0 for a single Pod; None if the workload can have no such pod."""
     if isinstance(workload, Pod):
         return 0 if name == workload.metadata.name else None
-    number = name.removeprefix(f"{workload.metadata.name}-")
-    return int(number) if number != name and number.isdecimal() and number.isascii() else None
+    digits = name.removeprefix(f"{workload.metadata.name}-")
+    if digits == name or len(digits) > len(str(LARGEST_NUMBER)) or not (digits.isascii() and digits.isdecimal()):
+        return None
+    number = int(digits)
+    return number if name == name_of(workload, number) and 0 < number <= LARGEST_NUMBER else None
+
+
+def next_number(last: int, is_taken: Callable[[int], bool]) -> int:
+    """Return the number of a workload's next pod. After the largest number come the small ones again.
+
+    Any node can claim to have the pod with the largest number, and the names of later ones must still be valid.
+    """
+    number = last % LARGEST_NUMBER + 1
+    while is_taken(number):
+        number = number % LARGEST_NUMBER + 1
+    return number
 
 
 def wish_of(deployment: Deployment) -> Wish:

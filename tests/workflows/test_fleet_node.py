@@ -190,7 +190,8 @@ async def fleet(client: Client, worker_options: dict[str, Any]) -> AsyncIterator
     async with owners, fleets:
         yield fleet
         for each in [fleet_node_id(fleet.name), *fleet.started]:
-            await client.get_workflow_handle(each).terminate()
+            if (await client.get_workflow_handle(each).describe()).close_time is None:
+                await client.get_workflow_handle(each).terminate()
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -258,6 +259,22 @@ async def test_a_fleet_restored_from_an_older_state_takes_the_newer_list_of_its_
         view = await fleet.until(lambda view: view.taken > 40)
         assert [each.name for each in view.placed] == ["newer"]
         assert "StaleIntent" in {each.reason for each in view.events}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_that_claims_what_is_no_pod_is_still_shown_and_removed(fleet: Fleet) -> None:
+    """A stolen node has its list recalled at any time, by the claim that it has a newer one."""
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.taken and view.presence == "Ready")
+        claimed = ({**pod("wrong"), "spec": {"containers": 5}}, *(pod(f"web-{number}") for number in range(200)))
+        fleet.member.taken = Intent(fleet="f", node=fleet.name, generation=40, pods=claimed)
+        await fleet.place(pod("older"))
+        view = await fleet.until(lambda view: view.taken > 40)
+        assert len(view.placed) == 200
+        assert "pods[0]: spec.containers" in next(one.message for one in view.events if one.reason == "RefusedClaim")
+    await fleet.handle.execute_update("remove")
+    await fleet.handle.result()
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -55,14 +55,17 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.identity import Message
     from syncpod.messages.signed import Commands
-    from workflows.entity import Entity, decisions_taken, decoded, invalid
+    from workflows.entity import PAUSE, Entity, decisions_taken, decoded, invalid
     from workflows.fleet import node_changes, node_report
+    from workflows.fleet.claimed_pods import Claims
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.node_state import FleetNodeState
     from workflows.fleet.under_way import UnderWay
     from workflows.rejections import sentence
 
 _PART: Final = 256
+_CHECKED: Final = 128
+"""The most pods that are checked in one workflow task, which takes a tenth of a second."""
 _ANSWER: Final = timedelta(seconds=30)
 """How long a node may take to accept a list: it writes the list to its disk, and updates its own workflow."""
 _RETRY: Final = RetryPolicy(
@@ -163,7 +166,7 @@ class FleetNodeWorkflow:
         asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
         told = await self.call(RECALL_INTENT, asked, Intent, summary="which list does the node have?")
         if told is not None:
-            node_changes.recalled(self.state, told, workflow.now(), replaces=False)
+            await self.take_over(told, replaces=False)
 
     async def send_list(self) -> None:
         """Send the node its newest list, with the objects that its pods refer to."""
@@ -273,7 +276,16 @@ class FleetNodeWorkflow:
         asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
         told = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: ask for it")
         if told is not None:
-            node_changes.recalled(self.state, told, workflow.now(), replaces=True)
+            await self.take_over(told, replaces=True)
+
+    async def take_over(self, told: Intent, *, replaces: bool) -> None:
+        """Check the list that the node claims to have, and take it over; a long list takes several workflow tasks."""
+        claims = Claims()
+        for first in range(0, len(told.pods), _CHECKED):
+            if first:
+                await workflow.sleep(PAUSE, summary=f"{len(told.pods) - first} pods are yet to be checked")
+            claims.add(told.pods[first : first + _CHECKED], first)
+        node_changes.recalled(self.state, told.generation, claims, workflow.now(), replaces=replaces)
 
     async def stumble(self, why: str) -> None:
         """Show that the node answered with an error, and pause before it is asked again."""

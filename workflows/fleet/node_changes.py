@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, Place, Withdraw
+from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, IntentTaken, Place, Withdraw
 from syncpod.messages.fleet_objects import ObjectsSealed
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT
 from syncpod.pod import PodInvalid, admit, pod_to_wire
+from workflows.fleet.claimed_pods import Claims
 from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
 from workflows.rejections import Rejected
 
 PLACED_LIMIT: Final = 1000
 """The most pods that a fleet places on one node."""
+LAST_GENERATION: Final = 2**53
+"""The largest generation that a node is believed: with more than 4,300 digits, none could be written any more."""
 
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -91,8 +94,12 @@ def _require_room(state: FleetNodeState, changed: dict[str, dict[str, Any]]) -> 
     after = {key: placed.document for key, placed in state.placed.items()} | changed
     if len(after) > PLACED_LIMIT:
         raise Rejected(f"node {state.name} would have {len(after)} pods; a fleet places at most {PLACED_LIMIT} on one")
-    if sum(len(json.dumps(each, separators=(",", ":"))) + KEPT_BYTES for each in after.values()) > LIST_LIMIT:
+    if sum(map(_size, after.values())) > LIST_LIMIT:
         raise Rejected(f"the pods of node {state.name} would take more than {LIST_LIMIT} bytes of JSON in all")
+
+
+def _size(document: dict[str, Any]) -> int:
+    return len(json.dumps(document, separators=(",", ":"))) + KEPT_BYTES
 
 
 def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
@@ -163,23 +170,43 @@ def _drain(state: FleetNodeState, name: str, now: datetime) -> None:
 # --- what the node answers --------------------------------------------------------------------------------------------
 
 
-def recalled(state: FleetNodeState, told: Intent, now: datetime, *, replaces: bool) -> None:
-    """Take over the list that the node was last given: with `replaces` in place of the fleet's own, or else added."""
-    theirs = {key: document for document in told.pods if (key := key_of(document))}
+def recalled(state: FleetNodeState, generation: int, claims: Claims, now: datetime, *, replaces: bool) -> None:
+    """Take over the list that the node was last given: with `replaces` in place of the fleet's own, or else added.
+
+    Documents that cannot be a fleet's, and those for which there is no room, are left out and shown.
+    """
+    generation = min(max(0, generation), LAST_GENERATION)
+    new, left_out = _with_room({} if replaces else state.placed, claims)
     if replaces:
-        for key in [key for key in state.placed if key not in theirs]:
+        for key in [key for key in state.placed if key not in new]:
             owner = state.placed.pop(key).owner
             state.note(key, owner)
-    state.generation = max(state.generation, told.generation) + 1
-    new = [key for key in theirs if replaces or key not in state.placed]
+    state.generation = max(state.generation, generation) + 1
     for key in new:
         state.withdrawn.pop(key, None)
-        state.placed[key] = Placed(document=theirs[key], generation=told.generation, recalled=True)
+        state.placed[key] = Placed(document=claims.pods[key], generation=generation, recalled=True)
         state.note(key)
     state.is_recalled = True
     if new:
         text = f"the node has {_named(new)} from this fleet, which has no record of that; nothing is removed"
         state.event(now, "Warning", "Recalled", text)
+    wrong = [*claims.wrong, *(f"pod {key}: there is no room for it in the node's list" for key in left_out)]
+    if wrong:
+        text = f"{len(wrong)} of the pods that the node claims to have are not taken over: {'; '.join(wrong[:3])}"
+        state.event(now, "Warning", "RefusedClaim", text)
+
+
+def _with_room(staying: Mapping[str, Placed], claims: Claims) -> tuple[list[str], list[str]]:
+    """Return the claimed pods that fit into the node's list beside those that stay in it, and the others."""
+    count, size, fit, left_out = len(staying), sum(_size(placed.document) for placed in staying.values()), [], []
+    for key in [key for key in claims.pods if key not in staying]:
+        larger = size + _size(claims.pods[key])
+        if count >= PLACED_LIMIT or larger > LIST_LIMIT:
+            left_out.append(key)
+        else:
+            count, size = count + 1, larger
+            fit.append(key)
+    return fit, left_out
 
 
 def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:

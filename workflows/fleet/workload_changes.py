@@ -18,6 +18,7 @@ from syncpod.fleet.workload_documents import DaemonSet, Deployment, Workload, ad
 from syncpod.fleet.workload_pods import (
     daemon_wish_of,
     grace_of,
+    next_number,
     number_of,
     owner_of,
     pod_of,
@@ -171,7 +172,7 @@ def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now:
     number = number_of(workload, said.name) if workload is not None else None
     if number is None or state.on_node(said.name, node):
         return False
-    number = number or state.numbered + 1
+    number = number or _next_number(state)
     leaving = said.state == "ending"
     pod = PodState(number=number, revision=revision, created=now, node=node)
     pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
@@ -230,7 +231,7 @@ def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
         pod.leaving, pod.why = True, withdrawal.why
         state.event(now, "Normal", "Withdrawn", withdrawal.why)
     for creation in decided.create:
-        state.numbered += 1
+        state.numbered = _next_number(state)
         name = f"{_name(state)}-{state.numbered}"
         state.pods[name] = PodState(
             number=state.numbered,
@@ -323,6 +324,10 @@ def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple
             key = PodKey(namespace=_namespace(state), name=state.pod_name(name))
             found[pod.node] = (*found.get(pod.node, ()), key)
     return found
+
+
+def _next_number(state: WorkloadState) -> int:
+    return next_number(state.numbered, lambda number: f"{_name(state)}-{number}" in state.pods)
 
 
 def _name(state: WorkloadState) -> str:

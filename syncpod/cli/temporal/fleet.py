@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import fleet_answers, session
@@ -78,9 +79,28 @@ async def summaries(client: Client) -> list[FleetNodeSummary]:
 
 
 async def views(client: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
-    """Return these nodes with their pods; without names, all nodes. Raises Failure for a node that does not exist."""
-    asked = names or [each.name for each in await summaries(client)]
-    return list(await asyncio.gather(*(view(client, each) for each in asked)))
+    """Return these nodes with their pods. Raises Failure for one that does not exist, or does not answer.
+
+    Without names, return all nodes, and name in a note each one that does not answer. Raises Failure if none answers.
+    """
+    if names:
+        return list(await asyncio.gather(*(view(client, each) for each in names)))
+    asked = [each.name for each in await summaries(client)]
+    answers = await asyncio.gather(*(_view_or_failure(client, each) for each in asked))
+    found = [each for each in answers if isinstance(each, FleetNodeView)]
+    failed = [(name, each) for name, each in zip(asked, answers, strict=True) if isinstance(each, Failure)]
+    if failed and not found:
+        raise failed[0][1]
+    for name, failure in failed:
+        remark(f"Note: without node {name}: {failure}")
+    return found
+
+
+async def _view_or_failure(client: Client, name: str) -> FleetNodeView | Failure:
+    try:
+        return await view(client, name)
+    except Failure as failure:
+        return failure
 
 
 async def view(client: Client, name: str) -> FleetNodeView:
@@ -89,6 +109,8 @@ async def view(client: Client, name: str) -> FleetNodeView:
         said = await fleet_answers.query(client, handle_of(client, name), "fleet_node")
     except RPCError as error:
         raise _failure(error, name) from None
+    except WorkflowQueryFailedError as error:
+        raise Failure(f"the workflow of node {name} cannot show it: {error}") from None
     return FleetNodeView.model_validate(said)
 
 

@@ -1,0 +1,74 @@
+"""What is listed of a fleet's nodes if one of their workflows does not answer."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet
+from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
+
+FAULTS: dict[str, Exception] = {
+    "stuck": WorkflowQueryFailedError("object of type 'int' has no len()"),
+    "gone": RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b""),
+    "refused": RPCError("no", RPCStatusCode.PERMISSION_DENIED, b""),
+}
+
+
+class Nodes:
+    """A fleet's server with these nodes; a node that is named like a fault has it."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def get_workflow_handle(self, workflow_id: str) -> Node:
+        return Node(workflow_id.partition("/")[2])
+
+
+class Node:
+    """The workflow of one node."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def query(self, _name: str, **_: Any) -> Any:
+        if self.name in FAULTS:
+            raise FAULTS[self.name]
+        return FleetNodeView(name=self.name).model_dump(mode="json", by_alias=True)
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def summaries(client: Any) -> list[FleetNodeSummary]:
+        return [FleetNodeSummary(name=name) for name in client.names]
+
+    monkeypatch.setattr(fleet, "summaries", summaries)
+
+
+def of(*names: str) -> Client:
+    return cast(Client, Nodes(*names))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_node_that_does_not_answer_is_named_and_the_others_are_listed(
+    fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = await fleet.views(of("n1", fault, "n2"))
+    assert [each.name for each in found] == ["n1", "n2"]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"Note: without node {fault}: ")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_node_that_is_asked_for_by_name_must_answer(fault: str) -> None:
+    with pytest.raises(Failure, match=fault if fault != "refused" else None):
+        await fleet.views(of("n1", fault), ["n1", fault])
+
+
+async def test_if_no_node_answers_that_is_a_failure() -> None:
+    with pytest.raises(Failure, match="the workflow of node stuck cannot show it"):
+        await fleet.views(of("stuck", "gone"))

@@ -1,0 +1,65 @@
+"""The pods that a node claims to have been given by its fleet. A stolen node can claim anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from syncpod.messages.fleet import OWNER_ANNOTATION
+from syncpod.pod import Pod, PodInvalid, Problem, check_size, pod_to_wire, readmit
+from syncpod.pod.admission import LARGEST_POD
+from syncpod.pod.validation.metadata import check_object_metadata
+from workflows.fleet.node_state import key_of
+
+LONGEST_OWNER: Final = 512
+"""The most characters of an owner. It is the id of a workflow, and a server refuses to signal one with a long id."""
+
+
+@dataclass
+class Claims:
+    """What a node's list says."""
+
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By ``namespace/name``: v1 Pods with their defaults, as a fleet keeps them."""
+    wrong: list[str] = field(default_factory=list)
+    """Why a document of the list is not believed, with its place in the list."""
+
+    def add(self, documents: Iterable[Any], first: int = 0) -> None:
+        """Add documents of the list; `first` is the place of the first one."""
+        for at, document in enumerate(documents, first):
+            try:
+                wire = _claimed(document)
+            except PodInvalid as invalid:
+                self.wrong.append(f"pods[{at}]: {invalid}")
+            except RecursionError:
+                self.wrong.append(f"pods[{at}]: must not be nested so deeply")
+            else:
+                self.pods[key_of(wire)] = wire
+
+
+def _claimed(document: Any) -> dict[str, Any]:
+    """Return a pod that a fleet can keep. Raises PodInvalid.
+
+    An earlier version may have admitted it by other rules, and it must go on. So only that is required of it which the
+    fleet's own workflows need: its size, its metadata, and a name of each container.
+    """
+    # First of all: a node could send a document that takes longer to read than a workflow task may take.
+    if len(json.dumps(document, ensure_ascii=False, separators=(",", ":"))) > LARGEST_POD:
+        raise PodInvalid([Problem("pod", f"must be no more than {LARGEST_POD} bytes as JSON")])
+    pod = readmit(document).pod
+    if problems := [*check_object_metadata(pod.metadata, "metadata"), *_problems(pod), *check_size(pod)]:
+        raise PodInvalid(problems)
+    return pod_to_wire(pod)
+
+
+def _problems(pod: Pod) -> Iterable[Problem]:
+    if len(pod.metadata.annotations.get(OWNER_ANNOTATION, "")) > LONGEST_OWNER:
+        yield Problem(f"metadata.annotations[{OWNER_ANNOTATION}]", f"must be no more than {LONGEST_OWNER} characters")
+    if not pod.spec.containers:
+        yield Problem("spec.containers", "required")
+    for field_, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
+        for at, container in enumerate(containers):
+            if not container.name:
+                yield Problem(f"spec.{field_}[{at}].name", "required")
