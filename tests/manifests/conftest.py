@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.manifests import documentation, examples
+from tests.manifests.fewest import DOCUMENTED, EXEMPLIFIED
 from tests.manifests.running import Run
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.runtime import Runtime
@@ -19,9 +19,9 @@ from tests.runtimes.temporal import DevServer
 async def documented(
     containerd: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Run]:
-    """The documentation's manifests, all begun."""
+    """The documentation's manifests that this run applies, all begun."""
     directory = tmp_path_factory.mktemp("documented")
-    async with Run.begun(documentation.MANIFESTS, containerd, temporal_server, directory) as run:
+    async with Run.begun(DOCUMENTED, containerd, temporal_server, directory) as run:
         yield run
 
 
@@ -29,9 +29,9 @@ async def documented(
 async def exemplified(
     runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Run]:
-    """The examples, all begun."""
+    """The examples that this run applies, all begun."""
     if os.geteuid() != 0:
         pytest.skip("docs/manifests.md tells what becomes of the examples where the runtime is root's")
     directory = tmp_path_factory.mktemp("exemplified")
-    async with Run.begun(examples.MANIFESTS, runtime, temporal_server, directory) as run:
+    async with Run.begun(EXEMPLIFIED, runtime, temporal_server, directory) as run:
         yield run

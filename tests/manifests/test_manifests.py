@@ -6,6 +6,7 @@ import pytest
 
 from tests.manifests import documentation, examples
 from tests.manifests.cases import Case, Manifests, Outcome, Row
+from tests.manifests.fewest import DOCUMENTED, EXEMPLIFIED, fewest, fields
 from tests.manifests.running import Run
 from tests.manifests.stand_ins import STAND_INS, named_images
 from tests.manifests.table import DOCUMENT, LIST, expected, listed, written
@@ -16,7 +17,7 @@ from tests.runtimes.runtime import Runtime
 TOLD = DOCUMENT.read_text()
 
 
-@pytest.mark.parametrize("case", documentation.MANIFESTS.cases, ids=lambda case: case.path)
+@pytest.mark.parametrize("case", DOCUMENTED.cases, ids=lambda case: case.path)
 async def test_a_documented_manifest_has_its_documented_result(
     documented: Run, containerd: Containerd, case: Case
 ) -> None:
@@ -27,7 +28,7 @@ async def test_a_documented_manifest_has_its_documented_result(
     assert row == expected(TOLD, containerd.name)[case.path]
 
 
-@pytest.mark.parametrize("case", examples.MANIFESTS.cases, ids=lambda case: case.path)
+@pytest.mark.parametrize("case", EXEMPLIFIED.cases, ids=lambda case: case.path)
 async def test_an_example_manifest_has_its_documented_result(exemplified: Run, runtime: Runtime, case: Case) -> None:
     assert await exemplified.row(case) == expected(TOLD, runtime.name)[case.path]
 
@@ -38,6 +39,17 @@ def test_every_manifest_has_a_case_in_a_namespace_of_its_own(manifests: Manifest
     files = sorted(str(path.relative_to(manifests.directory)) for path in found)
     assert sorted(case.path for case in manifests.cases) == files
     assert len({case.namespace for case in manifests.cases}) == len(files)
+
+
+def test_what_the_usual_run_leaves_out_has_no_field_that_it_does_not_try() -> None:
+    of_all, tried = (
+        frozenset().union(*(fields(manifests, case) for manifests in each for case in manifests.cases))
+        for each in ((documentation.MANIFESTS, examples.MANIFESTS), (DOCUMENTED, EXEMPLIFIED))
+    )
+    assert of_all == tried
+    assert {"Pod.spec.restartPolicy=Never", "Pod.spec.containers[].livenessProbe.httpGet.path"} < tried
+    wide, narrow, other = frozenset("abc"), frozenset("ab"), frozenset("cd")
+    assert fewest([(narrow, "narrow"), (wide, "wide"), (other, "other")]) == ["wide", "other"]
 
 
 def test_stand_in_images_are_exactly_those_of_the_manifests() -> None:
