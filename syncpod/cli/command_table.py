@@ -39,7 +39,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "port-forward": Entry(_PODS, "Forward local ports to a pod, until Ctrl-C.", "port_forward", "port_forward"),
     "cp": Entry(_PODS, "Copy files and directories to and from containers.", "cp", "cp"),
     "debug": Entry(_PODS, "Debug a running pod from a container of its own.", "debug", "debug"),
-    "explain": Entry(_PODS, "Explain the state of a pod, its causes, and what happens next.", "explain", "explain"),
+    "explain": Entry(_PODS, "Explain a pod's state, its causes, and what happens next.", "explain", "explain"),
     "history": Entry(_PODS, "Show each decision, step, signal and exit of a pod.", "history", "history"),
     "replay": Entry(_PODS, "Replay a pod's decisions with the code at hand.", "replay", "replay"),
     "events": Entry(_PODS, "List the events of pods, the newest last.", "events", "events"),

@@ -62,7 +62,7 @@ def explain(
     trace_log: TraceLog = "",
     placement: Placement = False,
 ) -> None:
-    """Explain the state of a pod, its causes, and what happens next.
+    """Explain a pod's state, its causes, and what happens next.
 
     For each end of a container this shows the cause, who decided it, how long the next start waited, and the last lines
     of the log. It also shows what the ends have in common, and the changes to the pod. `explain node` shows the node's
