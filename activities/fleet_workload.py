@@ -59,7 +59,7 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
         return Surveyed(nodes=tuple(offers), own=tuple(own))
 
     async def place_pods(asked: PlacePods) -> PodsPlaced:
-        body = {"owner": asked.owner, "pods": list(asked.pods)}
+        body = {"owner": asked.owner, "pods": list(asked.pods), "adopted": asked.adopted}
         try:
             await client.get_workflow_handle(fleet_node_id(asked.node)).execute_update("place", body)
         except WorkflowUpdateFailedError as refused:

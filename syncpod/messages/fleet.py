@@ -169,6 +169,9 @@ class Place(Message):
     """The id of the workflow that is signalled when one of them changes; "" = none."""
     pods: tuple[Any, ...] = ()
     """v1 Pods."""
+    adopted: bool = False
+    """The owner has adopted these pods: those that the node claims exactly so are its own from now on, and nothing else
+    changes. A pod that the node claims otherwise stays what it is, or a node could learn a Secret by claiming a pod."""
 
 
 class Withdraw(Message):
@@ -201,6 +204,8 @@ class PlacedPod(Message):
     """The revision of its workload's template; "" if it has none, or is ending."""
     containers: int = 0
     """How many of its containers should be ready, for as long as the node has not reported it."""
+    recalled: bool = False
+    """Only the node itself claims that it was given this pod. It gets no Secret for it."""
 
 
 class FleetNodeSummary(Message):

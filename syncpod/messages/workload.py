@@ -63,6 +63,8 @@ class PlacePods(Message):
     node: str = ""
     owner: str = ""
     pods: tuple[dict[str, Any], ...] = ()
+    adopted: bool = False
+    """The node has these pods already, and the workload has adopted them."""
 
 
 class PodsPlaced(Message):

@@ -198,3 +198,26 @@ async def test_a_wrong_object_is_refused_in_one_sentence(fleet: Fleet) -> None:
         assert isinstance(refused.value.cause, ApplicationError)
         said = refused.value.cause.message
         assert said.startswith(why) and "\n" not in said and "pydantic" not in said, said
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_adopted_pods_of_a_deployment_keep_their_secrets(fleet: Fleet) -> None:
+    """The fleet's database was lost, and its manifests are applied anew."""
+    keys = f"{fleet.prefix}-keys"
+    await put(fleet, keys, "a")
+    machine = await fleet.join(1)
+    document = fleet.document(replicas=1)
+    document["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": keys}}]
+    handle = await fleet.apply(document)
+    await until(machine, {keys: f"for {machine.name}: a"})
+    before = machine.taken.pods
+    await handle.terminate()
+    await fleet.client.get_workflow_handle(fleet_node_id(machine.name)).terminate()
+    await fleet.lose(machine.name)
+    await fleet.join(1)
+    await until(machine, {keys: None})
+    handle = await fleet.apply(document)
+    await until(machine, {keys: f"for {machine.name}: a"})
+    await put(fleet, keys, "b")
+    await until(machine, {keys: f"for {machine.name}: b"})
+    assert machine.taken.pods == before, "nothing that would restart it"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged, Presence
+from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged, Presence
 from syncpod.messages.node import PodKey
 from syncpod.messages.workload import OwnPods
-from workflows.fleet import workload_changes
+from syncpod.pod import pod_to_wire
+from workflows.fleet import node_changes, workload_changes
+from workflows.fleet.claimed_pods import Claims
+from workflows.fleet.node_state import FleetNodeState
 from workflows.fleet.workload_state import WorkloadState
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -126,3 +130,31 @@ def test_the_only_healthy_copy_stays_when_its_node_is_invited_again() -> None:
         workload_changes.pods_reported(state, report(state, "n1", "web-1", presence=presence), NOW)
         decide(state)
     assert staying(state) == [("web-1", "n1")]
+
+
+def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> None:
+    state, owner = applied(), OWNER.format(kind="Deployment")
+    node = FleetNodeState(fleet="f", name="n1", presence="Ready")
+    known(state, report(state, "n1", "web-1", "web-2"))
+    honest, forged = (pod_to_wire(workload_changes.pod_to_run(state, name)) for name in ("web-1", "web-2"))
+    for document in (honest, forged):
+        document["metadata"]["annotations"] = {OWNER_ANNOTATION: owner}
+    told = copy.deepcopy(forged)
+    told["spec"]["containers"][0]["image"] = "registry.local/thief:1"
+    claims = Claims()
+    claims.add([honest, told])
+    node_changes.recalled(node, 7, claims, NOW, replaces=False)
+    workload_changes.pods_reported(state, node.news(owner, ("default/web-1", "default/web-2")), NOW)
+    assert workload_changes.to_prove(state) == {"n1": ["web-1", "web-2"]}
+    generation = node.generation
+    for _ in range(2):
+        asked = {"owner": owner, "pods": [honest, forged], "adopted": True}
+        node_changes.change(node, "place", (asked,), NOW)
+        assert {key: placed.recalled for key, placed in node.placed.items()} == {
+            "default/web-1": False,
+            "default/web-2": True,
+        }
+        assert node.placed["default/web-2"].document == told
+        assert node.generation == generation + 1, "its list is sent anew, once"
+    workload_changes.pods_reported(state, node.news(owner, node.untold[owner]), NOW)
+    assert not state.pods["web-1"].recalled

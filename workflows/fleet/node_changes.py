@@ -51,6 +51,9 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     """
     documents = [_admitted(each, asked.owner, at) for at, each in enumerate(asked.pods)]
     keys = [key_of(each) for each in documents]
+    if asked.adopted:
+        _prove(state, dict(zip(keys, documents, strict=True)), now)
+        return
     new = [key for key in keys if key not in state.placed]
     if len(set(keys)) < len(keys):
         raise Rejected("pods: must have different names")
@@ -77,6 +80,25 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
         state.refused.pop(key, None)
         state.note(key)
     state.event(now, "Normal", "Placed", f"{_named(changed)} by {asked.owner or 'hand'}")
+
+
+def _prove(state: FleetNodeState, documents: dict[str, dict[str, Any]], now: datetime) -> None:
+    """Count pods that the node claims as placed by the fleet, if their owner would make exactly the same.
+
+    So the node gets the objects that they refer to again. The pods themselves do not change.
+    """
+    proven = [
+        key
+        for key, document in documents.items()
+        if key in state.placed and state.placed[key].recalled and state.placed[key].document == document
+    ]
+    if not proven:
+        return
+    state.generation += 1
+    for key in proven:
+        state.placed[key] = state.placed[key].model_copy(update={"recalled": False})
+        state.note(key)
+    state.event(now, "Normal", "Adopted", f"{_named(proven)} by {state.placed[proven[0]].owner}")
 
 
 def _admitted(document: Any, owner: str, at: int) -> dict[str, Any]:

@@ -154,14 +154,14 @@ class FleetNodeState(BaseModel):
         """Return a pod that is placed or ending here, with the node's report of it."""
         name, report = split(key), self.pods.get(key)
         state: Literal["placed", "taken", "refused", "ending"]
-        revision = ""
+        revision, recalled = "", False
         if key not in self.placed:
             gone = self.withdrawn.get(key, Withdrawn())
             state, why, owner = "ending", gone.why, gone.owner
         else:
             placed, why = self.placed[key], self.refused.get(key, "")
             state = "refused" if why else "taken" if placed.generation <= self.taken else "placed"
-            owner, revision = placed.owner, placed.revision
+            owner, revision, recalled = placed.owner, placed.revision, placed.recalled
         return PlacedPod(
             namespace=name.namespace,
             name=name.name,
@@ -170,6 +170,7 @@ class FleetNodeState(BaseModel):
             why=why,
             report=report,
             revision=revision,
+            recalled=recalled,
             containers=0 if report is not None else self.containers(key),
         )
 

@@ -166,6 +166,9 @@ class WorkloadWorkflow:
         is_needless = self.state.deleting and self.state.is_known
         if needs_surveys and is_survey_due and "survey" not in self.busy and not is_needless:
             self.busy.begin("survey", self.survey())
+        for node, names in workload_changes.to_prove(self.state).items():
+            if f"prove {node}" not in self.busy:
+                self.busy.begin(f"prove {node}", self.prove(node, names))
         for node, keys in workload_changes.to_withdraw(self.state, self.asked).items():
             if f"withdraw {node}" not in self.busy:
                 self.busy.begin(f"withdraw {node}", self.withdraw(node, keys))
@@ -240,6 +243,21 @@ class WorkloadWorkflow:
                 await workflow.sleep(_PLACED_AGAIN, summary=f"before {node} is sent the change again")
             elif answer is not None and name in state.pods:
                 state.pods[name].revision = asked
+
+    async def prove(self, node: str, names: Sequence[str]) -> None:
+        """Tell a node's workflow how the workload itself would make pods that it has adopted there."""
+        state = self.state
+        pods = tuple(pod_to_wire(workload_changes.pod_to_run(state, name)) for name in names)
+        asked = PlacePods(node=node, owner=self.owner, pods=pods, adopted=True)
+        called = ", ".join(state.pod_name(name) for name in names)
+        answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{called}, adopted on {node}")
+        if answer is None:
+            return
+        # The node's next report of a pod says whether it was so. If not, its document is another, which only its node
+        # knows, and it gets no Secret until its template is rolled out anew.
+        for name in names:
+            if name in state.pods:
+                state.pods[name].recalled = False
 
     async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
         """Ask a node to end pods, and forget those that it does not have."""

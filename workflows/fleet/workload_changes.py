@@ -34,7 +34,7 @@ from workflows.fleet.workload_state import PodState, WorkloadState
 from workflows.rejections import Rejected
 
 PLACED_AT_ONCE: Final = 25
-"""The most pods that nodes are chosen for in one workflow task."""
+"""The most pods that nodes are chosen for in one workflow task, and that one node is sent in one request."""
 
 
 def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) -> tuple[str, ...]:
@@ -186,6 +186,7 @@ def _pod_reported(pod: PodState, said: PlacedPod, news: PodsChanged, now: dateti
     if said.state == "ending" and not pod.leaving:
         # Somebody else has ended the pod. It counts as leaving, so another one is made.
         pod.leaving, pod.is_told, pod.why = True, True, said.why or f"{said.name} was ended on {news.node}"
+    pod.recalled = said.recalled
     if said.report is not None:
         pod.report = said.report
         pod.ready_at = (pod.ready_at or now) if said.report.ready else None
@@ -285,6 +286,18 @@ def outdated(state: WorkloadState) -> list[str]:
         return []
     asked = asked_for(state)
     return [name for name, pod in sorted(state.pods.items()) if pod.node and not pod.leaving and pod.revision != asked]
+
+
+def to_prove(state: WorkloadState) -> dict[str, list[str]]:
+    """Return by node some of the adopted pods that only their node claims, and that the workload can make itself.
+
+    Until the node is told that they are as the workload would make them, it gets no Secret for them.
+    """
+    found: dict[str, list[str]] = {}
+    for name, pod in sorted(state.pods.items()):
+        if pod.recalled and pod.node and not pod.leaving and pod.revision in state.templates:
+            found.setdefault(pod.node, []).append(name)
+    return {node: names[:PLACED_AT_ONCE] for node, names in found.items()}
 
 
 def samples(state: WorkloadState) -> tuple[dict[str, Any], ...]:

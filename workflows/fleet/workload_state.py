@@ -50,6 +50,8 @@ class PodState(BaseModel):
     presence: Presence = "Ready"
     since: datetime | None = None
     """Since when its node has been Unknown; None = it is not."""
+    recalled: bool = False
+    """Only its node claims that it was given the pod."""
     report: PodReport | None = None
     ready_at: datetime | None = None
     """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""
