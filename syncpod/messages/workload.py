@@ -155,6 +155,8 @@ class WorkloadSummary(Message):
 class WorkloadView(WorkloadSummary):
     """Query ``workload``: the whole of it."""
 
+    deleting: bool = False
+    """It ends once its last pod is gone, and takes no document any more."""
     document: dict[str, Any] | None = None
     """The document as admitted, with its defaults."""
     pods: tuple[WorkloadPod, ...] = ()

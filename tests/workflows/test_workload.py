@@ -21,6 +21,9 @@ from temporalio.worker import Worker
 from activities import fleet_node
 from activities.fleet_node import fleet_answers
 from activities.fleet_workload import fleet_steps
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet_workloads
+from syncpod.fleet.workload_documents import admit_workload
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import (
     FLEET_NODE_MEMO,
@@ -511,6 +514,18 @@ async def test_pods_of_a_removed_node_run_elsewhere_and_of_two_copies_one_goes_w
             ),
         )
     assert len(fleet.running()) == 3 and second.taken.generation > generation
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_workload_that_is_being_deleted_is_not_said_to_be_unchanged(fleet: Fleet) -> None:
+    machine = await fleet.join(1)
+    handle = await fleet.apply(fleet.document(replicas=1))
+    await fleet.until(handle, is_rolled_out)
+    await fleet.lose(machine.name)
+    await handle.execute_update("delete")
+    workload, _ = admit_workload(fleet.document(replicas=1))
+    with pytest.raises(Failure, match="it is being deleted; apply it again when it is gone"):
+        await fleet_workloads.apply(fleet.client, workload)
 
 
 # --- revisions --------------------------------------------------------------------------------------------------------

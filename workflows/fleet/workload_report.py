@@ -50,6 +50,7 @@ def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
     pods = sorted(state.pods.items(), key=lambda each: each[1].number)
     return WorkloadView(
         **summary(state, decided).model_dump(),
+        deleting=state.deleting,
         document=state.document,
         pods=tuple(
             WorkloadPod(

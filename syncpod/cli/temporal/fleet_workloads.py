@@ -32,7 +32,7 @@ async def apply(client: Client, workload: Workload) -> str:
     """Apply a workload; return kubectl's word for the change, such as `created`. Raises Failure."""
     name, wire = owner_of(workload), to_wire(workload)
     before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
-    if before is not None and before.document == wire:
+    if before is not None and before.document == wire and not before.deleting:
         return "unchanged"
     summary = f"{workload.kind} {workload.metadata.name}"
     try:
