@@ -234,6 +234,8 @@ class FleetNodeView(FleetNodeSummary):
     """Query ``fleet_node``: a node as its fleet knows it."""
 
     fleet: str = ""
+    removed: bool = False
+    """It was removed from the fleet: its workflow is ending, and takes nothing any more."""
     generation: int = 0
     taken: int = 0
     """The newest generation that the node has taken."""

@@ -32,6 +32,7 @@ def view(state: FleetNodeState) -> FleetNodeView:
     return FleetNodeView(
         **summary(state).model_dump(),
         fleet=state.fleet,
+        removed=state.removed,
         generation=state.generation,
         taken=state.taken,
         conditions=state.report.conditions,

@@ -75,9 +75,10 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
     from syncpod.cli.temporal import fleet
 
     node = await fleet.view(client, name)
-    if not how.force:
-        _refuse(node)
-    await fleet.update(client, name, "cordon")
+    if node.removed:  # an earlier command has done this, and its workflow is just ending
+        _revoke(authority, name)
+        return
+    node = await _cordoned(client, node, how)
     if node.placed:
         await _end_pods(client, node, how)
     if _revoke(authority, name):
@@ -85,6 +86,24 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
     await fleet.update(client, name, "remove")
     if node.presence in _HEARD:
         remark(f"run `syncpod leave` on node {name}: until then it goes on trying to reach the fleet")
+
+
+async def _cordoned(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
+    """Let no new pod come to a node, and return the node as it is then. Raises Failure if it is still in use."""
+    from syncpod.cli.temporal import fleet
+
+    if not how.force:
+        _refuse(node)
+    await fleet.update(client, node.name, "cordon")
+    after = await fleet.view(client, node.name)
+    if not how.force:
+        try:
+            _refuse(after)
+        except Failure:
+            if not node.unschedulable:
+                await fleet.update(client, node.name, "uncordon")
+            raise
+    return after
 
 
 def _refuse(node: FleetNodeView) -> None:

@@ -1,0 +1,74 @@
+"""`fleet remove` judges a node as it is once nothing more can be placed there, and may be repeated at any point."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+
+from syncpod.cli.commands import fleet_remove
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet
+from syncpod.gate.authority import Fleet
+from syncpod.messages.fleet import FleetNodeView, PlacedPod
+
+LATE = PlacedPod(name="late", owner="workload/Deployment/default/late")
+
+
+class Node:
+    """A node that is scheduled onto until it is cordoned."""
+
+    def __init__(self, view: FleetNodeView, *, comes: tuple[PlacedPod, ...] = ()) -> None:
+        self.view, self.comes = view, comes
+        self.done: list[str] = []
+
+    async def look(self, _client: Client, _name: str) -> FleetNodeView:
+        return self.view
+
+    async def change(self, _client: Client, _name: str, change: str, body: Any = None) -> dict[str, Any]:
+        if self.view.removed and change != "remove":
+            raise Failure("node n1 has been removed from the fleet")
+        if change == "cordon":
+            self.view = self.view.model_copy(update={"placed": (*self.view.placed, *self.comes)})
+        named = ",".join(each["name"] for each in body["pods"]) if body else ""
+        self.done.append(f"{change} {named}".strip())
+        return {}
+
+    def revoke(self, _name: str, _now: datetime) -> list[str]:
+        self.done.append("revoke")
+        return []
+
+
+async def remove(node: Node, monkeypatch: pytest.MonkeyPatch, *, force: bool = False) -> list[str]:
+    """Remove a node; return what was done to it."""
+    monkeypatch.setattr(fleet, "view", node.look)
+    monkeypatch.setattr(fleet, "update", node.change)
+    how = fleet_remove._How(force, None)
+    await fleet_remove._remove(cast(Client, None), cast(Fleet, node), "n1", how)
+    return node.done
+
+
+async def test_a_pod_that_came_before_the_cordon_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(FleetNodeView(name="n1", presence="Unknown"), comes=(LATE,))
+    with pytest.raises(Failure, match=r"it has pods .*: default/late"):
+        await remove(node, monkeypatch)
+    assert node.done == ["cordon", "uncordon"], "it is left as it was"
+
+
+async def test_a_node_that_was_cordoned_before_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(FleetNodeView(name="n1", presence="Unknown", unschedulable=True), comes=(LATE,))
+    with pytest.raises(Failure, match="it has pods"):
+        await remove(node, monkeypatch)
+    assert node.done == ["cordon"]
+
+
+async def test_a_pod_that_came_before_the_cordon_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(FleetNodeView(name="n1", presence="Unknown"), comes=(LATE,))
+    assert await remove(node, monkeypatch, force=True) == ["cordon", "withdraw late", "revoke", "remove"]
+
+
+async def test_a_removal_is_repeated_while_the_nodes_workflow_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(FleetNodeView(name="n1", presence="Unknown", removed=True))
+    assert await remove(node, monkeypatch) == ["revoke"]
