@@ -75,11 +75,18 @@ def given_up(history: tuple[Revision, ...], template: str, why: str) -> tuple[Re
     return tuple(replace(each, given_up=why) if each.template == template else each for each in history)
 
 
-def chosen(history: tuple[Revision, ...], number: int) -> Revision:
-    """Return the revision with this number; 0 = the one before the newest. Raises NoRevision."""
-    found = [each for each in history if each.number == number] if number else list(history[-2:-1])
+def chosen(history: tuple[Revision, ...], number: int, template: str = "") -> Revision:
+    """Return the revision with this template; without one, that with this number, 0 = the one before the newest.
+
+    Raises NoRevision.
+    """
+    if template:
+        found, what = [each for each in history if each.template == template], f"template {template} not found"
+    elif number:
+        found, what = [each for each in history if each.number == number], f"revision {number} not found"
+    else:
+        found, what = list(history[-2:-1]), "there is no earlier revision"
     if not found:
         known = ", ".join(str(each.number) for each in history) or "none"
-        what = f"revision {number} not found" if number else "there is no earlier revision"
         raise NoRevision(f"{what}; known: {known}")
     return found[0]

@@ -93,6 +93,8 @@ class Undo(Message):
 
     to_revision: int = 0
     """The number of the revision; 0 = the one before the newest."""
+    template: str = ""
+    """The revision's template, in place of its number: with it, a repeat of the update changes nothing."""
 
 
 class Undone(Message):

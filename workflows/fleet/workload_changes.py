@@ -79,7 +79,7 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
     if isinstance(workload, Deployment) and workload.spec.paused:
         raise Rejected("it is paused, so nothing would be rolled out: apply it with `paused: false` first")
     try:
-        found = revisions.chosen(state.history, asked.to_revision)
+        found = revisions.chosen(state.history, asked.to_revision, asked.template)
     except revisions.NoRevision as none:
         raise Rejected(str(none)) from None
     if found.template == asked_for(state):

@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.session import refused
+from syncpod.fleet.revisions import NoRevision, chosen
 from syncpod.fleet.workload_documents import Workload
 from syncpod.fleet.workload_pods import owner_of, workload_id
 from syncpod.messages.workload import WORKLOAD_MEMO, WORKLOAD_WORKFLOW, Undo, Undone, WorkloadSummary, WorkloadView
@@ -56,8 +57,15 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 async def undo(client: Client, kind: str, namespace: str, name: str, revision: int) -> Undone:
     """Apply an earlier template of a workload again; `revision` 0 = the one before the newest. Raises Failure."""
+    (before,) = await views(client, kind, namespace, [name])
+    try:
+        wanted = chosen(before.history, revision)
+    except NoRevision as none:
+        raise Failure(str(none)) from None
     handle = client.get_workflow_handle(workload_id(kind, namespace, name))
-    body = Undo(to_revision=revision).model_dump(mode="json", by_alias=True)
+    # Not the number: a request whose answer is lost may be carried out twice, the second time by the workflow's next
+    # run, for which the revision before the newest is the one that was left.
+    body = Undo(template=wanted.template).model_dump(mode="json", by_alias=True)
     try:
         return Undone.model_validate(await fleet_answers.update(client, handle, "undo", body))
     except RPCError as error:
