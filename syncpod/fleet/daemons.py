@@ -128,7 +128,7 @@ class _Round:
         self._unavailable = size_of(wish.max_unavailable, len(self._heard), up=True)
         self._state = with_wish(Wish(wish.revision, len(self._heard)), state, now)
         self._create: list[Creation] = []
-        self._rolled_back = self._became_good = ""
+        self._rolled_back = self._became_good = self._complete = ""
         self._times: list[datetime] = []
 
     def decision(self) -> Decision:
@@ -154,6 +154,7 @@ class _Round:
             create=tuple(self._create),
             withdraw=tuple(Withdrawal(name, why) for name, why in sorted(self._going.items())),
             became_good=self._became_good,
+            complete=self._complete,
             rolled_back=self._rolled_back,
             says=self._says(counts),
             look_again=min(later, default=None),
@@ -262,6 +263,7 @@ class _Round:
     def _mark_good(self) -> None:
         if not self._heard or not self._is_complete():
             return
+        self._complete = self._state.target
         self._state = replace(self._state, setbacks=0, held_until=None)
         if self._state.good != self._state.target:
             self._became_good = self._state.target

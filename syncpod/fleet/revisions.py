@@ -70,6 +70,14 @@ def became_good(history: tuple[Revision, ...], template: str, now: datetime) -> 
     )
 
 
+def is_under_way(history: tuple[Revision, ...], template: str) -> bool:
+    """Say whether the history has a template without the note that it has been rolled out.
+
+    One that is wanted again has a new number, and no such note.
+    """
+    return any(each.template == template and each.good_since is None for each in history)
+
+
 def given_up(history: tuple[Revision, ...], template: str, why: str) -> tuple[Revision, ...]:
     """Return the history with the note that the rollout of a template was given up."""
     return tuple(replace(each, given_up=why) if each.template == template else each for each in history)

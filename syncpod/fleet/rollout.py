@@ -122,6 +122,8 @@ class Decision:
     withdraw: tuple[Withdrawal, ...] = ()
     became_good: str = ""
     """The revision that has just become good; "" = none."""
+    complete: str = ""
+    """The revision that all pods have now, and are available with; "" = they are not."""
     rolled_back: str = ""
     """Why this decision rolls back to the last good template; "" = it does not."""
     says: str = ""
@@ -176,7 +178,7 @@ class _Round:
         self._state = with_wish(wish, state, now)
         self._going: dict[str, str] = {}
         self._off = {member.name for member in self._present() if member.name in state.written_off}
-        self._rolled_back = self._became_good = ""
+        self._rolled_back = self._became_good = self._complete = ""
         self._times: list[datetime] = []
 
     def decision(self) -> Decision:
@@ -206,6 +208,7 @@ class _Round:
             create=self._named(create),
             withdraw=tuple(Withdrawal(name, why) for name, why in sorted(self._going.items())),
             became_good=self._became_good,
+            complete=self._complete,
             rolled_back=self._rolled_back,
             says=says,
             look_again=min(later, default=None),
@@ -403,6 +406,7 @@ class _Round:
     def _mark_good(self, create: int) -> None:
         if create or not self._wish.replicas or not self._is_complete():
             return
+        self._complete = self._state.target
         self._state = replace(self._state, setbacks=0, held_until=None)
         if self._state.good != self._state.target:
             self._became_good = self._state.target

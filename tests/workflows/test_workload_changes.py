@@ -6,9 +6,12 @@ import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from syncpod.fleet.offers import NodeOffer
 from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged, Presence
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import OwnPods
+from syncpod.messages.workload import OwnPods, Undo
 from syncpod.pod import pod_to_wire
 from workflows.fleet import node_changes, workload_changes
 from workflows.fleet.claimed_pods import Claims
@@ -158,3 +161,36 @@ def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> No
         assert node.generation == generation + 1, "its list is sent anew, once"
     workload_changes.pods_reported(state, node.news(owner, node.untold[owner]), NOW)
     assert not state.pods["web-1"].recalled
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_a_template_that_is_wanted_again_after_a_rollback_is_rolled_out_at_once(kind: str) -> None:
+    state, owner = applied(kind, replicas=1), OWNER.format(kind=kind)
+    nodes = (NodeOffer(name="n1"),)
+    state.is_known = True
+
+    def run() -> None:
+        for _ in range(8):
+            workload_changes.carry_out(state, workload_changes.decision(state, nodes, NOW), NOW)
+            for name in [name for name, pod in state.pods.items() if pod.leaving]:
+                del state.pods[name]
+            for name, pod in state.pods.items():
+                pod.node = "n1"
+                is_bad = pod.revision == bad
+                told = report(state, "n1", name, status="CrashLoopBackOff" if is_bad else "Running")
+                workload_changes.pods_reported(state, told, NOW)
+
+    bad, good = "", workload_changes.asked_for(state)
+    run()
+    assert [each.good_since for each in state.history] == [NOW]
+    workload_changes.apply(state, owner, document(kind, 1, "registry.local/bad:1"), NOW)
+    bad = workload_changes.asked_for(state)
+    run()
+    assert state.rollout.target == good and "CrashLoopBackOff" in state.history[-1].given_up
+    workload_changes.undo(state, owner, Undo(), NOW)
+    run()
+    workload_changes.apply(state, owner, document(kind, 1, "registry.local/web:3"), NOW)
+    assert [(each.number, each.template, each.good_since) for each in state.history[:2]] == [
+        (2, bad, None),
+        (3, good, NOW),
+    ]

@@ -244,9 +244,9 @@ def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
     if decided.rolled_back:
         state.history = revisions.given_up(state.history, decided.state.asked, decided.rolled_back)
         state.event(now, "Warning", "RolledBack", decided.rolled_back)
-    if decided.became_good and not asked:
-        state.history = revisions.became_good(state.history, decided.became_good, now)
-        state.event(now, "Normal", "RolledOut", f"template {decided.became_good} is good")
+    if decided.complete and not asked and revisions.is_under_way(state.history, decided.complete):
+        state.history = revisions.became_good(state.history, decided.complete, now)
+        state.event(now, "Normal", "RolledOut", f"template {decided.complete} is good")
     drop_unplaced(state)
 
 
