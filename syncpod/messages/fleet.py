@@ -206,6 +206,8 @@ class PlacedPod(Message):
     """How many of its containers should be ready, for as long as the node has not reported it."""
     recalled: bool = False
     """Only the node itself claims that it was given this pod. It gets no Secret for it."""
+    is_orphan: bool = False
+    """Its owner could not be told of it the last time, since there is no such workflow. Nobody ends the pod."""
 
 
 class FleetNodeSummary(Message):

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from activities.fleet_node import fleet_answers
+from syncpod.cli.view.fleet_description import describe_node
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import (
     FLEET_NODE_WORKFLOW,
@@ -247,6 +249,22 @@ async def test_a_fleet_that_forgot_a_node_asks_it_before_it_ends_anything(fleet:
         assert view.placed[0].owner == owner.id
         assert "Recalled" in {each.reason for each in view.events}
         assert await told(owner)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_pod_whose_workload_was_deleted_is_shown_as_nobodys_until_the_workload_is_back(fleet: Fleet) -> None:
+    document = pod("web")
+    document["metadata"]["annotations"] = {OWNER_ANNOTATION: f"owner-{fleet.name}"}
+    fleet.member.taken = Intent(fleet="f", node=fleet.name, generation=57, pods=(document,))
+    await fleet.start()
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.placed and view.placed[0].is_orphan)
+        lines = [line.split() for line in describe_node(view, datetime.now(UTC))]
+        (line,) = [words for words in lines if words[1:2] == ["web"]]
+        assert f"owner-{fleet.name} (gone) its workload is gone: apply it, or delete the pod" in " ".join(line)
+        await fleet.owner()
+        await fleet.member.has(PodReport(name="web", status="Running"))
+        await fleet.until(lambda view: not view.placed[0].is_orphan)
 
 
 @pytest.mark.asyncio(loop_scope="session")

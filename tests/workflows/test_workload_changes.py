@@ -194,3 +194,20 @@ def test_a_template_that_is_wanted_again_after_a_rollback_is_rolled_out_at_once(
         (2, bad, None),
         (3, good, NOW),
     ]
+
+
+def test_a_workload_that_is_applied_again_is_no_longer_taken_for_gone() -> None:
+    state, owner = applied(replicas=1), OWNER.format(kind="Deployment")
+    known(state, report(state, "n1", "web-1"))
+    node = FleetNodeState(fleet="f", name="n1", presence="Ready")
+    document = pod_to_wire(workload_changes.pod_to_run(state, "web-1"))
+    node_changes.change(node, "place", ({"owner": owner, "pods": [document]},), NOW)
+    node.heard("workload/Deployment/default/other", is_there=False)
+    node.heard(owner, is_there=False)
+    assert node.absent == (owner,), "the other has no pod here"
+    workload_changes.pods_reported(state, node.news(owner, ("default/web-1",)), NOW)
+    assert workload_changes.to_prove(state) == {"n1": ["web-1"]}
+    node.untold = {}
+    node_changes.change(node, "place", ({"owner": owner, "pods": [document], "adopted": True},), NOW)
+    workload_changes.pods_reported(state, node.news(owner, node.untold[owner]), NOW)
+    assert not node.absent and not workload_changes.to_prove(state)

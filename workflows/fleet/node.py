@@ -309,6 +309,9 @@ class FleetNodeWorkflow:
         except FailureError as error:
             text = f"cannot tell the owner {owner} about {len(news.pods)} pods: {error.message}"
             self.state.event(workflow.now(), "Warning", "FailedOwner", text)
+            self.state.heard(owner, is_there=False)
+        else:
+            self.state.heard(owner, is_there=True)
 
     def publish(self) -> None:
         """Write the memo that lists of nodes show, and the node's page in the UI."""

@@ -52,6 +52,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     documents = [_admitted(each, asked.owner, at) for at, each in enumerate(asked.pods)]
     keys = [key_of(each) for each in documents]
     if asked.adopted:
+        _heard_of_owner(state, asked.owner, keys)
         _prove(state, dict(zip(keys, documents, strict=True)), now)
         return
     new = [key for key in keys if key not in state.placed]
@@ -72,6 +73,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
         if key not in state.placed or state.placed[key].document != document or state.placed[key].recalled
     }
     _require_room(state, changed)
+    _heard_of_owner(state, asked.owner, keys)
     if not changed:
         return
     state.generation += 1
@@ -80,6 +82,14 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
         state.refused.pop(key, None)
         state.note(key)
     state.event(now, "Normal", "Placed", f"{_named(changed)} by {asked.owner or 'hand'}")
+
+
+def _heard_of_owner(state: FleetNodeState, owner: str, keys: Iterable[str]) -> None:
+    """Note that a workload that was taken for gone has been applied again, and tell it so of its pods."""
+    if owner in state.absent:
+        state.heard(owner, is_there=True)
+        for key in keys:
+            state.note(key)
 
 
 def _prove(state: FleetNodeState, documents: dict[str, dict[str, Any]], now: datetime) -> None:

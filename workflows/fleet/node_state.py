@@ -110,6 +110,8 @@ class FleetNodeState(BaseModel):
     max_events: int = 0
     untold: dict[str, tuple[str, ...]] = {}
     """By owner: the keys of its pods that have changed since it was last told."""
+    absent: tuple[str, ...] = ()
+    """Sorted: owners of pods here that do not exist, as far as is known."""
 
     # --- what has changed ---------------------------------------------------------------------------------------------
 
@@ -123,6 +125,12 @@ class FleetNodeState(BaseModel):
         """Note that a pod has changed, so that its owner is told."""
         if whom := self.owner_of(key) if owner is None else owner:
             self.untold[whom] = tuple(dict.fromkeys((*self.untold.get(whom, ()), key)))
+
+    def heard(self, owner: str, *, is_there: bool) -> None:
+        """Note whether an owner exists."""
+        owners = {placed.owner for placed in self.placed.values()} | {gone.owner for gone in self.withdrawn.values()}
+        absent = {*self.absent} - {owner} if is_there else {*self.absent, owner}
+        self.absent = tuple(sorted(absent & owners))
 
     def note_all(self) -> None:
         """Note that all pods have changed, so that every owner is told."""
@@ -171,6 +179,7 @@ class FleetNodeState(BaseModel):
             report=report,
             revision=revision,
             recalled=recalled,
+            is_orphan=owner in self.absent,
             containers=0 if report is not None else self.containers(key),
         )
 

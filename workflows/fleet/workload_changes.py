@@ -186,7 +186,7 @@ def _pod_reported(pod: PodState, said: PlacedPod, news: PodsChanged, now: dateti
     if said.state == "ending" and not pod.leaving:
         # Somebody else has ended the pod. It counts as leaving, so another one is made.
         pod.leaving, pod.is_told, pod.why = True, True, said.why or f"{said.name} was ended on {news.node}"
-    pod.recalled = said.recalled
+    pod.recalled = said.recalled or said.is_orphan
     if said.report is not None:
         pod.report = said.report
         pod.ready_at = (pod.ready_at or now) if said.report.ready else None

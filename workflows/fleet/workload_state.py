@@ -51,7 +51,7 @@ class PodState(BaseModel):
     since: datetime | None = None
     """Since when its node has been Unknown; None = it is not."""
     recalled: bool = False
-    """Only its node claims that it was given the pod."""
+    """Only its node claims that it was given the pod, or the fleet's side of the node took this workload for gone."""
     report: PodReport | None = None
     ready_at: datetime | None = None
     """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""

@@ -122,6 +122,8 @@ async def _pods(client: Client, names: Sequence[str], namespace: str | None, out
         rows = [fleet_table.pod_row(node, pod, now, wide=wide, namespaces=spaced) for node, pod in found]
         rows += [fleet_table.pending_row(*each, now, wide=wide, namespaces=spaced) for each in pending]
         say("\n".join(columns([header, *rows] if headers else rows)))
+        for pod in [pod for _, pod in found if pod.is_orphan]:
+            remark(f"the workload of pod {pod.name} is gone: apply it, or `syncpod fleet delete pod {pod.name}`")
     elif not names:
         remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
     if missing := [each for each in names if each not in known]:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from syncpod.cli.console import columns
 from syncpod.cli.view.durations import age
-from syncpod.cli.view.fleet_table import node_status, pod_status
+from syncpod.cli.view.fleet_table import node_status, owner_of, pod_status
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.fleet import FleetNodeView
 from syncpod.messages.queries import EventRecord
@@ -75,7 +75,8 @@ def describe_node(node: FleetNodeView, now: datetime) -> list[str]:
     rows = [("Namespace", "Name", "State", "Status", "Restarts", "Owner", "Why")]
     for pod in node.placed:
         restarts, why = (pod.report.restarts, pod.report.message) if pod.report else (0, "")
-        status, owner = pod_status(node, pod), pod.owner or NONE
+        status, owner = pod_status(node, pod), owner_of(pod)
+        why = "its workload is gone: apply it, or delete the pod" if pod.is_orphan else why
         rows.append((pod.namespace, pod.name, pod.state, status, str(restarts), owner, pod.why or why))
     lines += ["Pods:", *_indented(columns(rows))] if node.placed else ["Pods:  <none>"]
     return lines + _events(node.events, now)

@@ -58,7 +58,12 @@ def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime, *, wide: bool, n
         ready, restarts = report.ready_containers, str(report.restarts)
     began = age(report.started_at, now) if report is not None and report.started_at is not None else NONE
     cells = (*((pod.namespace,) if namespaces else ()), pod.name, ready, pod_status(node, pod), restarts, began)
-    return (*cells, (report.ip if report is not None else "") or NONE, node.name, pod.owner or NONE) if wide else cells
+    return (*cells, (report.ip if report is not None else "") or NONE, node.name, owner_of(pod)) if wide else cells
+
+
+def owner_of(pod: PlacedPod) -> str:
+    """Return who has placed a pod, and whether that workload is gone."""
+    return f"{pod.owner} (gone)" if pod.is_orphan else pod.owner or NONE
 
 
 def pending_row(namespace: str, pod: PendingPod, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
