@@ -69,6 +69,11 @@ class Standing:
     """Why a pod may not stay; "" if it may."""
 
 
+_UNSEEN: Final = Standing(False, True, is_heard=False)
+"""A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay, since owners
+are told of the pods of a node that is removed."""
+
+
 def with_daemon_tolerations(pod: Pod) -> Pod:
     """Return a pod with the tolerations that all pods of DaemonSets get: pressure, a cordon, a node that is not ready.
 
@@ -101,8 +106,8 @@ def decide_daemons(
 ) -> Decision:
     """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
-    A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` are all nodes of the
-    fleet; a pod whose node is not among them is removed.
+    A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` are those that a
+    survey has found. A pod whose node is not among them stays.
     """
     return _Round(wish, nodes, members, state, now).decision()
 
@@ -185,7 +190,7 @@ class _Round:
         if self._state.held_until is not None:
             self._times.append(self._state.held_until)
         for member in filter(self._counts, self._members):
-            node = self._nodes.get(member.node, Standing(False, False, why="the node has left the fleet"))
+            node = self._nodes.get(member.node, _UNSEEN)
             if not node.may_stay:
                 self._going[member.name] = f"{member.called} is removed: {node.why}"
 

@@ -50,6 +50,8 @@ class Nodes:
     nodes: dict[str, Standing] = field(
         default_factory=lambda: {f"n{number}": Standing(True, True) for number in (1, 2, 3)}
     )
+    unseen: set[str] = field(default_factory=set)
+    """Nodes that the last survey has missed."""
     now: datetime = START
     state: RolloutState = field(default_factory=RolloutState)
     members: dict[str, Member] = field(default_factory=dict)
@@ -61,8 +63,9 @@ class Nodes:
         for member in list(self.members.values()):
             self._report(member)
         before = list(self.members.values())
-        decision = decide_daemons(self.wish, self.nodes, before, self.state, self.now)
-        turned = dict(reversed(self.nodes.items()))
+        seen = self.seen()
+        decision = decide_daemons(self.wish, seen, before, self.state, self.now)
+        turned = dict(reversed(seen.items()))
         assert decision == decide_daemons(self.wish, turned, reversed(before), self.state, self.now)
         self._check(before, decision)
         self.state = decision.state
@@ -74,6 +77,9 @@ class Nodes:
             self.members[name] = Member(name, creation.revision, self.now, creation.node)
         self.said.append(decision)
         return decision
+
+    def seen(self) -> dict[str, Standing]:
+        return {name: each for name, each in self.nodes.items() if name not in self.unseen}
 
     def settle(self) -> None:
         quiet = 0
@@ -109,7 +115,8 @@ class Nodes:
             is_ending = any(one.node == name and (one.leaving or one.name in gone) for one in before)
             assert not made or not is_ending
             assert len(kept) + len(made) <= (2 if self.wish.max_surge else 1)
-        heard = [name for name, each in self.nodes.items() if each.is_heard and each.should_run]
+        assert self.unseen.isdisjoint(one.node for one in before if one.name in gone and not one.ended)
+        heard = [name for name, each in self.seen().items() if each.is_heard and each.should_run]
         if self.wish.max_surge == 0 and isinstance(self.wish.max_unavailable, int):
             was = {one.node for one in before if not one.leaving and one.is_available(self.now, self.wish.min_ready)}
             still = {one.node for one in stays if one.is_available(self.now, self.wish.min_ready)}
@@ -140,6 +147,19 @@ def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
     fleet.nodes["n2"] = Standing(True, True)
     fleet.settle()
     assert {one.revision for one in fleet.members.values()} == {"b"} and len(fleet.members) == 3
+
+
+def test_a_node_that_a_survey_misses_keeps_its_pod() -> None:
+    """It is joining again, or its workflow was just beginning a new run. Owners are told of a node that is removed."""
+    fleet = Nodes(DaemonWish("a"))
+    fleet.settle()
+    fleet.unseen.add("n2")
+    fleet.wish = DaemonWish("b")
+    fleet.settle()
+    assert {one.node: one.revision for one in fleet.members.values()} == {"n1": "b", "n2": "a", "n3": "b"}
+    fleet.unseen.clear()
+    fleet.settle()
+    assert {one.node: one.revision for one in fleet.members.values()} == {"n1": "b", "n2": "b", "n3": "b"}
 
 
 def test_a_rollout_does_not_wait_for_a_node_that_takes_no_pods() -> None:
@@ -183,7 +203,8 @@ def test_with_a_surge_a_node_is_never_without_a_pod() -> None:
     events=st.lists(
         st.one_of(
             st.tuples(
-                st.sampled_from(("lose", "back", "leave", "taint", "cordon")), st.sampled_from(("n1", "n2", "n3", "n4"))
+                st.sampled_from(("lose", "back", "leave", "taint", "cordon", "miss", "find")),
+                st.sampled_from(("n1", "n2", "n3", "n4")),
             ),
             st.tuples(st.just("roll"), st.sampled_from(("a", "b", BAD))),
             st.tuples(st.just("pass"), st.sampled_from(("2", "10"))),
@@ -202,6 +223,10 @@ def test_whatever_happens_each_node_ends_with_one_pod(wish: DaemonWish, events: 
                 fleet.nodes[value] = Standing(True, True)
             case "leave":
                 fleet.nodes.pop(value, None)
+            case "miss":
+                fleet.unseen.add(value)
+            case "find":
+                fleet.unseen.discard(value)
             case "cordon" if value in fleet.nodes:
                 fleet.nodes[value] = Standing(False, True)
             case "taint" if value in fleet.nodes:
@@ -210,6 +235,7 @@ def test_whatever_happens_each_node_ends_with_one_pod(wish: DaemonWish, events: 
                 fleet.wish = replace(wish, revision=value)
         for _ in range(int(value) if event == "pass" else 2):
             fleet.step()
+    fleet.unseen.clear()
     for name in fleet.nodes:
         fleet.nodes[name] = Standing(True, True)
     fleet.settle()

@@ -38,7 +38,7 @@ from syncpod.messages.fleet import (
     fleet_node_id,
 )
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import WORKLOAD_WORKFLOW, WorkloadView
+from syncpod.messages.workload import SURVEY_NODES, WORKLOAD_WORKFLOW, WorkloadView
 from tests.agent.waiting import pauses
 from tests.workflows.scripted import DIGEST
 from workflows.fleet.node import FleetNodeWorkflow
@@ -56,6 +56,11 @@ class Machine:
     taken: Intent = field(default_factory=Intent)
     number: int = 1
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    speaks: asyncio.Event = field(default_factory=asyncio.Event)
+    """It reports how it is; without that it does only what it is asked to do."""
+
+    def __post_init__(self) -> None:
+        self.speaks.set()
 
     async def recall(self, _asked: WhoAsks) -> Intent:
         return self.taken
@@ -68,6 +73,7 @@ class Machine:
         return IntentTaken(generation=intent.generation)
 
     async def attend(self, asked: Attend) -> Attended:
+        await self.speaks.wait()
         async with self.news:
             await self.news.wait_for(lambda: asked.version != str(self.number))
         reports = tuple(map(self._report, self.taken.pods))
@@ -106,6 +112,15 @@ class Fleet:
 
     async def join(self, number: int, grace: float = 60) -> Machine:
         """Let a node join, and wait until the fleet sees it. A removed node comes back with its pods."""
+        name = await self.begin_to_join(number, grace)
+        deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+        while name not in await self.seen():
+            assert time.monotonic() < deadline, name
+            await asyncio.sleep(next(pause))
+        return self.machines[name]
+
+    async def begin_to_join(self, number: int, grace: float = 60) -> str:
+        """Let a node ask to join; return its name."""
         name = f"{self.prefix}-{number}"
         self.machines.setdefault(name, Machine(name))
         await self.client.start_workflow(
@@ -116,11 +131,7 @@ class Fleet:
         )
         self.started.append(fleet_node_id(name))
         await self.bring_back(name)
-        deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
-        while name not in await self.seen():
-            assert time.monotonic() < deadline, name
-            await asyncio.sleep(next(pause))
-        return self.machines[name]
+        return name
 
     async def seen(self) -> set[str]:
         """Return the nodes that a survey finds ready."""
@@ -319,6 +330,34 @@ async def test_a_daemon_set_has_a_pod_on_each_node(fleet: Fleet) -> None:
     await fleet.until(handle, lambda now: is_rolled_out(now) and now.good != view.good and len(now.pods) == 2)
     await handle.execute_update("delete")
     await handle.result()
+
+
+async def surveys(handle: WorkflowHandle[Any, Any]) -> int:
+    """Return how many surveys of nodes a workload's run has asked for."""
+    history = await handle.fetch_history()
+    asked = [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
+    return asked.count(SURVEY_NODES)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_daemon_set_keeps_its_pod_on_a_node_that_joins_the_fleet_again(fleet: Fleet) -> None:
+    """The fleet has forgotten the node. Until the node has reported itself, no survey finds it."""
+    second = [await fleet.join(number) for number in (1, 2)][1]
+    handle = await fleet.apply(fleet.document("DaemonSet"))
+    await fleet.until(handle, partial(has_available, 2))
+    await fleet.lose(second.name)
+    await fleet.client.get_workflow_handle(fleet_node_id(second.name)).terminate()
+    second.speaks.clear()
+    before = await surveys(handle)
+    await fleet.begin_to_join(2)
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+    while await surveys(handle) < before + 1:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(next(pause))
+    second.speaks.set()
+    view = await fleet.until(handle, partial(has_available, 2))
+    assert "Withdrawn" not in {each.reason for each in view.events}
+    assert len(second.names()) == 1
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -20,6 +20,7 @@ from workflows.fleet.workload_state import WorkloadState
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 OWNER = "workload/{kind}/default/web"
+PRESENCES: tuple[Presence, ...] = ("Joining", "Ready", "NotReady", "Unknown")
 
 
 def document(kind: str = "Deployment", replicas: int = 2, image: str = "registry.local/web:1") -> dict[str, Any]:
@@ -211,3 +212,18 @@ def test_a_workload_that_is_applied_again_is_no_longer_taken_for_gone() -> None:
     node_changes.change(node, "place", ({"owner": owner, "pods": [document], "adopted": True},), NOW)
     workload_changes.pods_reported(state, node.news(owner, node.untold[owner]), NOW)
     assert not node.absent and not workload_changes.to_prove(state)
+
+
+def test_a_survey_is_outdated_by_news_from_a_node_that_it_missed() -> None:
+    state = applied("DaemonSet")
+    nodes = (NodeOffer("n1"), NodeOffer("n2", presence="Unknown"))
+    outdated = {
+        (node, presence): workload_changes.is_outdated(nodes, report(state, node, presence=presence))
+        for node in ("n1", "n2", "n3")
+        for presence in PRESENCES
+    }
+    assert {told for told, is_outdated in outdated.items() if not is_outdated} == {
+        ("n1", "Ready"),
+        ("n2", "Unknown"),
+        ("n3", "Joining"),  # no survey finds it yet
+    }

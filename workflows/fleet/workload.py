@@ -317,7 +317,7 @@ class WorkloadWorkflow:
         workload_changes.pods_reported(self.state, news, workflow.now())
         if self.retry_at is not None and news.gone:  # there may be room now
             self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
-        if any(node.name == news.node and node.presence != news.presence for node in self.nodes or ()):
+        if self.nodes is not None and workload_changes.is_outdated(self.nodes, news):
             self.surveyed_at = None
 
     def on_cancel(self) -> None:

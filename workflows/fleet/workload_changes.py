@@ -212,6 +212,14 @@ def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datet
     return decide_daemons(daemon_wish_of(workload), standings, state.members(), state.rollout, now)
 
 
+def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
+    """Say whether a survey that has found these nodes is outdated, by what a node reports now."""
+    found = [node for node in nodes if node.name == news.node]
+    if not found:
+        return news.presence != "Joining"  # until it has joined, no survey finds it
+    return found[0].presence != news.presence
+
+
 def _standings(workload: DaemonSet, nodes: Sequence[NodeOffer]) -> Mapping[str, Standing]:
     pod = pod_of(workload, workload.spec.template, 0)
     return {node.name: standing(pod, node) for node in nodes}
@@ -340,7 +348,7 @@ def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple
 
 
 def _next_number(state: WorkloadState) -> int:
-    return next_number(state.numbered, lambda number: f"{_name(state)}-{number}" in state.pods)
+    return next_number(state.numbered, {pod.number for pod in state.pods.values()}.__contains__)
 
 
 def _name(state: WorkloadState) -> str:
