@@ -136,18 +136,40 @@ def make_signing_keys(state_dir: Path) -> SigningKeys:
 
 def add_signing_key(state_dir: Path) -> SigningKeys:
     """Make another key, which signs from now on; return all. Raises SettingsInvalid."""
-    directory = state_dir / DIRECTORY
+    use_signing_key(state_dir, create_signing_key(state_dir))
+    found = read_signing_keys(state_dir)
+    assert found is not None
+    return found
+
+
+def create_signing_key(state_dir: Path) -> str:
+    """Make another key, which verifies from now on but does not sign; return its id. Raises SettingsInvalid."""
+    directory, before = state_dir / DIRECTORY, read_signing_keys(state_dir)
     key = secrets.token_bytes(_BYTES)
     named = key_id(key)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if before is not None and not _named_current(directory):  # or the newest key would sign
+            replace_file(directory / _CURRENT, key_id(before.current) + "\n", durable=True)
         replace_file(directory / f"{named}{_SUFFIX}", key.hex() + "\n", durable=True)
-        replace_file(directory / _CURRENT, named + "\n", durable=True)
     except OSError as error:
         raise SettingsInvalid(f"{directory}: a key cannot be made: {error.strerror}") from None
-    found = read_signing_keys(state_dir)
-    assert found is not None
-    return found
+    return named
+
+
+def use_signing_key(state_dir: Path, named: str) -> None:
+    """Have the key of this id sign from now on. It counts as made now, so that it is the newest.
+
+    Raises SettingsInvalid.
+    """
+    directory = state_dir / DIRECTORY
+    try:
+        if _named_current(directory) == named:
+            return
+        os.utime(directory / f"{named}{_SUFFIX}")
+        replace_file(directory / _CURRENT, named + "\n", durable=True)
+    except OSError as error:
+        raise SettingsInvalid(f"{directory}: key {named} cannot be used: {error.strerror}") from None
 
 
 def remove_signing_key(state_dir: Path, named: str) -> None:

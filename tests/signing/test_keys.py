@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import pytest
 
 from syncpod.messages.signature import key_id
 from syncpod.settings.errors import SettingsInvalid
-from syncpod.signing.keys import add_signing_key, make_signing_keys, read_signing_keys
+from syncpod.signing.keys import (
+    add_signing_key,
+    create_signing_key,
+    make_signing_keys,
+    read_signing_keys,
+    use_signing_key,
+)
 
 
 def test_a_key_is_made_once_and_a_newer_one_signs(tmp_path: Path) -> None:
@@ -87,3 +94,21 @@ def test_whoever_holds_the_lock_stops_nobody(tmp_path: Path) -> None:
     with (tmp_path / "keys" / "number").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert keys.number() > before
+
+
+def test_a_key_is_made_first_and_signs_only_when_it_is_told_to(tmp_path: Path) -> None:
+    keys = make_signing_keys(tmp_path)
+    first = key_id(keys.current)
+    (tmp_path / "keys" / "current").unlink()  # as before there was such a file
+    second = create_signing_key(tmp_path)
+    found = read_signing_keys(tmp_path)
+    assert found is not None and {*found.by_id} == {first, second} and key_id(found.current) == first
+    assert keys.by_id[second], "a process that runs can read what another one encrypts with it"
+    os.utime(tmp_path / "keys" / f"{second}.key", (0, 0))
+    for _ in range(2):
+        use_signing_key(tmp_path, second)
+        found = read_signing_keys(tmp_path)
+        assert found is not None and key_id(found.current) == second
+    assert found.made_at(second) >= found.made_at(first), "what has ended before it signed needs the first"
+    with pytest.raises(SettingsInvalid, match="key 0123456789abcdef cannot be used: No such file"):
+        use_signing_key(tmp_path, "0123456789abcdef")

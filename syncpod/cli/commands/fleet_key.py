@@ -47,26 +47,72 @@ def list_(state_dir: StateDir = "") -> None:
 def rotate(state_dir: StateDir = "") -> None:
     """Make a new key, which encrypts from now on.
 
-    The fleet's worker starts to use it within a second or two, without a restart. Earlier keys still decrypt existing
-    histories. All workflows of the fleet continue as new, so that soon they need only the new key: then `syncpod fleet
-    key remove` removes the others. If the fleet has workers on other machines, or you run commands there, copy the new
-    key to them at once: until then they cannot read what it encrypts.
+    This is `fleet key create` and `fleet key use` in one, for a fleet whose workers and commands are all on this
+    machine. Those on other machines could not read what the new key encrypts, until they have it.
     """
+    keys = _of(state_dir)
+    _use(keys, _create(keys), state_dir)
+
+
+@app.command("create", cls=Page)
+def create(state_dir: StateDir = "") -> None:
+    """Make a new key, which does not encrypt yet.
+
+    Copy its file to the `keys` directory of each other machine that has workers of the fleet, or where you run
+    commands. Then have it encrypt: `syncpod fleet key use ID`.
+    """
+    keys = _of(state_dir)
+    named = _create(keys)
+    say(f"key/{named} decrypts from now on")
+    path = keys.directory / f"{named}.key"
+    remark(f"copy {path} to the fleet's other machines; then it may encrypt: `{program()} fleet key use {named}`")
+
+
+@app.command("use", cls=Page)
+def use(
+    key: Annotated[str, typer.Argument(metavar="ID", hidden=True, show_default=False)], state_dir: StateDir = ""
+) -> None:
+    """Encrypt with a key from now on, named by its id.
+
+    The fleet's worker starts to use it within a second or two, without a restart. Earlier keys still decrypt existing
+    histories. All workflows of the fleet continue as new, so that soon they need only this key: then `syncpod fleet key
+    remove` removes the others. If this command was interrupted, repeat it. Afterwards copy `keys/current` to the
+    fleet's other machines: until then they encrypt with the earlier key.
+    """
+    keys, named = _of(state_dir), key.removeprefix("key/")
+    if named not in keys.by_id:
+        raise Failure(f'keys "{named}" not found')
+    _use(keys, named, state_dir)
+
+
+def _create(keys: SigningKeys) -> str:
+    """Make a new key, and return its id. Raises Failure."""
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.signing.keys import create_signing_key
+
+    try:
+        return create_signing_key(keys.directory.parent)
+    except SettingsInvalid as wrong:
+        raise Failure(str(wrong)) from None
+
+
+def _use(keys: SigningKeys, after: str, state_dir: str) -> None:
+    """Encrypt with a key, and have all workflows need only that one. May be repeated. Raises Failure."""
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import renew_workflows
     from syncpod.messages.fleet import FLEET_QUEUE
     from syncpod.messages.signature import key_id
     from syncpod.settings.errors import SettingsInvalid
-    from syncpod.signing.keys import LOOK_SECONDS, add_signing_key
+    from syncpod.signing.keys import LOOK_SECONDS, use_signing_key
 
-    keys = _of(state_dir)
     before = key_id(keys.current)
     try:
-        after = key_id(add_signing_key(keys.directory.parent).current)
+        use_signing_key(keys.directory.parent, after)
     except SettingsInvalid as wrong:
         raise Failure(str(wrong)) from None
     say(f"key/{after} encrypts from now on")
-    remark(f"key/{before} decrypts what it has encrypted, until it is removed: `{program()} fleet key remove {before}`")
+    if before != after:
+        remark(f"key/{before} still decrypts, until it is removed: `{program()} fleet key remove {before}`")
 
     async def work(client: Client) -> None:
         import asyncio
@@ -112,7 +158,7 @@ def remove(
         more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
         raise Failure(
             f"key {named}: {', '.join(needing[:3])}{more} could no longer be replayed without it: "
-            f"`{program()} fleet key rotate` has them continue as new"
+            f"`{program()} fleet key use {key_id(keys.current)}` has them continue as new"
         )
     if ended and not force:
         raise Failure(
