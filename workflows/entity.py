@@ -34,7 +34,12 @@ PAUSE: Final = timedelta(milliseconds=1)
 LONGEST_EVENTS: Final = 1000
 LONGEST_BYTES: Final = 512 * 1024
 """A longer run continues as new. A worker that no longer has the run in its cache must replay all of it first, which
-takes a busy machine about a second per hundred events. The server suggests it only from 4,096 events or 4 MiB on."""
+takes a busy machine about a second per hundred events. The server suggests it only from 4,096 events or 4 MiB on.
+
+The bytes are those that a run adds to the snapshot that it has begun with, or else one with a large snapshot would
+continue as new at once, and do nothing else."""
+SNAPSHOTS: Final = 2
+"""How many times its snapshot's size a run may add at least. What a node of a fleet is sent is as large as that."""
 
 
 class Inbox(Protocol):
@@ -89,6 +94,8 @@ class Entity:
         self._woken = False
         self._is_renewal_asked_for = False
         self._leaving: asyncio.Task[None] | None = None
+        # Replay: in ``__init__`` this is the size at the first task, as the history has it, with the run's input.
+        self._begun_with = workflow.info().get_current_history_size()
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 
@@ -200,10 +207,11 @@ class Entity:
         the history's newer size: a condition would come true there, and nowhere in the replay.
         """
         info, limit = workflow.info(), self._state.max_events
+        added = info.get_current_history_size() - self._begun_with
         return (
             info.is_continue_as_new_suggested()
             or info.get_current_history_length() >= (limit or LONGEST_EVENTS)
-            or info.get_current_history_size() >= LONGEST_BYTES
+            or added >= max(LONGEST_BYTES, SNAPSHOTS * self._begun_with)
             or self._is_renewal_asked_for
             or self._state.decision_version < decisions_of(info.get_current_build_id())
         )

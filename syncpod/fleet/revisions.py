@@ -15,7 +15,7 @@ CHANGE_CAUSE: Final = "kubernetes.io/change-cause"
 """The annotation with an author's reason for a change, as kubectl's ``rollout history`` shows it."""
 DEFAULT_LIMIT: Final = 10
 """The default of `revisionHistoryLimit`."""
-BYTES: Final = 512 * 1024
+BYTES: Final = 128 * 1024
 """The most bytes of all remembered earlier templates, as JSON: they are part of the workload's state."""
 
 

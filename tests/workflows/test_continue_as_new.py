@@ -8,6 +8,7 @@ from typing import Any
 from temporalio.client import Client
 
 from syncpod.lifecycle.step_name import StepName
+from syncpod.pod.admission import LARGEST_POD
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
 from tests.workflows.test_resizes import LARGE, SMALL, is_given
@@ -82,3 +83,15 @@ async def test_every_kind_of_step_survives_continuing_as_new_around_it(client: C
         "pull_image api", "start_container api", "start_ephemeral_container debug",
     ]  # fmt: skip
     assert {name.split()[0] for name in node.steps(uid)} == {name.value for name in StepName}
+
+
+async def test_a_pod_as_large_as_a_usual_history_rests_in_its_run(client: Client, node: ScriptedNode) -> None:
+    text = {"name": "TEXT", "value": "x" * (LARGEST_POD - 2_000)}
+    handle = await start_pod(client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "env": [text]}]))
+    latest = client.get_workflow_handle(handle.id)
+    await until(latest, is_ready)
+    await latest.signal("renew")
+    run = await in_another_run(latest, handle.result_run_id)
+    assert is_ready(await query_pod(latest))  # by then the run has taken its first task
+    history = await client.get_workflow_handle(handle.id, run_id=run).fetch_history()
+    assert not [event for event in history.events if event.HasField("timer_started_event_attributes")]

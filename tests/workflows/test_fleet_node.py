@@ -355,3 +355,23 @@ async def test_the_run_continues_as_new_and_loses_nothing(fleet: Fleet) -> None:
         assert len(view.placed) == 12
         assert len(fleet.member.names()) == 12
         assert (await fleet.handle.describe()).run_id != first
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_with_many_large_pods_is_given_the_newest_list(fleet: Fleet) -> None:
+    """Its snapshot alone is larger than what other runs may grow to; each run still does its work."""
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        for first in (0, 40, 80):
+            large = [pod(f"web-{number}") for number in range(first, first + 40)]
+            for each in large:
+                each["metadata"]["annotations"] = {"note": "x" * 6000}
+            await fleet.place(*large)
+        await fleet.until(lambda view: view.taken == view.generation)
+        await fleet.handle.signal("renew")
+        await fleet.place(pod("newest"))
+        await fleet.member.has(PodReport(name="newest", status="Running", ready=True))
+        view = await fleet.until(lambda view: any(each.report for each in view.placed))
+        await fleet.until(lambda view: view.taken == view.generation)
+        assert len(view.placed) == len(fleet.member.names()) == 121

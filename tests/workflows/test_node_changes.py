@@ -104,23 +104,36 @@ def test_an_unchanged_pod_is_not_evaluated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "size", "limit", "due"),
+    ("events", "begun", "added", "limit", "due"),
     [
-        (LONGEST_EVENTS - 1, LONGEST_BYTES - 1, 0, False),
-        (LONGEST_EVENTS, 0, 0, True),
-        (3, LONGEST_BYTES, 0, True),
-        (20, 0, 20, True),
-        (19, 0, 20, False),
+        (LONGEST_EVENTS - 1, 9, LONGEST_BYTES - 1, 0, False),
+        (LONGEST_EVENTS, 0, 0, 0, True),
+        (3, 9, LONGEST_BYTES, 0, True),
+        (3, 2 * LONGEST_BYTES, 0, 0, False),
+        (3, 2 * LONGEST_BYTES, 4 * LONGEST_BYTES - 1, 0, False),
+        (3, 2 * LONGEST_BYTES, 4 * LONGEST_BYTES, 0, True),
+        (20, 0, 0, 20, True),
+        (19, 0, 0, 20, False),
     ],
-    ids=["short", "many events", "many bytes", "its own limit", "below its own limit"],
+    ids=[
+        "short",
+        "many events",
+        "many bytes",
+        "a large snapshot",
+        "a list as large as its snapshot",
+        "many bytes beside a large snapshot",
+        "its own limit",
+        "below its own limit",
+    ],
 )
 def test_a_run_continues_as_new_before_its_replay_takes_long(
-    events: int, size: int, limit: int, *, due: bool, monkeypatch: pytest.MonkeyPatch
+    events: int, begun: int, added: int, limit: int, *, due: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sizes = iter((begun, begun + added))
     info = SimpleNamespace(
         is_continue_as_new_suggested=lambda: False,
         get_current_history_length=lambda: events,
-        get_current_history_size=lambda: size,
+        get_current_history_size=lambda: next(sizes),
         get_current_build_id=lambda: "",
     )
     monkeypatch.setattr(workflow, "info", lambda: info)

@@ -39,6 +39,7 @@ from syncpod.messages.node import (
 )
 from tests.workflows.scripted import DIGEST, ScriptedNode
 from tests.workflows.test_signal_floods import flood
+from workflows.node.decide import AT_ONCE
 from workflows.node.steps import NODE_STEPS
 from workflows.node.workflow import PART, NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
@@ -382,6 +383,17 @@ async def test_a_flood_of_lists_converges_to_the_last_one_across_continue_as_new
         await node.pod_until(f"p{n}", lambda pod: pod is None)
     described = await node.handle.describe()
     assert described.run_id != described.raw_description.workflow_execution_info.first_run_id
+
+
+async def test_pods_of_a_list_that_is_larger_than_a_usual_history_are_all_made(node_under_test: NodeUnderTest) -> None:
+    """Those that are not made at once are in the next run's snapshot, which alone is as large."""
+    node = node_under_test
+    pods = [node.pod(f"a{number}") for number in range(AT_ONCE)] + [node.pod(f"b{number}") for number in range(4)]
+    for large in pods[AT_ONCE:]:
+        large["spec"]["containers"][0]["env"] = [{"name": "TEXT", "value": "x" * 200_000}]
+    await node.sync("file", *pods)
+    await node.until(lambda view: len(view.desired) == len(pods))
+    assert {each.state for each in (await node.settled()).desired} == {"applied"}
 
 
 async def test_a_restarted_node_workflow_ends_recalled_pods_missing_from_its_lists(
