@@ -160,8 +160,15 @@ def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> No
         }
         assert node.placed["default/web-2"].document == told
         assert node.generation == generation + 1, "its list is sent anew, once"
-    workload_changes.pods_reported(state, node.news(owner, node.untold[owner]), NOW)
-    assert not state.pods["web-1"].recalled
+    workload_changes.proof_sent(state, ["web-1", "web-2"])
+    for _ in range(2):
+        workload_changes.pods_reported(state, node.news(owner, ("default/web-1", "default/web-2")), NOW)
+        assert (state.pods["web-1"].recalled, state.pods["web-2"].recalled) == (False, True)
+        assert not workload_changes.to_prove(state), "it would not help to ask again"
+    claims.add([honest])
+    node_changes.recalled(node, 9, claims, NOW, replaces=True)
+    workload_changes.pods_reported(state, node.news(owner, ("default/web-1",)), NOW)
+    assert workload_changes.to_prove(state) == {"n1": ["web-1"]}, "the fleet's database was restored since"
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])

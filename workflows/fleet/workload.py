@@ -251,13 +251,8 @@ class WorkloadWorkflow:
         asked = PlacePods(node=node, owner=self.owner, pods=pods, adopted=True)
         called = ", ".join(state.pod_name(name) for name in names)
         answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{called}, adopted on {node}")
-        if answer is None:
-            return
-        # The node's next report of a pod says whether it was so. If not, its document is another, which only its node
-        # knows, and it gets no Secret until its template is rolled out anew.
-        for name in names:
-            if name in state.pods:
-                state.pods[name].recalled = False
+        if answer is not None:
+            workload_changes.proof_sent(state, names)
 
     async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
         """Ask a node to end pods, and forget those that it does not have."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -187,6 +187,7 @@ def _pod_reported(pod: PodState, said: PlacedPod, news: PodsChanged, now: dateti
         # Somebody else has ended the pod. It counts as leaving, so another one is made.
         pod.leaving, pod.is_told, pod.why = True, True, said.why or f"{said.name} was ended on {news.node}"
     pod.recalled = said.recalled or said.is_orphan
+    pod.is_proof_sent = pod.is_proof_sent and pod.recalled
     if said.report is not None:
         pod.report = said.report
         pod.ready_at = (pod.ready_at or now) if said.report.ready else None
@@ -303,9 +304,21 @@ def to_prove(state: WorkloadState) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for name, pod in sorted(state.pods.items()):
-        if pod.recalled and pod.node and not pod.leaving and pod.revision in state.templates:
+        is_due = pod.recalled and not pod.is_proof_sent
+        if is_due and pod.node and not pod.leaving and pod.revision in state.templates:
             found.setdefault(pod.node, []).append(name)
     return {node: names[:PLACED_AT_ONCE] for node, names in found.items()}
+
+
+def proof_sent(state: WorkloadState, names: Iterable[str]) -> None:
+    """Note that the workflow of these pods' node was told how the workload would make them.
+
+    The next report of a pod says whether it is so. If not, only its node knows its document, and it gets no Secret
+    until another template is rolled out: asking again would change nothing.
+    """
+    for name in names:
+        if name in state.pods:
+            state.pods[name].is_proof_sent = True
 
 
 def samples(state: WorkloadState) -> tuple[dict[str, Any], ...]:

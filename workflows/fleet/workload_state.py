@@ -52,6 +52,8 @@ class PodState(BaseModel):
     """Since when its node has been Unknown; None = it is not."""
     recalled: bool = False
     """Only its node claims that it was given the pod, or the fleet's side of the node took this workload for gone."""
+    is_proof_sent: bool = False
+    """Since then its node's workflow has been told how the workload would make it."""
     report: PodReport | None = None
     ready_at: datetime | None = None
     """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""
