@@ -85,9 +85,13 @@ class FleetOfOne:
 
     async def say(self, *words: str, code: int = 0, stdin: str = "") -> Result:
         """Run ``syncpod fleet``."""
-        done = await asyncio.to_thread(program, "fleet", *words, environ=self.environ, stdin=stdin)
+        done = await self.tries(*words, stdin=stdin)
         assert done.code == code, done
         return done
+
+    async def tries(self, *words: str, stdin: str = "") -> Result:
+        """Run ``syncpod fleet``, which may fail."""
+        return await asyncio.to_thread(program, "fleet", *words, environ=self.environ, stdin=stdin)
 
     async def lists(self, *words: str) -> list[list[str]]:
         """The cells of ``syncpod fleet get``, in its order."""
