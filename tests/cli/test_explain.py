@@ -119,6 +119,10 @@ def test_a_gone_life_and_a_moment_of_the_past_are_explained(environ: dict[str, s
     assert [(each["running"], len(each["ends"])) for each in then["containers"]] == [(True, 1)]
     recent = json.loads(program("explain", "web", "--since", until_now(120), "-o", "json", environ=environ).out)
     assert [len(each["ends"]) for each in recent["containers"]] == [1]
+    assert (
+        "Container app has not ended in this time, last at "
+        in program("explain", "web", "--since", "1s", environ=environ).out
+    )
 
 
 def test_what_the_journal_does_not_have_is_said_in_a_sentence(environ: dict[str, str], tmp_path: Path) -> None:
@@ -145,7 +149,7 @@ def test_the_log_of_any_instance_is_read_from_its_file_or_else_from_the_journal(
     assert (whole.out, whole.err) == ("[pod/web/app] the whole log\n", "")
     other = program("logs", "web", "--restart", "7", environ=environ)
     assert (other.code, 'has no restart 7 of container "app" of pod "web": it has 0 to 2' in other.err) == (1, True)
-    for wrong in (["--restart", "-2"], ["--restart", "1", "-f"], ["--restart", "1", "--previous"]):
+    for wrong in (["--restart", "-1"], ["--restart", "-2"], ["--restart", "1", "-f"], ["--restart", "1", "--previous"]):
         assert program("logs", "web", *wrong, environ=environ).code == 2
     assert program("logs", "gone", "--restart", "0", environ=environ).code == 1
 
@@ -160,6 +164,8 @@ def test_the_newest_start_and_any_other_is_a_timeline(environ: dict[str, str]) -
     assert (said["container"], said["restart"], said["ready"]) == ("app", 2, None)
     missing = program("explain", "web", "--start", "--restart", "7", environ=environ)
     assert (missing.code, "has no start of restart 7" in missing.err) == (1, True)
+    nobody = program("explain", "web", "--start", "-c", "nobody", environ=environ)
+    assert (nobody.code, 'has no start of container nobody of pod "web"' in nobody.err) == (1, True)
     for wrong in (["web", "--restart", "1"], ["web", "--start", "--at", "12:00"], ["node", "--start"]):
         assert program("explain", *wrong, environ=environ).code == 2
 
@@ -316,6 +322,6 @@ def test_a_time_alone_is_the_last_such_time() -> None:
     assert read_moment(f"{now - timedelta(hours=1):%H:%M}", now) == now - timedelta(hours=1)
     assert read_moment(f"{now + timedelta(hours=1):%H:%M:%S}", now) == now - timedelta(hours=23)
     assert read_moment("2026-11-23T12:00:00Z", now) == datetime(2026, 11, 23, 12, tzinfo=UTC)
-    for text in ("soon", "25:00", "2099-01-01T00:00:00Z"):
+    for text in ("soon", "25:00", "2099-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
         with pytest.raises(BadInput, match="--at: "):
             read_moment(text, now)

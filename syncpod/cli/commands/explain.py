@@ -174,10 +174,9 @@ def read_moment(text: str, now: datetime) -> datetime:
                 hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=clock.microsecond
             )
             return local if local <= now else local - timedelta(days=1)
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):  # the latter for a year that is none elsewhere on earth
         raise BadInput(f"--at: {text!r} is not a time: write 14:02, 14:02:30 or 2026-11-23T14:02:30Z") from None
-    moment = moment.astimezone()
     if moment > now:
         raise BadInput(f"--at: {text} is in the future")
     return moment

@@ -28,10 +28,9 @@ def explain_start(account: Account, output: str, container: str, restart: int | 
 
     found = start_of(account, container=container, restart=restart)
     if found is None:
-        which = f"of restart {restart}" if restart is not None else "of it"
-        raise Failure(
-            f'the journal has no start {which} of {container or "any container"} of pod "{account.life.name}"'
-        )
+        which = f" of restart {restart}" if restart is not None else ""
+        of = f"container {container}" if container else "any container"
+        raise Failure(f'the journal has no start{which} of {of} of pod "{account.life.name}"')
     trees = _traces(account, found, traced) if traced is not None else []
     if output == "json":
         more = {"traces": [tree.document() for tree in trees]} if traced is not None else {}

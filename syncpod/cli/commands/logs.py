@@ -36,7 +36,7 @@ AllContainers = Annotated[bool, typer.Option("--all-containers", help="Print the
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")]
 Previous = Annotated[bool, typer.Option("--previous", "-p", help="Print the log from before the last restart.")]
 Restart = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--restart",
         metavar="N",
@@ -67,7 +67,7 @@ def logs(
     all_containers: AllContainers = False,
     follow: Follow = False,
     previous: Previous = False,
-    restart: Restart = -1,
+    restart: Restart = None,
     tail: Tail = -1,
     since: Since = "",
     since_time: SinceTime = "",
@@ -101,7 +101,7 @@ def logs(
         ignore_errors=ignore_errors,
     )
 
-    if restart != -1:
+    if restart is not None:
         _require_alone(restart, name, follow=follow, previous=previous, all_containers=all_containers)
         _print_restart(namespace, name, container, restart, manner)
         return

@@ -216,11 +216,7 @@ def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: P
     newest = container.newest
     image = f", image {newest.image}" if newest is not None and newest.image else ""
     ends = container.ends
-    count = (
-        "has never ended"
-        if not ends
-        else {1: "ended once", 2: "ended twice"}.get(len(ends), f"ended {len(ends)} times")
-    )
+    count = {0: _no_end(container, clock), 1: "ended once", 2: "ended twice"}.get(len(ends), f"ended {len(ends)} times")
     shown = [paint(f"Container {container.name} {count}{image}", "bold")]
     if not ends:
         return shown
@@ -233,6 +229,12 @@ def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: P
     rows += [_row(end, one, clock, has_log) for end in picked]
     shown += [f"  {line}" for line in columns(rows)]
     return [*shown, *_last_words(ends[-1], one, log_dir, has_log)]
+
+
+def _no_end(container: Explained, clock: _Clock) -> str:
+    """Say that no end is shown: there was none, or none in the time that is asked for."""
+    earlier = [each for each in container.instances if each.has_ended]
+    return f"has not ended in this time, last at {clock(earlier[-1].ended_at)}" if earlier else "has never ended"
 
 
 def _shown(ends: Sequence[End]) -> list[End]:
