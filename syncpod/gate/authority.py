@@ -116,57 +116,55 @@ class Fleet:
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
         """Return a certificate for a node from the newest authority, and its key. The record is on disk by then."""
         with _locked(self.directory):
-            number = self.authorities()[-1]
-            authority = self._read(number).certificate
-            key = ec.generate_private_key(ec.SECP256R1())
-            name = x509.UniformResourceIdentifier(f"syncpod://fleet/{self.id}/node/{node}")
-            made = _signed(
-                self._key(number),
-                authority,
-                key.public_key(),
-                subject=_common_name(node),
-                names=[name],
-                usages=(ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH),
-                begins=now - _SKEW,
-                ends=min(now + life, authority.not_valid_after_utc),
+            serial, pair = self._make(
+                self.authorities()[-1],
+                _common_name(node),
+                [x509.UniformResourceIdentifier(f"syncpod://fleet/{self.id}/node/{node}")],
+                (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH),
+                now,
+                life,
             )
-            replace_file(self.directory / _CERTIFICATES / f"{made.serial_number:x}", _pem(made), durable=True)
-        return Pair(_pem(made), _key_pem(key))
+            replace_file(self.directory / _CERTIFICATES / f"{serial:x}", pair.certificate, durable=True)
+        return pair
 
     def issue_gate(self, names: Sequence[str], now: datetime) -> Pair:
         """Return a certificate for the gate, for `server_name` and `names`, from the oldest authority, and its key."""
-        number = self.authorities()[0]
-        key = ec.generate_private_key(ec.SECP256R1())
-        made = _signed(
-            self._key(number),
-            self._read(number).certificate,
-            key.public_key(),
-            subject=_common_name("syncpod gate"),
-            names=[_host(name) for name in dict.fromkeys((self.server_name, *names))],
-            usages=(ExtendedKeyUsageOID.SERVER_AUTH,),
-            begins=now - _SKEW,
-            ends=now + GATE_LIFE,
-        )
-        return Pair(_pem(made), _key_pem(key))
+        hosts = [_host(name) for name in dict.fromkeys((self.server_name, *names))]
+        usages = (ExtendedKeyUsageOID.SERVER_AUTH,)
+        return self._make(self.authorities()[0], _common_name("syncpod gate"), hosts, usages, now, GATE_LIFE)[1]
 
     def issue_commander(self, now: datetime) -> Pair:
         """Return a certificate with which a command reaches a node's own endpoint, by the oldest authority.
 
         It lasts minutes and has no record: the gate knows no such name, and lets it in nowhere.
         """
-        number = self.authorities()[0]
-        key = ec.generate_private_key(ec.SECP256R1())
+        names, usages = [x509.UniformResourceIdentifier(_commander(self.id))], (ExtendedKeyUsageOID.CLIENT_AUTH,)
+        return self._make(self.authorities()[0], _common_name("syncpod commander"), names, usages, now, COMMANDER_LIFE)[
+            1
+        ]
+
+    def _make(
+        self,
+        number: int,
+        subject: x509.Name,
+        names: Sequence[x509.GeneralName],
+        usages: Sequence[x509.ObjectIdentifier],
+        now: datetime,
+        life: timedelta,
+    ) -> tuple[int, Pair]:
+        """Return the serial of a new certificate by an authority, which it does not outlive, and it with its key."""
+        authority, key = self._read(number).certificate, ec.generate_private_key(ec.SECP256R1())
         made = _signed(
             self._key(number),
-            self._read(number).certificate,
+            authority,
             key.public_key(),
-            subject=_common_name("syncpod commander"),
-            names=[x509.UniformResourceIdentifier(_commander(self.id))],
-            usages=(ExtendedKeyUsageOID.CLIENT_AUTH,),
+            subject=subject,
+            names=names,
+            usages=usages,
             begins=now - _SKEW,
-            ends=now + COMMANDER_LIFE,
+            ends=min(now + life, authority.not_valid_after_utc),
         )
-        return Pair(_pem(made), _key_pem(key))
+        return made.serial_number, Pair(_pem(made), _key_pem(key))
 
     def issued(self) -> list[Issued]:
         """Return all certificates of nodes, sorted by node and end. Those whose authority is gone count as revoked."""

@@ -26,7 +26,7 @@ from cryptography import x509
 
 from syncpod.gate.authority import Fleet, node_of
 from syncpod.gate.bounds import CONNECTIONS, NodeBounds
-from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, machine_of, refusal_of
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, refusal_of
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.settings.errors import SettingsInvalid
@@ -77,7 +77,8 @@ class Door:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=512)
         self._listener.setblocking(False)
-        self._tasks += [asyncio.create_task(self._accept(self._listener)), asyncio.create_task(self._look())]
+        accepting = accept(self._listener, self._handshakes, self._serve, self._served)
+        self._tasks += [asyncio.create_task(accepting), asyncio.create_task(self._look())]
         return int(self._listener.getsockname()[1])
 
     async def failed(self) -> None:
@@ -142,25 +143,6 @@ class Door:
 
     def _counts(self, connection: NodeConnection) -> bool:
         return connection.serial not in self._revoked and connection.not_after > datetime.now(UTC)
-
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                taken, peer = await loop.sock_accept(listener)
-            except OSError as error:  # such as no descriptor left: open connections go on
-                log.warning("a connection cannot be accepted: %s", error)
-                await asyncio.sleep(1)
-                continue
-            address = machine_of(peer[0])
-            if not self._handshakes.make_room(address, loop.time()):
-                taken.close()
-                continue
-            task = asyncio.create_task(self._serve(taken, address))
-            self._handshakes.begin(task, address, loop.time())
-            self._served.add(task)
-            task.add_done_callback(self._served.discard)
-            await asyncio.sleep(0)  # an accept that succeeds at once does not let other tasks run
 
     async def _serve(self, taken: socket.socket, address: str) -> None:
         loop = asyncio.get_running_loop()

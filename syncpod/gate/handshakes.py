@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
+
+log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
 """A handshake that is older than this may be ended in favor of a new one. Without such a one the new one is closed."""
@@ -46,6 +51,35 @@ class Handshakes:
     def end(self, task: asyncio.Task[Any]) -> None:
         """Note that a task's handshake is over, however it ended."""
         self._waiting.pop(task, None)
+
+
+async def accept(
+    listener: socket.socket,
+    handshakes: Handshakes,
+    serve: Callable[[socket.socket, str], Coroutine[Any, Any, None]],
+    served: set[asyncio.Task[None]],
+) -> None:
+    """Accept connections forever, as far as there is room for their handshakes, and serve each in a task of its own.
+
+    `serve` gets the connection and its address, and ends its handshake. Its tasks are in `served` until they end.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            taken, peer = await loop.sock_accept(listener)
+        except OSError as error:  # such as no descriptor left: open connections go on
+            log.warning("a connection cannot be accepted: %s", error)
+            await asyncio.sleep(1)
+            continue
+        address = machine_of(peer[0])
+        if not handshakes.make_room(address, loop.time()):
+            taken.close()
+            continue
+        task = asyncio.create_task(serve(taken, address))
+        handshakes.begin(task, address, loop.time())
+        served.add(task)
+        task.add_done_callback(served.discard)
+        await asyncio.sleep(0)  # an accept that succeeds at once does not let other tasks run
 
 
 def machine_of(host: str) -> str:

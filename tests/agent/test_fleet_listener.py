@@ -104,3 +104,17 @@ async def test_an_invitation_of_another_node_is_not_listened_for(bench: Bench) -
     keep_listening(bench.directory / "node", "127.0.0.1:0")
     bench.invite("n2")
     assert bench.listener._wanted() is None
+
+
+async def test_a_listener_that_is_cancelled_while_its_process_starts_ends_and_leaves_none(bench: Bench) -> None:
+    bench.invite()
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    listener = Listener(bench.directory / "node", "n1", "/nowhere.sock", environ)
+    for turns in range(12):
+        keeping = asyncio.create_task(listener._keep(("127.0.0.1:0", bench.fleet.id)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        keeping.cancel()
+        done, _ = await asyncio.wait({keeping}, timeout=30)
+        assert done, f"it hangs when cancelled after {turns} turns"
+    await until(lambda: not bench.processes())

@@ -19,7 +19,7 @@ from cryptography import x509
 
 from syncpod.agent.fleet.endpoint_command import run_command
 from syncpod.gate.authority import is_commander
-from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, machine_of, refusal_of
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, refusal_of
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.memory_file import memory_file
 from syncpod.messages.endpoint import INPUT, Begin, Ended, Forward, Hello, why_not_direct
@@ -69,7 +69,8 @@ class Endpoint:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family)
         self._listener.setblocking(False)
-        self._accepting = asyncio.create_task(self._accept(self._listener))
+        accepting = accept(self._listener, self._handshakes, self._serve, self._served)
+        self._accepting = asyncio.create_task(accepting)
         self.port = int(self._listener.getsockname()[1])
 
     async def close(self) -> None:
@@ -80,25 +81,6 @@ class Endpoint:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._listener is not None:
             self._listener.close()
-
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                taken, peer = await loop.sock_accept(listener)
-            except OSError as error:  # such as no descriptor left: those that are open go on
-                log.warning("a connection cannot be accepted: %s", error)
-                await asyncio.sleep(1)
-                continue
-            address = machine_of(peer[0])
-            if not self._handshakes.make_room(address, loop.time()):
-                taken.close()
-                continue
-            task = asyncio.create_task(self._serve(taken, address))
-            self._handshakes.begin(task, address, loop.time())
-            self._served.add(task)
-            task.add_done_callback(self._served.discard)
-            await asyncio.sleep(0)  # an accept that succeeds at once lets nothing else run
 
     async def _serve(self, taken: socket.socket, address: str) -> None:
         loop, this = asyncio.get_running_loop(), asyncio.current_task()

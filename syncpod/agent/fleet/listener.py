@@ -49,10 +49,11 @@ class Listener:
     def _wanted(self) -> tuple[str, str] | None:
         """Return where to listen, and for which fleet; None = not at all. Blocks."""
         try:
-            address, invitation = read_listening(self._state_dir), read_membership(self._state_dir)
+            address = read_listening(self._state_dir)
+            invitation = read_membership(self._state_dir) if address else None
         except (SettingsInvalid, OSError):  # the link to the fleet says so
             return None
-        return (address, invitation.fleet) if address and invitation and invitation.node == self._node else None
+        return (address, invitation.fleet) if invitation is not None and invitation.node == self._node else None
 
     async def _keep(self, wanted: tuple[str, str]) -> bool:
         """Run the process as long as this is wanted; return whether it has ended by itself."""

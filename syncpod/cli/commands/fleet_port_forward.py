@@ -8,7 +8,7 @@ import typer
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.options import Namespace, OfNode, StateDir
+from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -18,20 +18,10 @@ if TYPE_CHECKING:
 
 def port_forward(
     pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
-    ports: Annotated[
-        list[str] | None, typer.Argument(metavar="[LOCAL:]REMOTE...", hidden=True, show_default=False)
-    ] = None,
+    ports: ForwardedPorts = None,
     namespace: Namespace = "default",
     node: OfNode = "",
-    address: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--address",
-            metavar="ADDRESS",
-            help="Addresses to listen on, with commas or repeated.",
-            show_default="localhost",
-        ),
-    ] = None,
+    address: LocalAddresses = None,
     state_dir: StateDir = "",
 ) -> None:
     """Forward local ports to a pod on whichever node of the fleet it is, until Ctrl-C.

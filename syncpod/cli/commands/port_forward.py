@@ -8,7 +8,7 @@ import typer
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
-from syncpod.cli.input.options import Namespace
+from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,19 +21,9 @@ if TYPE_CHECKING:
 
 def port_forward(
     pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
-    ports: Annotated[
-        list[str] | None, typer.Argument(metavar="[LOCAL:]REMOTE...", hidden=True, show_default=False)
-    ] = None,
+    ports: ForwardedPorts = None,
     namespace: Namespace = "default",
-    address: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--address",
-            metavar="ADDRESS",
-            help="Addresses to listen on, with commas or repeated.",
-            show_default="localhost",
-        ),
-    ] = None,
+    address: LocalAddresses = None,
 ) -> None:
     """Forward local ports to a pod, until Ctrl-C.
 

@@ -8,6 +8,18 @@ import typer
 
 PodNames = Annotated[list[str] | None, typer.Argument(metavar="POD", hidden=True, show_default=False)]
 """Pods in kubectl's ways of naming them: ``web``, ``pod web``, ``pod/web``."""
+ForwardedPorts = Annotated[
+    list[str] | None, typer.Argument(metavar="[LOCAL:]REMOTE...", hidden=True, show_default=False)
+]
+LocalAddresses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--address",
+        metavar="ADDRESS",
+        help="Addresses to listen on, with commas or repeated.",
+        show_default="localhost",
+    ),
+]
 Things = Annotated[list[str] | None, typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)]
 """Pods, ConfigMaps and Secrets in kubectl's ways of naming them: ``web``, ``cm settings``, ``secret/keys``."""
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
