@@ -110,6 +110,11 @@ class Explanation:
         return self.account.gone is not None
 
     @property
+    def unserved(self) -> Absence | None:
+        """The time without a worker that the moment falls into; None if a worker served the node then."""
+        return next((each for each in self.absences if each.begun <= self.at < each.ended), None)
+
+    @property
     def awaited(self) -> Explained | None:
         """The init container that other containers wait for; None if there is none."""
         if not any(each.waits_for_init for each in self.containers):
@@ -139,7 +144,9 @@ def explain(
     known = as_of(account, at) if past else account
     present: Mapping[str, Any] = {} if past else known.present
     limits = _memory_limits(account.present)
-    waits = _waits_then(known, at) if past else _waits_now(present)
+    absences = tuple(absences)
+    is_served = not any(each.begun <= at < each.ended for each in absences)
+    waits = _waits_then(known, at, is_served=is_served) if past else _waits_now(present)
     if known.gone is not None:
         waits = ()
     ends = ends_of(known.instances, known.lines, known.happenings, limits)
@@ -228,8 +235,11 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
     )
 
 
-def _waits_then(account: Account, at: datetime) -> tuple[Wait, ...]:
-    """Return the waits that had begun by then and were not over: nothing had happened to their subjects since."""
+def _waits_then(account: Account, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
+    """Return the waits that had begun by then and were not over: nothing had happened to their subjects since.
+
+    Without a worker nothing happens when a wait is due, so it goes on.
+    """
     newest: dict[str, Line] = {}
     for line in account.lines:
         if line.kind == "hold":
@@ -243,7 +253,7 @@ def _waits_then(account: Account, at: datetime) -> tuple[Wait, ...]:
     return tuple(
         Wait(subject, _due(line), line.reason.partition(":")[0].partition(" ")[0], line.reason.partition(": ")[2])
         for subject, line in newest.items()
-        if (_due(line) or at) >= at
+        if not is_served or (_due(line) or at) >= at
     )
 
 

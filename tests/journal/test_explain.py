@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from syncpod.journal.explain import as_of, explain, life_at
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Instance, Life, Line
+from syncpod.journal.records import Absence, Instance, Life, Line
 from tests.journal.records import WEB, at, ended, exit_line, happening
 
 PRESENT: dict[str, Any] = {
@@ -53,6 +53,15 @@ def test_the_past_is_told_without_what_came_later() -> None:
     waiting = explain(account(), at(15), past=True)
     assert [(wait.subject, wait.until) for wait in waiting.waits] == [("app", at(20))]
     assert not waiting.containers[0].runs
+
+
+def test_without_a_worker_a_back_off_that_is_over_is_still_waited_for() -> None:
+    only = account(lines=account().lines[:3], instances=(ended(0, begun=1, end=10),))
+    away = Absence(at(12), at(40), "")
+    without = explain(only, at(25), past=True, absences=[away])
+    assert ([(wait.subject, wait.until) for wait in without.waits], without.unserved) == ([("app", at(20))], away)
+    served = explain(only, at(25), past=True, absences=[Absence(at(12), at(15), "")])
+    assert (served.waits, served.unserved) == ((), None)
 
 
 def test_since_leaves_out_what_was_before() -> None:

@@ -172,6 +172,8 @@ def _next(one: Explanation, clock: _Clock, unserved: str) -> list[str]:
     if one.is_gone:
         return ["nothing: it is gone"]
     said = [unserved] if unserved else [_under_way(each, clock) for each in one.under_way]
+    if not unserved and one.unserved is not None:
+        said = [f"no worker served this node: nothing of this happened until {clock(one.unserved.ended)}"]
     said += [_due(wait, one, clock) for wait in one.waits]
     if one.deadline is not None:
         said.append(f"it fails at {clock(one.deadline)}, when its active deadline has passed")
