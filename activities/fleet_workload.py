@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import activity
@@ -18,6 +20,7 @@ from syncpod.messages.fleet import (
     FleetNodeSummary,
     FleetNodeView,
     Intent,
+    PlacedPod,
     PodsChanged,
     fleet_node_id,
 )
@@ -38,6 +41,8 @@ from syncpod.pod import Pod, readmit
 
 _AT_ONCE: Final = 16
 """The most nodes that are asked at the same time."""
+_QUERY: Final = timedelta(seconds=5)
+"""How long a node's workflow may take to answer. One that is stuck never answers."""
 _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
 
 
@@ -48,15 +53,20 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
         wanted = [readmit(document).pod for document in asked.pods]
         few = asyncio.Semaphore(_AT_ONCE)
 
-        async def look_at(run: WorkflowExecution) -> NodeOffer | None:
+        async def look_at(run: WorkflowExecution) -> _Found:
             async with few:
-                return await _offer(client, run, wanted, asked.owner)
+                return await _look_at(client, run, wanted, asked.owner)
 
-        found = [look_at(run) async for run in client.list_workflows(_NODES)]
-        offers = [offer for offer in await asyncio.gather(*found) if offer is not None]
-        offers.sort(key=lambda offer: offer.name)
-        own = [await _own(client, offer, asked.owner) for offer in offers if _has(offer, asked.owner)]
-        return Surveyed(nodes=tuple(offers), own=tuple(own))
+        only = {fleet_node_id(name) for name in asked.nodes}
+        runs = [run async for run in client.list_workflows(_NODES) if not only or run.id in only]
+        found = await asyncio.gather(*map(look_at, runs))
+        offers = [each.offer for each in found if each.offer is not None]
+        own = [each.own for each in found if each.own is not None]
+        return Surveyed(
+            nodes=tuple(sorted(offers, key=lambda offer: offer.name)),
+            own=tuple(sorted(own, key=lambda each: each.news.node)),
+            missed=tuple(sorted(each.missed for each in found if each.missed)),
+        )
 
     async def place_pods(asked: PlacePods) -> PodsPlaced:
         body = {"owner": asked.owner, "pods": list(asked.pods), "adopted": asked.adopted}
@@ -87,24 +97,46 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
     return [activity.defn(name=name)(step) for name, step in named]
 
 
-async def _offer(client: Client, run: WorkflowExecution, wanted: list[Pod], owner: str) -> NodeOffer | None:
-    """Return a node's offer, from its memo and its list of pods; None if the node has not reported yet."""
+@dataclass(frozen=True)
+class _Found:
+    """What a survey has found of one node."""
+
+    offer: NodeOffer | None = None
+    own: OwnPods | None = None
+    missed: str = ""
+    """The node's name, if its workflow did not say how the workload's pods are."""
+
+
+async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod], owner: str) -> _Found:
+    """Return what a node offers, and the pods of a workload that it has. A failure of one node is not raised."""
     try:
         node = FleetNodeSummary.model_validate(await run.memo_value(FLEET_NODE_MEMO, None))
-        said = await client.get_workflow_handle(run.id, run_id=run.run_id).query("intent")
-        return offer_of(node, Intent.model_validate(said).pods, wanted, owner)
-    except (ValueError, RPCError, WorkflowQueryFailedError):
-        return None  # it has just left the fleet, or is beginning a new run: the next survey will find it
+    except ValueError:
+        return _Found()  # its workflow has just begun
+    handle = client.get_workflow_handle(run.id, run_id=run.run_id)
+    try:
+        said = await handle.query("intent", rpc_timeout=_QUERY)
+        offer = offer_of(node, Intent.model_validate(said).pods, wanted, owner)
+    except ValueError:
+        return _Found()
+    except (RPCError, WorkflowQueryFailedError) as error:
+        return _Found(missed="" if _has_left(error) else node.name)
+    if offer is None or not any(there.owner == owner for there in offer.pods):
+        return _Found(offer)
+    try:
+        return _Found(offer, await _own(client, offer, owner))
+    except (ValueError, RPCError, WorkflowQueryFailedError) as error:
+        return _Found(offer) if _has_left(error) else _Found(offer, _unheard(offer, owner), node.name)
 
 
-def _has(offer: NodeOffer, owner: str) -> bool:
-    return any(there.owner == owner for there in offer.pods)
+def _has_left(error: Exception) -> bool:
+    return isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND
 
 
 async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
     """Return the pods of a workload that a node's workflow knows, including those that are ending."""
     handle = client.get_workflow_handle(fleet_node_id(offer.name))
-    view = FleetNodeView.model_validate(await handle.query("fleet_node"))
+    view = FleetNodeView.model_validate(await handle.query("fleet_node", rpc_timeout=_QUERY))
     return OwnPods(
         news=PodsChanged(
             node=offer.name,
@@ -112,5 +144,16 @@ async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
             draining=view.draining,
             pods=tuple(each for each in view.placed if each.owner == owner),
         ),
-        revisions={there.name: revision_in(there.labels) for there in offer.pods if there.owner == owner},
+        revisions=_revisions(offer, owner),
     )
+
+
+def _unheard(offer: NodeOffer, owner: str) -> OwnPods:
+    """Return the pods of a workload that are in a node's list, as on a node that the fleet does not hear from."""
+    own = [there for there in offer.pods if there.owner == owner]
+    pods = tuple(PlacedPod(namespace=there.namespace, name=there.name, owner=owner) for there in own)
+    return OwnPods(news=PodsChanged(node=offer.name, presence="Unknown", pods=pods), revisions=_revisions(offer, owner))
+
+
+def _revisions(offer: NodeOffer, owner: str) -> dict[str, str]:
+    return {there.name: revision_in(there.labels) for there in offer.pods if there.owner == owner}

@@ -38,6 +38,8 @@ class Survey(Message):
     """The id of the workload's workflow."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods, one for each template. The answer leaves out details that matter to none of them."""
+    nodes: tuple[str, ...] = ()
+    """Survey only these nodes; empty = all."""
 
 
 class OwnPods(Message):
@@ -55,6 +57,9 @@ class Surveyed(Message):
     """Sorted by name."""
     own: tuple[OwnPods, ...] = ()
     """The workload's pods, for each node that has any."""
+    missed: tuple[str, ...] = ()
+    """Sorted: nodes whose workflows did not say how the workload's pods are. In `own`, their pods are Unknown, and are
+    missing if not even the node's list could be read."""
 
 
 class PlacePods(Message):

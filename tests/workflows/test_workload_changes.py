@@ -11,7 +11,7 @@ import pytest
 from syncpod.fleet.offers import NodeOffer
 from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged, Presence
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import OwnPods, Undo
+from syncpod.messages.workload import OwnPods, Surveyed, Undo
 from syncpod.pod import pod_to_wire
 from workflows.fleet import node_changes, workload_changes
 from workflows.fleet.claimed_pods import Claims
@@ -63,7 +63,7 @@ def known(state: WorkloadState, *news: PodsChanged) -> None:
     """Have a survey find these reports."""
     revisions = [{pod.name: pod.revision for pod in each.pods} for each in news]
     own = [OwnPods(news=each, revisions=names) for each, names in zip(news, revisions, strict=True)]
-    workload_changes.adopt_pods(state, own, NOW)
+    workload_changes.surveyed(state, Surveyed(own=tuple(own)), NOW)
 
 
 def decide(state: WorkloadState) -> None:
@@ -234,3 +234,26 @@ def test_a_survey_is_outdated_by_news_from_a_node_that_it_missed() -> None:
         ("n2", "Unknown"),
         ("n3", "Joining"),  # no survey finds it yet
     }
+
+
+def test_a_node_that_says_nothing_stops_no_other_and_no_copy_of_its_pods_is_made() -> None:
+    state = applied(replicas=2)
+    silent = report(state, "n2", "web-2").model_copy(update={"presence": "Unknown"})
+    revisions = {"web-1": workload_changes.asked_for(state), "web-2": workload_changes.asked_for(state)}
+
+    def survey(*news: PodsChanged, missed: tuple[str, ...] = ()) -> None:
+        own = tuple(OwnPods(news=each, revisions=revisions) for each in news)
+        workload_changes.surveyed(state, Surveyed(own=own, missed=missed), NOW)
+        decide(state)
+
+    survey(report(state, "n1", "web-1"), silent, missed=("n2", "n3"))
+    assert staying(state) == [("web-1", "n1"), ("web-2", "n2")]
+    assert set(state.missed) == {"n2", "n3"}
+    assert {name: pod.presence for name, pod in state.pods.items()} == {"web-1": "Ready", "web-2": "Unknown"}
+    survey(report(state, "n2", "web-2"), report(state, "n4", "web-9"), missed=("n3", "n5"))
+    assert state.pods["web-2"].presence == "Ready" and set(state.missed) == {"n3"}, "only who was missed is asked again"
+    survey(report(state, "n3", "web-7"))
+    assert not state.missed and len(staying(state)) == 2
+    assert next(each.message for each in state.events if each.reason == "MissedNodes").startswith(
+        "without an answer from n2, n3"
+    )

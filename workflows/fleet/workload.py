@@ -67,7 +67,7 @@ _SHOWN: Final = 200
 _DECISIONS: Final = 8
 """The most decisions in one workflow task."""
 _SURVEYED_AGAIN: Final = timedelta(seconds=60)
-"""How often the nodes are surveyed for a DaemonSet, and for a workload that does not know its pods yet."""
+"""How often the nodes are surveyed for a DaemonSet, and those for a workload that have not said yet what they have."""
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -141,10 +141,13 @@ class WorkloadWorkflow:
         moments = [self.decided.look_again] if self.decided is not None else []
         if self.retry_at is not None and "place" not in self.busy and workload_changes.unplaced(self.state):
             moments.append(self.retry_at)
-        needs_surveys = self.is_daemon_set() or not self.state.is_known
-        if needs_surveys and self.surveyed_at is not None and "survey" not in self.busy:
+        if self.needs_surveys() and self.surveyed_at is not None and "survey" not in self.busy:
             moments.append(self.surveyed_at + _SURVEYED_AGAIN)
         return min((moment for moment in moments if moment is not None), default=None)
+
+    def needs_surveys(self) -> bool:
+        """Say whether the nodes must be surveyed at times: for a DaemonSet, and until each has said what it has."""
+        return self.is_daemon_set() or not self.state.is_known or bool(self.state.missed)
 
     def is_daemon_set(self) -> bool:
         """Say whether the workload is a DaemonSet, which has to know every node."""
@@ -162,8 +165,8 @@ class WorkloadWorkflow:
         changed = [name for name in workload_changes.outdated(self.state) if name not in self.asked]
         if changed and "change" not in self.busy:
             self.busy.begin("change", self.send_change(changed))
-        needs_surveys = self.state.document is not None and (self.is_daemon_set() or not self.state.is_known)
-        is_needless = self.state.deleting and self.state.is_known
+        is_needless = self.state.deleting and self.state.is_known and not self.state.missed
+        needs_surveys = self.state.document is not None and self.needs_surveys()
         if needs_surveys and is_survey_due and "survey" not in self.busy and not is_needless:
             self.busy.begin("survey", self.survey())
         for node, names in workload_changes.to_prove(self.state).items():
@@ -175,14 +178,16 @@ class WorkloadWorkflow:
 
     async def survey(self) -> None:
         """Learn which nodes there are, and which pods of this workload they already have."""
-        found = await self.call(SURVEY_NODES, Survey(owner=self.owner), Surveyed, summary="which nodes are there?")
+        missed = () if self.is_daemon_set() or not self.state.is_known else self.state.missed
+        asked = Survey(owner=self.owner, nodes=missed)
+        found = await self.call(SURVEY_NODES, asked, Surveyed, summary="which nodes are there?")
         # Replay: this is the time of the task that has the answer; the next survey is timed from it.
         self.surveyed_at = workflow.now()
         if found is None:
             return
-        self.nodes = found.nodes
-        if not self.state.is_known:
-            workload_changes.adopt_pods(self.state, found.own, self.surveyed_at)
+        if not missed:
+            self.nodes = found.nodes
+        workload_changes.surveyed(self.state, found, self.surveyed_at)
 
     async def place(self, names: Sequence[str]) -> None:
         """Choose nodes for pods, and ask the nodes to run them."""

@@ -27,7 +27,7 @@ from syncpod.fleet.workload_pods import (
 )
 from syncpod.messages.fleet import PlacedPod, PodsChanged
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import OwnPods, Undo, Undone
+from syncpod.messages.workload import Surveyed, Undo, Undone
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.pod.wire import to_wire
 from workflows.fleet.workload_state import PodState, WorkloadState
@@ -153,13 +153,23 @@ def _part_namesakes(state: WorkloadState, now: datetime) -> None:
             state.event(now, "Normal", "Withdrawn", why)
 
 
-def adopt_pods(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> None:
-    """Adopt pods of this workload that nodes already have. There are some if the fleet's database was lost."""
+def surveyed(state: WorkloadState, found: Surveyed, now: datetime) -> None:
+    """Adopt the pods of this workload that nodes already have. There are some if the fleet's database was lost.
+
+    A node that does not answer holds up no other. It is asked again; if its list could be read, the pods in it are
+    Unknown until then, so that no other is made in their place.
+    """
+    before = state.missed if state.is_known else None
+    for each in found.own:
+        if before is None or (each.news.node in before and each.news.node not in found.missed):
+            for said in each.news.pods:
+                _adopt(state, said, each.news.node, each.revisions.get(said.name, ""), now)
+            pods_reported(state, each.news, now)
     state.is_known = True
-    for each in own:
-        for said in each.news.pods:
-            _adopt(state, said, each.news.node, each.revisions.get(said.name, ""), now)
-        pods_reported(state, each.news, now)
+    state.missed = tuple(name for name in found.missed if before is None or name in before)
+    if state.missed and before is None:
+        text = f"without an answer from {', '.join(state.missed)}, which may have pods of it"
+        state.event(now, "Warning", "MissedNodes", text)
 
 
 def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now: datetime) -> bool:

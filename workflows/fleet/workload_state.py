@@ -83,6 +83,8 @@ class WorkloadState(BaseModel):
     is_known: bool = False
     """The nodes have been asked for the pods that they already have of this workload. Before that nothing is decided: a
     fleet whose database was lost must not create pods beside those that run."""
+    missed: tuple[str, ...] = ()
+    """Nodes that did not answer when they were asked for those pods. They are asked again until they do."""
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node; empty if it fits one."""
     deleting: bool = False
