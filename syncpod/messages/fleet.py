@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from syncpod.messages.fleet_objects import SealedObject
 from syncpod.messages.identity import Message, bounded_id
@@ -127,12 +127,12 @@ class PodReport(Message):
     status: str = ""
     """kubectl's STATUS: ``Running``, ``CrashLoopBackOff``."""
     ready: bool = False
-    ready_since: datetime | None = None
+    ready_since: AwareDatetime | None = None
     ready_containers: str = "0/0"
     """kubectl's READY."""
     restarts: int = 0
     ip: str = ""
-    started_at: datetime | None = None
+    started_at: AwareDatetime | None = None
     message: str = ""
     """Why it does not run, in one sentence; "" if it does, or if that is not known."""
 
@@ -241,6 +241,8 @@ class FleetNodeView(FleetNodeSummary):
     generation: int = 0
     taken: int = 0
     """The newest generation that the node has taken."""
+    trouble: str = ""
+    """Why the node does not answer its fleet as it should, in one sentence; "" if it does."""
     conditions: tuple[NodeCondition, ...] = ()
     capacity: dict[str, str] = Field(default_factory=dict)
     placed: tuple[PlacedPod, ...] = ()

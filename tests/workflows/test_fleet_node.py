@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from temporalio import workflow
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
@@ -21,9 +21,11 @@ from activities.fleet_node import fleet_answers
 from syncpod.cli.view.fleet_description import describe_node
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import (
+    ATTEND,
     FLEET_NODE_WORKFLOW,
     OWNER_ANNOTATION,
     STALE_INTENT,
+    TAKE_INTENT,
     Attend,
     Attended,
     FleetNodeView,
@@ -375,3 +377,74 @@ async def test_a_node_with_many_large_pods_is_given_the_newest_list(fleet: Fleet
         view = await fleet.until(lambda view: any(each.report for each in view.placed))
         await fleet.until(lambda view: view.taken == view.generation)
         assert len(view.placed) == len(fleet.member.names()) == 121
+
+
+# --- a stolen node ----------------------------------------------------------------------------------------------------
+
+
+def asked_for(history: WorkflowHistory, activity: str) -> int:
+    """Return how many times an activity was scheduled."""
+    told = [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
+    return told.count(activity)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_that_always_has_a_newer_list_is_asked_ever_more_slowly_and_says_so(fleet: Fleet) -> None:
+    class Stubborn(ScriptedMember):
+        async def take(self, intent: Intent) -> IntentTaken:
+            raise ApplicationError(f"{intent.generation} is old", type=STALE_INTENT, non_retryable=True)
+
+    fleet.member = Stubborn()
+    await fleet.start()
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.trouble)
+        assert view.trouble == ("it says that it has a newer list, 2 times in a row: it is asked for that in 5 s")
+        assert f"Trouble:      {view.trouble}" in describe_node(view, datetime.now(UTC))
+        view = await fleet.until(lambda view: "3 times in a row: it is asked for that in 10 s" in view.trouble)
+        assert asked_for(await fleet.handle.fetch_history(), TAKE_INTENT) == 3
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_that_has_not_taken_the_list_that_it_was_sent_is_not_asked_at_once(fleet: Fleet) -> None:
+    class Forgetful(ScriptedMember):
+        async def take(self, intent: Intent) -> IntentTaken:
+            return IntentTaken(generation=0)
+
+    fleet.member = Forgetful()
+    await fleet.start()
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.trouble)
+        assert view.trouble == "it says that it has taken list 0, not 1"
+        assert asked_for(await fleet.handle.fetch_history(), TAKE_INTENT) == 1
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_report_that_is_too_large_is_refused_and_the_node_is_unknown_until_it_reports_rightly(
+    fleet: Fleet,
+) -> None:
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        await fleet.member.has(*(PodReport(name=f"p{number}") for number in range(2001)))
+        view = await fleet.until(lambda view: view.presence == "Unknown")
+        assert view.trouble == "its report is refused: present: must have no more than 2000 pods, has 2001"
+        assert view.trouble in {each.message for each in view.events}
+        await fleet.member.has()
+        view = await fleet.until(lambda view: view.presence == "Ready")
+        assert not view.trouble
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_that_reports_without_a_pause_is_made_to_pause(fleet: Fleet) -> None:
+    class Talkative(ScriptedMember):
+        async def attend(self, _asked: Attend) -> Attended:
+            self.number += 1
+            return Attended(version=str(self.number), present=(), node=NodeReport(ready=True))
+
+    fleet.member = Talkative()
+    await fleet.start()
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.trouble)
+        assert view.trouble == "it has reported 20 times within 10 s: it is not asked for as long"
+        assert view.presence == "Ready"
+        assert asked_for(await fleet.handle.fetch_history(), ATTEND) == 20

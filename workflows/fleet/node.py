@@ -13,76 +13,36 @@ node that was cut off takes the newest list when it is back. `seal_objects` runs
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.common import RawValue, RetryPolicy
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    CancelledError,
-    FailureError,
-    TimeoutError,
-    TimeoutType,
-)
+from temporalio.common import RawValue
+from temporalio.exceptions import FailureError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import too_old
     from syncpod.messages.fleet import (
         ATTEND,
-        ATTEND_SECONDS,
         FLEET_NODE_MEMO,
         FLEET_NODE_WORKFLOW,
         RECALL_INTENT,
-        STALE_INTENT,
         TAKE_INTENT,
-        Attend,
-        Attended,
         FleetNodeSummary,
-        Intent,
-        IntentTaken,
-        WhoAsks,
         fleet_node_id,
     )
-    from syncpod.messages.fleet_objects import (
-        SEAL_OBJECTS,
-        FleetObjectRef,
-        ObjectsSealed,
-        SealedObject,
-        SealObjects,
-    )
-    from syncpod.messages.identity import Message
+    from syncpod.messages.fleet_objects import FleetObjectRef
     from syncpod.messages.signed import Commands
-    from workflows.entity import PAUSE, Entity, decisions_taken, decoded, invalid
+    from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import node_changes, node_report
-    from workflows.fleet.claimed_pods import Claims
     from workflows.fleet.inbox import FleetInbox
+    from workflows.fleet.node_questions import NodeQuestions
     from workflows.fleet.node_state import FleetNodeState
     from workflows.fleet.under_way import UnderWay
     from workflows.rejections import sentence
 
 _PART: Final = 256
-_CHECKED: Final = 128
-"""The most pods that are checked in one workflow task, which takes a tenth of a second."""
-_ANSWER: Final = timedelta(seconds=30)
-"""How long a node may take to accept a list: it writes the list to its disk, and updates its own workflow."""
-_RETRY: Final = RetryPolicy(
-    initial_interval=timedelta(seconds=1),
-    backoff_coefficient=2.0,
-    maximum_interval=timedelta(seconds=30),
-    maximum_attempts=6,
-)
-"""After these attempts the request is built anew: the node may have a new certificate, and the old request is sealed
-for the earlier one."""
-BEAT: Final = 0.4
-"""The heartbeat timeout of ``attend``, as a share of the node's grace. After it the node is asked anew."""
-_ONCE: Final = RetryPolicy(maximum_attempts=1)
-_PAUSE: Final = timedelta(seconds=5)
-"""The pause before a node that has answered with an error is asked again."""
-
-Answer = TypeVar("Answer", bound=Message)
 
 
 @workflow.defn(name=FLEET_NODE_WORKFLOW)
@@ -97,10 +57,7 @@ class FleetNodeWorkflow:
             self.state.since = self.state.presence_since = workflow.now()
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
         self.busy = UnderWay(self.entity.wake)
-        self.sent = 0
-        """The generation that the running `take_intent` carries."""
-        self.missed = False
-        """The last `attend` ended because heartbeats were missing."""
+        self.node = NodeQuestions(self.state)
         self.published: FleetNodeSummary | None = None
 
     @workflow.run
@@ -154,144 +111,12 @@ class FleetNodeWorkflow:
         """Ask the node for its list, send it a newer one, and wait for changes on it."""
         state = self.state
         if not state.is_recalled:
-            self.busy.begin(RECALL_INTENT, self.recall())
+            self.busy.begin(RECALL_INTENT, self.node.recall())
         elif state.generation > state.taken:
-            if TAKE_INTENT in self.busy and self.sent < state.generation:
+            if TAKE_INTENT in self.busy and self.node.sent < state.generation:
                 self.busy.cancel(TAKE_INTENT)  # its end wakes the workflow, which then sends the newer list
-            self.busy.begin(TAKE_INTENT, self.send_list())
-        self.busy.begin(ATTEND, self.attend())
-
-    async def recall(self) -> None:
-        """Ask the node for the list that this fleet last gave it."""
-        asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
-        told = await self.call(RECALL_INTENT, asked, Intent, summary="which list does the node have?")
-        if told is not None:
-            await self.take_over(told, replaces=False)
-
-    async def send_list(self) -> None:
-        """Send the node its newest list, with the objects that its pods refer to."""
-        # Replay: the list and its generation are read together, before any await: `ask` compares the generation.
-        intent = self.state.intent()
-        self.sent = intent.generation
-        objects = await self.seal_objects()
-        if objects is None:
-            return
-        intent = intent.model_copy(update={"objects": objects})
-        summary = f"intent {intent.generation}: {len(intent.pods)} pods"
-        answer = await self.call(TAKE_INTENT, intent, IntentTaken, summary=summary)
-        if answer is not None:
-            node_changes.taken(self.state, answer, workflow.now())
-
-    async def seal_objects(self) -> tuple[SealedObject, ...] | None:
-        """Return the fleet's objects that the pods refer to, sealed for the node; None if that fails for now."""
-        if not self.state.needs_objects():
-            self.state.referred = ()
-            return ()
-        try:
-            returned: RawValue = await workflow.execute_activity(
-                SEAL_OBJECTS,
-                SealObjects(
-                    node=self.state.name,
-                    unproven=tuple(key for key, placed in sorted(self.state.placed.items()) if placed.recalled),
-                ),
-                start_to_close_timeout=_ANSWER,
-                retry_policy=_RETRY,
-                summary="objects that its pods refer to",
-                result_type=RawValue,
-            )
-        except ActivityError as error:
-            if not isinstance(error.cause, CancelledError):
-                await self.stumble(_why(error))
-            return None
-        answer = _read(decoded(returned), ObjectsSealed)
-        if answer is None:
-            await self.stumble("the objects that its pods refer to cannot be read")
-            return None
-        node_changes.sealed(self.state, answer, workflow.now())
-        return answer.objects
-
-    async def attend(self) -> None:
-        """Wait until something changes on the node, or the node falls silent."""
-        state = self.state
-        grace = timedelta(seconds=state.grace)
-        beat = grace * BEAT
-        # For a node that is already known to be silent there is no limit.
-        begin_within = None if state.presence in ("Joining", "Unknown") else grace - beat if self.missed else grace
-        # A node that is back may have nothing new. Asked for everything, it answers at once, and so is Unknown no
-        # longer.
-        version = "" if state.presence == "Unknown" else state.version
-        try:
-            returned: RawValue = await workflow.execute_activity(
-                ATTEND,
-                Attend(fleet=state.fleet, node=state.name, version=version),
-                task_queue=fleet_node_id(state.name),
-                start_to_close_timeout=timedelta(seconds=ATTEND_SECONDS) + grace,
-                schedule_to_start_timeout=begin_within,
-                heartbeat_timeout=beat,
-                retry_policy=_ONCE,
-                summary=f"wait for a change on {state.name}",
-                result_type=RawValue,
-            )
-        except ActivityError as error:
-            if isinstance(error.cause, TimeoutError) and error.cause.type == TimeoutType.HEARTBEAT and not self.missed:
-                self.missed = True  # perhaps its worker was just restarted, and will answer the next one
-            elif isinstance(error.cause, TimeoutError):
-                node_changes.fell_silent(state, workflow.now())
-            elif not isinstance(error.cause, CancelledError):
-                await self.stumble(_why(error))
-            return
-        self.missed = False
-        answer = _read(decoded(returned), Attended)
-        if answer is None:
-            await self.stumble("its report cannot be read")
-            return
-        node_changes.attended(state, answer, workflow.now())
-
-    async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
-        """Ask the node for a quick answer; None if there is none. The state then says why."""
-        try:
-            returned: RawValue = await workflow.execute_activity(
-                name,
-                asked,
-                task_queue=fleet_node_id(self.state.name),
-                start_to_close_timeout=_ANSWER,
-                retry_policy=_RETRY,
-                summary=summary,
-                result_type=RawValue,
-            )
-        except ActivityError as error:
-            if isinstance(error.cause, ApplicationError) and error.cause.type == STALE_INTENT:
-                await self.recall_newer(error.cause.message)
-            elif not isinstance(error.cause, CancelledError):
-                await self.stumble(_why(error))
-            return None
-        read = _read(decoded(returned), answer)
-        if read is None:
-            await self.stumble(f"its answer to {name} cannot be read")
-        return read
-
-    async def recall_newer(self, why: str) -> None:
-        """Adopt the node's list, which is newer: the fleet's database was restored from an older state."""
-        self.state.event(workflow.now(), "Warning", "StaleIntent", why)
-        asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
-        told = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: ask for it")
-        if told is not None:
-            await self.take_over(told, replaces=True)
-
-    async def take_over(self, told: Intent, *, replaces: bool) -> None:
-        """Check the list that the node claims to have, and take it over; a long list takes several workflow tasks."""
-        claims = Claims()
-        for first in range(0, len(told.pods), _CHECKED):
-            if first:
-                await workflow.sleep(PAUSE, summary=f"{len(told.pods) - first} pods are yet to be checked")
-            claims.add(told.pods[first : first + _CHECKED], first)
-        node_changes.recalled(self.state, told.generation, claims, workflow.now(), replaces=replaces)
-
-    async def stumble(self, why: str) -> None:
-        """Show that the node answered with an error, and pause before it is asked again."""
-        self.state.trouble = why
-        self.state.event(workflow.now(), "Warning", "FailedNode", why)
-        await workflow.sleep(_PAUSE, summary=f"before {self.state.name} is asked again")
+            self.busy.begin(TAKE_INTENT, self.node.send_list())
+        self.busy.begin(ATTEND, self.node.attend())
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -328,8 +153,8 @@ class FleetNodeWorkflow:
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Handle `object_changed`, and show any other signal as a rejection."""
         if name == "object_changed":
-            ref = _read(args[0] if len(args) == 1 else None, FleetObjectRef)
-            if ref is not None:
+            with contextlib.suppress(ValueError):
+                ref = FleetObjectRef.model_validate(args[0] if len(args) == 1 else None)
                 node_changes.object_changed(self.state, ref.key)
             return
         self.state.reject(workflow.now(), f"signal {name}", "unknown; known: renew")
@@ -493,18 +318,3 @@ def _recorded() -> FleetNodeSummary | None:
         return FleetNodeSummary.model_validate(workflow.memo_value(FLEET_NODE_MEMO, None))
     except ValueError:
         return None
-
-
-def _read(said: Any, answer: type[Answer]) -> Answer | None:
-    """Return a node's answer; None if it is not valid."""
-    try:
-        return answer.model_validate(said)
-    except ValueError:
-        return None
-
-
-def _why(error: ActivityError) -> str:
-    cause = error.cause
-    if isinstance(cause, ApplicationError):
-        return f"{cause.type or 'Error'}: {cause.message}"
-    return f"{type(cause).__name__}: {cause}" if cause is not None else str(error)

@@ -11,6 +11,7 @@ from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, IntentTaken, Plac
 from syncpod.messages.fleet_objects import ObjectsSealed
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT
 from syncpod.pod import PodInvalid, admit, pod_to_wire
+from workflows.event_log import clipped
 from workflows.fleet.claimed_pods import Claims
 from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
 from workflows.rejections import Rejected
@@ -243,18 +244,19 @@ def _with_room(staying: Mapping[str, Placed], claims: Claims) -> tuple[list[str]
 
 def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
     """Note that the node has taken an intent, and what it refuses of it."""
-    state.taken, state.trouble = max(state.taken, answer.generation), ""
-    refused = {key: why for key, why in answer.refused.items() if key in state.placed}
+    state.taken, state.stale = max(state.taken, answer.generation), 0
+    refused = {key: clipped(why) for key, why in answer.refused.items() if key in state.placed}
     # Replay: sorted, since a set's order differs from process to process, and owners are signalled in this order.
     for key in sorted(refused.keys() ^ state.refused.keys()):
         state.note(key)
     for key in sorted(refused.keys() - state.refused.keys()):
         state.event(now, "Warning", "RefusedPod", f"{key}: {refused[key]}")
     state.refused = refused
-    for key, why in answer.objects.items():
+    objects = {key: clipped(why) for key, why in answer.objects.items() if key in state.referred}
+    for key, why in objects.items():
         if state.objects_refused.get(key) != why:
             state.event(now, "Warning", "RefusedObject", f"{key}: {why}")
-    state.objects_refused = dict(answer.objects)
+    state.objects_refused = objects
 
 
 def object_changed(state: FleetNodeState, key: str) -> None:
@@ -283,7 +285,7 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     told = {each.key: each for each in answer.pods}
     gone = {f"{each.namespace}/{each.name}" for each in answer.gone}
     if answer.present is not None:
-        gone |= state.pods.keys() - {f"{each.namespace}/{each.name}" for each in answer.present}
+        gone |= (state.pods | told).keys() - unchanged(answer)
     # Replay: sorted, for the same reason as in `taken`.
     for key in [*sorted(gone), *(key for key, report in told.items() if state.pods.get(key) != report)]:
         state.note(key)
@@ -298,6 +300,12 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
 def unchanged(answer: Attended) -> set[str]:
     """Return the pods that a report lists as present on the node, though it may have no news of them."""
     return {f"{each.namespace}/{each.name}" for each in answer.present or ()}
+
+
+def not_believed(state: FleetNodeState, now: datetime) -> None:
+    """Note that a report of the node is refused. Until one is taken, the node is Unknown, and asked for everything."""
+    if state.joined is not None:
+        state.set_presence("Unknown", now)
 
 
 def fell_silent(state: FleetNodeState, now: datetime) -> None:

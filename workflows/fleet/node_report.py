@@ -35,6 +35,7 @@ def view(state: FleetNodeState) -> FleetNodeView:
         removed=state.removed,
         generation=state.generation,
         taken=state.taken,
+        trouble=state.trouble,
         conditions=state.report.conditions,
         capacity=state.report.capacity,
         placed=tuple(state.pod(key) for key in sorted({*state.placed, *state.withdrawn})),

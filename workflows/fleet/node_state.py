@@ -104,8 +104,10 @@ class FleetNodeState(BaseModel):
     """The version of the node's last report."""
     report: NodeReport = NodeReport()
     pods: dict[str, PodReport] = {}
-    trouble: str = ""
-    """Why the node does not take its list, or the last error in talking to it; "" if all is well."""
+    troubles: dict[str, str] = {}
+    """By the name of the activity that asks it: why the node did not answer as it should the last time."""
+    stale: int = 0
+    """How many times in a row the node has refused its list, because it has a newer one."""
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
     untold: dict[str, tuple[str, ...]] = {}
@@ -193,6 +195,11 @@ class FleetNodeState(BaseModel):
         """Return all pods that the node should run."""
         documents = tuple(self.placed[key].document for key in sorted(self.placed))
         return Intent(fleet=self.fleet, node=self.name, generation=self.generation, pods=documents)
+
+    @property
+    def trouble(self) -> str:
+        """Why the node does not answer as it should; "" if it does."""
+        return "; ".join(why for _, why in sorted(self.troubles.items()))
 
     def needs_objects(self) -> bool:
         """Say whether one of the pods may refer to a ConfigMap or a Secret."""

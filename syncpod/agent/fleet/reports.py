@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.lifecycle.printed_status import printed_status
@@ -14,6 +14,9 @@ from syncpod.messages.node import SOURCE_ANNOTATION, DesiredPod, NodeView, PodKe
 from syncpod.pod import parse_pod
 from syncpod.pod.amounts import pod_amounts
 from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
+
+_MESSAGE: Final = 400
+"""Characters of a message: a fleet bounds its nodes' reports, and the node itself knows the whole message."""
 
 
 class _Known(NamedTuple):
@@ -156,7 +159,7 @@ def _read(run: PublishedRun) -> _Known:
         restarts=printed.restarts,
         ip=status.get("podIP") or "",
         started_at=_time(status.get("startTime")),
-        message=status.get("message") or _waits_for(status),
+        message=_cut(status.get("message") or _waits_for(status)),
     )
     is_ours = (meta.get("annotations") or {}).get(SOURCE_ANNOTATION) == FLEET_SOURCE
     is_counted = is_ours or report.phase in ("Succeeded", "Failed")
@@ -166,7 +169,7 @@ def _read(run: PublishedRun) -> _Known:
 
 def _waiting(desired: DesiredPod) -> PodReport:
     """Return the report of a pod that the node could not start yet."""
-    message = f"{desired.reason}: {desired.message}"
+    message = _cut(f"{desired.reason}: {desired.message}")
     return PodReport(namespace=desired.namespace, name=desired.name, uid=desired.uid, status="Pending", message=message)
 
 
@@ -191,6 +194,10 @@ def _waits_for(status: Mapping[str, Any]) -> str:
         if waiting.get("message"):
             return f"{entry.get('name')}: {waiting['message']}"
     return ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"
 
 
 def _time(text: str | None) -> datetime | None:

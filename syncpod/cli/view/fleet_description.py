@@ -67,6 +67,7 @@ def describe_node(node: FleetNodeView, now: datetime) -> list[str]:
                 ("Labels", mapping(node.labels)),
                 ("Joined", [age(node.joined, now)]),
                 ("List", [f"{node.generation}{behind}"]),
+                *([("Trouble", [node.trouble])] if node.trouble else []),
                 ("Listens At", [node.endpoint or NONE]),
                 ("Allocatable", [f"{name}: {text}" for name, text in node.allocatable.items()] or [NONE]),
             ]

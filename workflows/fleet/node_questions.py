@@ -1,0 +1,264 @@
+"""What a fleet's workflow asks its node, one question at a time of each kind, and how it takes what the node says.
+
+A node may be stolen. So its answers are bounded, and one that is wrong again and again is asked ever more slowly.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError, TimeoutType
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.messages.fleet import (
+        ATTEND,
+        ATTEND_SECONDS,
+        RECALL_INTENT,
+        STALE_INTENT,
+        TAKE_INTENT,
+        Attend,
+        Attended,
+        Intent,
+        IntentTaken,
+        WhoAsks,
+        fleet_node_id,
+    )
+    from syncpod.messages.fleet_objects import SEAL_OBJECTS, ObjectsSealed, SealedObject, SealObjects
+    from syncpod.messages.identity import Message
+    from workflows.entity import PAUSE, decoded
+    from workflows.event_log import clipped
+    from workflows.fleet import node_changes
+    from workflows.fleet.claimed_pods import Claims
+    from workflows.fleet.node_changes import PLACED_LIMIT
+    from workflows.fleet.node_state import FleetNodeState
+    from workflows.fleet.report_bounds import why_too_large
+
+_CHECKED: Final = 128
+"""The most pods that are checked in one workflow task, which takes a tenth of a second."""
+_ANSWER: Final = timedelta(seconds=30)
+"""How long a node may take to accept a list: it writes the list to its disk, and updates its own workflow."""
+_RETRY: Final = RetryPolicy(
+    initial_interval=timedelta(seconds=1),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=30),
+    maximum_attempts=6,
+)
+"""After these attempts the request is built anew: the node may have a new certificate, and the old request is sealed
+for the earlier one."""
+BEAT: Final = 0.4
+"""The heartbeat timeout of ``attend``, as a share of the node's grace. After it the node is asked anew."""
+_ONCE: Final = RetryPolicy(maximum_attempts=1)
+_PAUSE: Final = timedelta(seconds=5)
+"""The pause before a node that has answered with an error is asked again, and the first before one is that says again
+that it has a newer list."""
+_LONGEST_PAUSE: Final = timedelta(minutes=5)
+REPORTS: Final = 20
+"""The most reports of a node within :data:`REPORTS_WITHIN`. An honest node waits a second before each."""
+REPORTS_WITHIN: Final = timedelta(seconds=10)
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class NodeQuestions:
+    """The questions to one node. Each of them ends with the answer folded into the state, or with a pause."""
+
+    def __init__(self, state: FleetNodeState) -> None:
+        self.state = state
+        self.sent = 0
+        """The generation that the running `take_intent` carries."""
+        self.missed = False
+        """The last `attend` ended because heartbeats were missing."""
+        self.reported: deque[datetime] = deque(maxlen=REPORTS)
+        """When the node reported, the last times."""
+
+    async def recall(self) -> None:
+        """Ask the node for the list that this fleet last gave it."""
+        asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
+        told = await self.call(RECALL_INTENT, asked, Intent, summary="which list does the node have?")
+        if told is not None:
+            await self.take_over(told, replaces=False)
+
+    async def send_list(self) -> None:
+        """Send the node its newest list, with the objects that its pods refer to."""
+        # Replay: the list and its generation are read together, before any await: the workflow compares the generation.
+        intent = self.state.intent()
+        self.sent = intent.generation
+        objects = await self.seal_objects()
+        if objects is None:
+            return
+        intent = intent.model_copy(update={"objects": objects})
+        summary = f"intent {intent.generation}: {len(intent.pods)} pods"
+        answer = await self.call(TAKE_INTENT, intent, IntentTaken, summary=summary)
+        if answer is not None and answer.generation != intent.generation:
+            await self.stumble(TAKE_INTENT, f"it says that it has taken list {answer.generation}, not {self.sent}")
+        elif answer is not None:
+            node_changes.taken(self.state, answer, workflow.now())
+
+    async def seal_objects(self) -> tuple[SealedObject, ...] | None:
+        """Return the fleet's objects that the pods refer to, sealed for the node; None if that fails for now."""
+        if not self.state.needs_objects():
+            self.state.referred = ()
+            return ()
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                SEAL_OBJECTS,
+                SealObjects(
+                    node=self.state.name,
+                    unproven=tuple(key for key, placed in sorted(self.state.placed.items()) if placed.recalled),
+                ),
+                start_to_close_timeout=_ANSWER,
+                retry_policy=_RETRY,
+                summary="objects that its pods refer to",
+                result_type=RawValue,
+            )
+        except ActivityError as error:
+            if not isinstance(error.cause, CancelledError):
+                await self.stumble(TAKE_INTENT, _why(error))
+            return None
+        answer = _read(decoded(returned), ObjectsSealed)
+        if answer is None:
+            await self.stumble(TAKE_INTENT, "the objects that its pods refer to cannot be read")
+            return None
+        node_changes.sealed(self.state, answer, workflow.now())
+        return answer.objects
+
+    async def attend(self) -> None:
+        """Wait until something changes on the node, or the node falls silent."""
+        state = self.state
+        grace = timedelta(seconds=state.grace)
+        beat = grace * BEAT
+        # For a node that is already known to be silent there is no limit.
+        begin_within = None if state.presence in ("Joining", "Unknown") else grace - beat if self.missed else grace
+        # A node that is back may have nothing new. Asked for everything, it answers at once, and so is Unknown no
+        # longer.
+        version = "" if state.presence == "Unknown" else state.version
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                ATTEND,
+                Attend(fleet=state.fleet, node=state.name, version=version),
+                task_queue=fleet_node_id(state.name),
+                start_to_close_timeout=timedelta(seconds=ATTEND_SECONDS) + grace,
+                schedule_to_start_timeout=begin_within,
+                heartbeat_timeout=beat,
+                retry_policy=_ONCE,
+                summary=f"wait for a change on {state.name}",
+                result_type=RawValue,
+            )
+        except ActivityError as error:
+            if isinstance(error.cause, TimeoutError) and error.cause.type == TimeoutType.HEARTBEAT and not self.missed:
+                self.missed = True  # perhaps its worker was just restarted, and will answer the next one
+            elif isinstance(error.cause, TimeoutError):
+                node_changes.fell_silent(state, workflow.now())
+            elif not isinstance(error.cause, CancelledError):
+                await self.stumble(ATTEND, _why(error))
+            return
+        self.missed = False
+        answer = _read(decoded(returned), Attended)
+        why = "its report cannot be read" if answer is None else why_too_large(state, answer)
+        if answer is None or why:
+            node_changes.not_believed(state, workflow.now())
+            await self.stumble(ATTEND, why)
+            return
+        node_changes.attended(state, answer, workflow.now())
+        await self.keep_pace()
+
+    async def keep_pace(self) -> None:
+        """Pause if the node reports faster than an honest one: each report takes the fleet's worker some work."""
+        now = workflow.now()
+        self.reported.append(now)
+        early = self.reported[0] + REPORTS_WITHIN - now
+        if len(self.reported) < REPORTS or early <= timedelta():
+            self.state.troubles.pop(ATTEND, None)
+            return
+        within = _seconds(REPORTS_WITHIN)
+        self.state.troubles[ATTEND] = f"it has reported {REPORTS} times within {within}: it is not asked for as long"
+        await workflow.sleep(REPORTS_WITHIN, summary=f"{self.state.name} reports too often")
+
+    async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
+        """Ask the node for a quick answer; None if there is none. The state then says why."""
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                name,
+                asked,
+                task_queue=fleet_node_id(self.state.name),
+                start_to_close_timeout=_ANSWER,
+                retry_policy=_RETRY,
+                summary=summary,
+                result_type=RawValue,
+            )
+        except ActivityError as error:
+            cause = error.cause
+            # Only a node that is sent a list can have a newer one.
+            if name == TAKE_INTENT and isinstance(cause, ApplicationError) and cause.type == STALE_INTENT:
+                await self.recall_newer(cause.message)
+            elif not isinstance(cause, CancelledError):
+                await self.stumble(name, _why(error))
+            return None
+        read = _read(decoded(returned), answer)
+        if read is None:
+            await self.stumble(name, f"its answer to {name} cannot be read")
+        else:
+            self.state.troubles.pop(name, None)
+        return read
+
+    async def recall_newer(self, why: str) -> None:
+        """Adopt the node's list, which is newer: the fleet's database was restored from an older state.
+
+        A node that has a newer list each time is asked ever more slowly.
+        """
+        state = self.state
+        state.event(workflow.now(), "Warning", "StaleIntent", why)
+        state.stale += 1
+        if state.stale > 1:
+            pause = min(_PAUSE * 2 ** min(state.stale - 2, 10), _LONGEST_PAUSE)
+            state.troubles[TAKE_INTENT] = (
+                f"it says that it has a newer list, {state.stale} times in a row: "
+                f"it is asked for that in {_seconds(pause)}"
+            )
+            await workflow.sleep(pause, summary=f"before {state.name} is asked again for its newer list")
+        asked = WhoAsks(fleet=state.fleet, node=state.name)
+        told = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: ask for it")
+        if told is not None:
+            await self.take_over(told, replaces=True)
+
+    async def take_over(self, told: Intent, *, replaces: bool) -> None:
+        """Check the list that the node claims to have, and take it over; a long list takes several workflow tasks."""
+        claims, pods = Claims(), told.pods[:PLACED_LIMIT]
+        if len(told.pods) > PLACED_LIMIT:
+            claims.wrong.append(
+                f"pods: must be no more than {PLACED_LIMIT}, are {len(told.pods)}: the others are left out"
+            )
+        for first in range(0, len(pods), _CHECKED):
+            if first:
+                await workflow.sleep(PAUSE, summary=f"{len(pods) - first} pods are yet to be checked")
+            claims.add(pods[first : first + _CHECKED], first)
+        node_changes.recalled(self.state, told.generation, claims, workflow.now(), replaces=replaces)
+
+    async def stumble(self, name: str, why: str) -> None:
+        """Show that the node did not answer a question as it should, and pause before it is asked again."""
+        self.state.troubles[name] = clipped(why)
+        self.state.event(workflow.now(), "Warning", "FailedNode", why)
+        await workflow.sleep(_PAUSE, summary=f"before {self.state.name} is asked again")
+
+
+def _seconds(pause: timedelta) -> str:
+    return f"{pause.total_seconds():g} s"
+
+
+def _why(error: ActivityError) -> str:
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return f"{cause.type or 'Error'}: {cause.message}"
+    return f"{type(cause).__name__}: {cause}" if cause is not None else str(error)
+
+
+def _read(said: Any, answer: type[Answer]) -> Answer | None:
+    """Return a node's answer; None if it is not valid."""
+    try:
+        return answer.model_validate(said)
+    except ValueError:
+        return None
