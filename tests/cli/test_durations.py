@@ -50,19 +50,32 @@ def test_an_unknown_time_has_an_unknown_age() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("0", 0), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("1.5h", 5400), ("250ms", 0.25)]
+    ("text", "seconds"),
+    [
+        *(("0", 0), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("1.5h", 5400), ("250ms", 0.25)),
+        *(
+            ("1d", DAY),
+            ("0d", 0),
+            ("90d", 90 * DAY),
+            ("2d1h30m", 2 * DAY + 5400),
+            ("2y", 730 * DAY),
+            ("2y1d", 731 * DAY),
+        ),
+    ],
 )
 def test_a_go_duration_is_read(text: str, seconds: float) -> None:
     assert read_duration(text).total_seconds() == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5", "5 m", "m", "1d", "-5s", "5m!", "s5"])
+@pytest.mark.parametrize("text", ["", "5", "5 m", "m", "1w", "1.5d", "1h2d", "1d2y", "2d1", "-1d", "-5s", "5m!", "s5"])
 def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="write 30s, 5m or 1h30m"):
+    with pytest.raises(ValueError, match="write 30s, 5m, 1h30m or 2d"):
         read_duration(text)
 
 
-@pytest.mark.parametrize("text", ["99999999999h", "20000000h", "2562048h", f"{'9' * 400}ns", "2562047h1h"])
+@pytest.mark.parametrize(
+    "text", ["99999999999h", "20000000h", "2562048h", f"{'9' * 400}ns", "2562047h1h", "293y", "999999999d"]
+)
 def test_a_duration_beyond_gos_range_is_too_long(text: str) -> None:
     assert read_duration("2562047h") == timedelta(hours=2_562_047)
     with pytest.raises(ValueError, match="is too long a duration: write at most 2562047h"):
@@ -72,3 +85,9 @@ def test_a_duration_beyond_gos_range_is_too_long(text: str) -> None:
 @given(st.integers(min_value=0, max_value=10**6))
 def test_formatted_seconds_are_parsed_back(seconds: int) -> None:
     assert read_duration(f"{seconds // 60}m{seconds % 60}s") == timedelta(seconds=seconds)
+
+
+@given(st.integers(min_value=0, max_value=290 * 365 * DAY))
+def test_any_printed_age_is_a_duration_too(seconds: int) -> None:
+    age_of = short_duration(timedelta(seconds=seconds))
+    assert short_duration(read_duration(age_of)) == age_of

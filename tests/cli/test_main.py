@@ -141,7 +141,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "pods,cm", "-w"), "--watch works with one kind at a time"),
         (("delete", "cm"), "say what to delete, in one of these ways"),
         (("logs",), "name one pod, or choose pods with --selector"),
-        (("logs", "web", "--since", "1d"), "--since: '1d' is not a duration"),
+        (("logs", "web", "--since", "1w"), "--since: '1w' is not a duration"),
         (("logs", "web", "--since-time", "noon"), "--since-time: 'noon' is not an RFC 3339 time"),
         (("exec", "web"), "say what to run: syncpod exec web -- COMMAND"),
         (("history", "a", "b"), "name one pod, not 2"),

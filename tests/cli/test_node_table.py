@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from syncpod.cli.fetched import FetchedNode, FetchedPod
-from syncpod.cli.input.arguments import named_nodes, node_names
+from syncpod.cli.input.arguments import named_nodes, node_names, nodes_among
 from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import document, row
 from syncpod.messages.node import (
@@ -104,6 +104,19 @@ def test_the_node_description_shows_pods_and_why_others_wait() -> None:
 )
 def test_nodes_are_named_as_for_kubectl(words: list[str], names: list[str] | None) -> None:
     assert named_nodes(words) == names
+
+
+@pytest.mark.parametrize(
+    ("words", "nodes", "rest"),
+    [
+        (["node", "a", "b"], ["a", "b"], []),
+        (["web", "node/a", "pod/api", "no/b"], ["a", "b"], ["web", "pod/api"]),
+        (["pod", "web", "nodes/a"], ["a"], ["pod", "web"]),
+        (["node"], [], ["node"]),
+    ],
+)
+def test_nodes_are_named_among_pods(words: list[str], nodes: list[str], rest: list[str]) -> None:
+    assert nodes_among(words) == (nodes, rest)
 
 
 @pytest.mark.parametrize(

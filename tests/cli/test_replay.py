@@ -77,6 +77,8 @@ async def test_every_run_of_a_deleted_pod_replays_and_is_left_as_it_was(
     same = f"events of run {first}: the code at hand makes the same decisions\n"
     assert (running.code, running.err) == (0, "")
     assert running.out.startswith(f"pod/default/{name}: replayed ") and running.out.endswith(same)
+    mixed = await syncpod("replay", name, "node/nosuch")
+    assert (mixed.code, mixed.out, mixed.err) == (2, running.out, 'syncpod: nodes "nosuch" not found\n')
     assert await history_of(client, name) == before
     await handle.signal("renew", {})
     second = await in_another_run(handle, first)

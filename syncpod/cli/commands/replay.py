@@ -12,7 +12,7 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BAD_INPUT, FAILED, BadInput, Failure
-from syncpod.cli.input.arguments import named_nodes, pod_names
+from syncpod.cli.input.arguments import nodes_among, pod_names
 from syncpod.cli.input.options import Namespace, PodNames
 
 if TYPE_CHECKING:
@@ -77,12 +77,14 @@ def _workflows(words: list[str], namespace: str) -> dict[str, Failure]:
     from syncpod.messages.identity import pod_workflow_id
     from syncpod.messages.node import node_workflow_id
 
-    if nodes := named_nodes(words):
-        return {node_workflow_id(name): BadInput(f'nodes "{name}" not found') for name in nodes}
-    names = pod_names(words)
-    if not names:
+    nodes, rest = nodes_among(words)
+    names = pod_names(rest)
+    if not names and not nodes:
         raise BadInput("name a pod")
-    return {pod_workflow_id(namespace, name): BadInput(str(not_found(name, namespace))) for name in names}
+    return {
+        **{pod_workflow_id(namespace, name): BadInput(str(not_found(name, namespace))) for name in names},
+        **{node_workflow_id(name): BadInput(f'nodes "{name}" not found') for name in nodes},
+    }
 
 
 def _of_file(filename: str) -> list[Replayed]:

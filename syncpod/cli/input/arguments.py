@@ -38,6 +38,11 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 }
 """Of those, the ones that have their own command."""
 
+_LONG_SPAN: Final = re.compile(r"(?=[0-9]+[yd])(?:(?P<years>[0-9]{1,9})y)?(?:(?P<days>[0-9]{1,9})d)?(?P<rest>.*)")
+"""Years and days, which Go's durations do not have, and the Go duration that may follow."""
+_LONGEST_DAYS: Final = 2562047 // 24
+"""As many days as the longest Go duration has."""
+
 
 def named(words: Sequence[str]) -> dict[Kind, list[str]]:
     """Return names by kind: ``pods a b``, ``cm/a secret/b``, ``cm,secrets``, or just ``a b`` for pods.
@@ -109,6 +114,17 @@ def node_names(words: Sequence[str]) -> list[str]:
     return names
 
 
+def nodes_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the nodes that words name as in `named_nodes`, or as ``node/a`` among others; and the other words.
+
+    Raises BadInput.
+    """
+    if nodes := named_nodes(words):
+        return nodes, []
+    of_nodes = [word for word in words if "/" in word and word.partition("/")[0] in _NODE_WORDS]
+    return _names_of_nodes(of_nodes), [word for word in words if word not in of_nodes]
+
+
 def _names_of_nodes(words: Sequence[str]) -> list[str]:
     """Return the names in ``a`` and ``node/b``, each once."""
     names = []
@@ -154,17 +170,26 @@ def read_dry_run(text: str) -> str:
 
 
 def read_duration(text: str) -> timedelta:
-    """Read a Go duration: ``30s``, ``1h30m``, ``0``. Raises ValueError with what would be right."""
+    """Read a Go duration (``30s``, ``1h30m``, ``0``), or one with years and days as ages are printed (``3d4h``).
+
+    A year has 365 days, as in ages. Raises ValueError with what would be right.
+    """
     from datetime import timedelta
 
     from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 
     try:
-        return timedelta(microseconds=parse_go_duration(text) // 1000)
+        if (long := _LONG_SPAN.fullmatch(text)) is None:
+            return timedelta(microseconds=parse_go_duration(text) // 1000)
+        rest = parse_go_duration(long["rest"]) if long["rest"] else 0
+        days = int(long["years"] or 0) * 365 + int(long["days"] or 0)
+        if days > _LONGEST_DAYS:
+            raise GoDurationTooLong(text)
+        return timedelta(days=days, microseconds=rest // 1000)
     except GoDurationTooLong:
         raise ValueError(f"{text!r} is too long a duration: write at most 2562047h") from None
     except ValueError:
-        raise ValueError(f"{text!r} is not a duration: write 30s, 5m or 1h30m") from None
+        raise ValueError(f"{text!r} is not a duration: write 30s, 5m, 1h30m or 2d") from None
 
 
 def read_timeout(text: str) -> timedelta | None:
