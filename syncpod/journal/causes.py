@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.records import SENDER, Happening, Instance, Line
+from syncpod.journal.records import NEVER_RAN, SENDER, Happening, Instance, Line
 
 _SLACK: Final = timedelta(seconds=2)
 """How far the node's clock may differ from the server's, and how late the report of a probe's last failure may be."""
@@ -37,6 +37,8 @@ class Cause(NamedTuple):
 
 FOREIGN_SIGNAL: Final = "a signal that the node did not send"
 """Who decided an end by a signal without a recorded cause: the node records a cause before it sends a signal."""
+_RELEASED: Final = "an operator ends the back-off of "
+"""The beginning of the line of a signal by which an operator ends a container's back-off."""
 _ALL_RESTARTED: Final = "a restart rule asks for all containers"
 """The beginning of the reason of each step that restarts all containers of a pod."""
 
@@ -48,11 +50,13 @@ class End:
     instance: Instance
     cause: Cause
     next_start: datetime | None = None
-    """When the next instance started; None = there was none."""
+    """When the next instance started, or the attempt to start it failed; None = there was none."""
     back_off: str = ""
     """The back-off delay before that start, such as `10s`; "" = there was none."""
     memory_limit: str = ""
     """The container's memory limit, if it ran out of memory."""
+    cut_short: bool = False
+    """Whether an operator ended the back-off before its time."""
 
     @property
     def waited(self) -> timedelta | None:
@@ -90,7 +94,7 @@ def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_li
         return Cause("oom", f"out of memory{limit}", "the kernel")
     if reason == _NOT_SEEN or (code, reason) == (255, "Unknown"):
         return Cause("unknown", "nobody saw how it ended", "unknown")
-    if reason in ("StartError", "ContainerCannotRun"):
+    if reason in NEVER_RAN:
         return Cause("start", f"could not be started: {innermost(instance.message)}", "the runtime")
     if instance.signal:
         # A runtime that was down during an out-of-memory kill did not see it, so only the signal is known.
@@ -115,6 +119,7 @@ def ends_of(
     asked, hooked = _asked_for_all(lines), _ended_by_hooks(lines)
     for name, each_of in by_container.items():
         holds = [line for line in lines if line.kind == "hold" and line.subject == name]
+        released = [line.at for line in lines if line.kind == "signal" and line.reason == f"{_RELEASED}{name}"]
         seen = [each for each in happenings if each.container == name]
         limit = (limits or {}).get(name, "")
         following = [*each_of[1:], None]
@@ -128,6 +133,7 @@ def ends_of(
                 _start_of(after),
                 _back_off(holds, one, after),
                 limit if one.reason == "OOMKilled" else "",
+                _cut_short(released, one, after),
             )
             for one, after in zip(each_of, following, strict=True)
             if one.has_ended
@@ -190,7 +196,18 @@ def _asking(cause: Cause, *, is_asked: bool) -> Cause:
 
 
 def _start_of(instance: Instance | None) -> datetime | None:
-    return instance.started_at if instance is not None else None
+    """Return when an instance started, or when its start failed."""
+    if instance is None:
+        return None
+    return instance.ended_at if instance.never_ran else instance.started_at
+
+
+def _cut_short(released: Sequence[datetime], one: Instance, after: Instance | None) -> bool:
+    """Return whether an operator ended a back-off between an instance's end and the next instance's start."""
+    if one.ended_at is None:
+        return False
+    begun, until = one.ended_at, _start_of(after)
+    return any(at >= begun and (until is None or at <= until + _SLACK) for at in released)
 
 
 def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> str:

@@ -13,6 +13,8 @@ from syncpod.journal.reading import Account
 from syncpod.journal.records import Absence, Instance, Line
 
 _NO_TIME: Final = timedelta(0)
+_NOT_ENDED: Final = ("ExceededGracePeriod", "FailedKillPod")
+"""Why a step that ends something is tried again, in the words of the pod's workflow."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,11 @@ class Wait:
     """None = only an operator can end it."""
     reason: str
     message: str
+
+    @property
+    def is_of_a_kill(self) -> bool:
+        """Whether something did not end and is to be killed again, rather than started."""
+        return self.reason in _NOT_ENDED
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Explained:
     waiting: str
     """Why it has never been started, from its status; "" = it has been, or the status says nothing."""
     is_init: bool = False
+    last_end: End | None = None
+    """Its newest end, even if that was before the time that is asked for."""
 
     @property
     def newest(self) -> Instance | None:
@@ -147,12 +156,15 @@ def explain(
     absences = tuple(absences)
     is_served = not any(each.begun <= at < each.ended for each in absences)
     waits = _waits_then(known, at, is_served=is_served) if past else _waits_now(present)
+    is_being_deleted = known.gone is None and _is_being_deleted(known, present)
     if known.gone is not None:
         waits = ()
     ends = ends_of(known.instances, known.lines, known.happenings, limits)
     statuses = {each.get("name", ""): each for each in present.get("containers", ())}
     names = [*statuses, *(name for name in ends if name not in statuses)]
     names += sorted({each.container for each in known.instances} - set(names))
+    if is_being_deleted:  # a back-off that was under way has no sequel
+        waits = tuple(wait for wait in waits if wait.is_of_a_kill or wait.subject not in names)
     containers = tuple(
         Explained(
             name,
@@ -162,6 +174,7 @@ def explain(
             statuses[name].get("ready") if name in statuses else None,
             _waiting(statuses.get(name, {})),
             bool(statuses.get(name, {}).get("init")),
+            next(reversed(ends.get(name, ())), None),
         )
         for name in names
     )
@@ -175,7 +188,7 @@ def explain(
         containers=containers,
         waits=waits,
         changes=changes,
-        is_being_deleted=known.gone is None and _is_being_deleted(known, present),
+        is_being_deleted=is_being_deleted,
         deadline=None if past or known.gone is not None else _deadline(present),
         absences=tuple(
             each for each in absences if each.of(max(known.begun, since or known.begun), known.gone or at) > _NO_TIME

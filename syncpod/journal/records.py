@@ -8,6 +8,9 @@ from typing import Final, NamedTuple
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
+"""What runtimes give as the reason of an end if they could not start the process."""
+
 
 class Life(NamedTuple):
     """One life of a pod, from its apply to its deletion. A name may have had several lives."""
@@ -78,6 +81,11 @@ class Instance:
     def has_ended(self) -> bool:
         """Whether its end is recorded."""
         return self.exit_code is not None
+
+    @property
+    def never_ran(self) -> bool:
+        """Whether it could not be started, so that it has neither run nor logged."""
+        return self.started_at is None and self.reason in NEVER_RAN
 
     @property
     def signal(self) -> int:

@@ -1,6 +1,7 @@
 """`syncpod explain` says what a pod is, why, and what happens next, from the node's journal alone."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import pytest
 from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.explanation import lines
-from syncpod.journal.explain import explain
+from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import Account
 from syncpod.journal.records import Happening, Instance, Life, Line, Told
@@ -113,7 +114,8 @@ def test_json_has_everything(environ: dict[str, str]) -> None:
 def test_a_gone_life_and_a_moment_of_the_past_are_explained(environ: dict[str, str]) -> None:
     gone = program("explain", "web", "--at", ago(7000).isoformat(), environ=environ)
     assert "gone since" in gone.out
-    assert "the pod was deleted (decided by its deletion)" in gone.out
+    assert "the pod was deleted   its deletion" in gone.out
+    assert "Why:" not in gone.out, "who deleted it is not known here"
     assert gone.err == ""
     then = json.loads(program("explain", "web", "--at", ago(200).isoformat(), "-o", "json", environ=environ).out)
     assert [(each["running"], len(each["ends"])) for each in then["containers"]] == [(True, 1)]
@@ -301,20 +303,138 @@ def test_what_is_under_way_and_which_init_container_is_waited_for_is_named() -> 
     mains = [{"name": name, **waiting} for name in ("app", "web")]
     runs = tuple(Instance(name, 0, started_at=ago(30)) for name in ("ready", "migrate"))
 
-    def screen(instances: tuple[Instance, ...], *under_way: dict[str, str], unserved: str = "") -> list[str]:
+    def told(instances: tuple[Instance, ...], *under_way: dict[str, str], unserved: str = "") -> list[str]:
         present = {"phase": "Pending", "containers": [*inits, *mains], "underWay": under_way}
         one = explain(Account(WEB, ago(60), ago(5), present=present, instances=instances), NOW)
         clock = ago(30).astimezone().strftime("%H:%M:%S")
-        said = lines(one, [], NOW, log_dir=Path("/"), has_log=lambda *_: False, unserved=unserved)
+        said = screen(one, unserved=unserved)
         return [line.replace(clock, "T").split(": ", 1)[-1].strip() for line in said if line[:4] in ("Why:", "Next")]
 
-    assert screen(runs, begun) == [
+    assert told(runs, begun) == [
         "app, web wait for init container migrate, which has been running since T",
         "under way since T: start migrate",
     ]
-    assert screen(runs)[1] == "the next containers start when init container migrate has finished or is ready"
-    assert screen(runs[:1])[0] == "app, web wait for init container migrate, which has not finished"
-    assert screen(runs, begun, unserved="no worker")[1] == "no worker", "nobody knows what became of the step"
+    assert told(runs)[1] == "the next containers start when init container migrate has finished or is ready"
+    assert told(runs[:1])[0] == "app, web wait for init container migrate, which has not finished"
+    assert told(runs, begun, unserved="no worker")[1] == "no worker", "nobody knows what became of the step"
+
+
+def screen(one: Explanation, *, unserved: str = "", now: datetime = NOW, wide: int | None = None) -> list[str]:
+    return lines(one, [], now, log_dir=Path("/"), has_log=lambda *_: False, unserved=unserved, wide=wide)
+
+
+def of(one: Explanation, title: str, **more: Any) -> str:
+    """What is said behind a title, on one line."""
+    said = "\n".join(screen(one, **more)).partition("\n\n")[0]
+    _, _, rest = said.partition(f"{title}:")
+    return " | ".join(line.strip() for line in re.split(r"\n(?=\S)", rest)[0].splitlines())
+
+
+def running(seconds: float, **more: Any) -> Account:
+    """A pod whose container ended once and has been running for so long since."""
+    present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}], **more}
+    instances = (crash(0, seconds + 100, seconds + 50), Instance("app", 1, started_at=ago(seconds)))
+    return Account(WEB, ago(seconds + 100), ago(1), present=present, instances=instances)
+
+
+def test_why_is_said_of_what_is_wrong_now() -> None:
+    assert "exited 3 by itself" in of(explain(running(60), NOW), "Why"), "it may go on crashing"
+    assert of(explain(running(601), NOW), "Why") == "", "a kubelet has forgotten its back-off"
+    ill = [{"name": "app", "ready": False, "state": {}}]
+    assert "exited 3 by itself" in of(explain(running(601, containers=ill), NOW), "Why")
+    finished = replace(crash(0, 60, 50), exit_code=0, reason="Completed")
+    init = {"phase": "Running", "containers": [{"name": "app", "init": True, "state": {}}]}
+    assert of(explain(Account(WEB, ago(60), ago(1), present=init, instances=(finished,)), NOW), "Why") == ""
+    asked = Line(ago(9), "update", "delete", reason="grace 30 s")
+    sender = Line(ago(9), "sender", "delete", reason="syncpod delete, root@vm, pid 1")
+    gone = replace(running(60), gone=ago(2), lines=(asked, sender))
+    assert of(explain(gone, NOW), "Why") == "delete: grace 30 s, by syncpod delete, root@vm"
+
+
+def test_nothing_is_due_now_while_no_worker_serves_the_node() -> None:
+    late = {"subject": "app", "until": ago(7).isoformat(), "reason": "CrashLoopBackOff", "message": ""}
+    soon = {"subject": "create_sandbox", "until": (NOW + timedelta(hours=1)).isoformat(), "reason": "X", "message": ""}
+    one = explain(running(60, waits=[late, soon]), NOW)
+    due, after = (f"{each.astimezone():%H:%M:%S}" for each in (ago(7), NOW + timedelta(hours=1)))
+    served = of(one, "Next").split(" | ")
+    assert served[0] == f"app starts again now, due since {due} (CrashLoopBackOff)"
+    away, first, second = of(one, "Next", unserved="no worker").split(" | ")
+    assert (away, first) == ("no worker", f"app starts again then, due since {due} (CrashLoopBackOff)")
+    assert second.startswith("create_sandbox is tried again then, not before ") and f"{after} (X)" in second
+
+
+def test_a_moment_of_another_day_is_named_with_its_date() -> None:
+    then = ago(86_400)
+    said = screen(explain(running(90_000), then, past=True))[1]
+    assert said.startswith(f"At {then.astimezone():%Y-%m-%d %H:%M:%S}: ")
+
+
+def test_a_screen_fits_a_terminal_and_is_whole_where_there_is_none() -> None:
+    words = "exec: " + "a long word " * 20 + "the end"
+    failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError", "message": words}
+    instances = tuple(replace(crash(each, 300, 250 - 80 * each), **failed) for each in (0, 1, 2))
+    present = {**PRESENT, "waits": []}
+    changes = (Line(ago(400), "update", "apply", reason=words),)
+    one = explain(Account(WEB, ago(400), ago(1), present=present, instances=instances, lines=changes), NOW)
+    for wide in (80, 120):
+        narrow = screen(one, wide=wide)
+        assert max(map(len, narrow)) <= wide
+        assert sum("the end" in line for line in narrow) == 2, "why, and the pattern"
+        assert [line.split()[1] for line in narrow if line.startswith(("  0 ", "  1 "))] == ["never", "never"]
+    whole = screen(one)
+    assert sum("the end" in line for line in whole) == 6, "and each end, and the change"
+
+
+def test_the_log_of_an_older_life_is_said_to_be_of_it_and_each_life_can_be_named(environ: dict[str, str]) -> None:
+    journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
+    journal.write(
+        [Told(OLD, ago(8000), instances=tuple(crash(each, 9400, 8100, log_end=f"old {each}\n") for each in (1, 7)))]
+    )
+    journal.close()
+    first, last = (f"{each.astimezone():%Y-%m-%d %H:%M:%S}"[-8:] for each in (ago(9500), ago(8000)))
+    older = program("logs", "web", "--restart", "7", environ=environ)
+    assert (older.code, older.out) == (0, "old 7\n")
+    note = older.err.splitlines()[0]
+    assert note.startswith('Note: this is of an earlier pod "web", ') and note.endswith("(uid uid-0)")
+    assert first in note and last in note
+    named = program("logs", "web", "--restart", "1", "--uid", "uid-0", environ=environ)
+    assert (named.out, "an earlier pod" in named.err) == ("old 1\n", True)
+    assert "uid" not in program("logs", "web", "--restart", "1", environ=environ).err, "of the pod that there is"
+    unknown = program("logs", "web", "--restart", "1", "--uid", "x", environ=environ)
+    assert (unknown.code, 'no life of pod "web" with the uid x: it has uid-0, uid-1' in unknown.err) == (1, True)
+    assert program("logs", "web", "--uid", "uid-0", environ=environ).code == 2
+    told = json.loads(program("explain", "web", "--uid", "uid-0", "-o", "json", environ=environ).out)
+    assert (told["uid"], told["otherLives"][0]["uid"]) == ("uid-0", "uid-1")
+    assert program("explain", "web", "--uid", "x", environ=environ).code == 1
+    assert program("explain", "node", "--uid", "uid-0", environ=environ).code == 2
+    gone = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
+    gone.write([Told(WEB, ago(1), is_gone=True)])
+    gone.close()
+    assert (
+        'pod "web" is gone; this is of its last life, ' in program("logs", "web", "--restart", "1", environ=environ).err
+    )
+
+
+def test_the_log_of_an_instance_that_could_not_be_started_is_said_to_be_none(environ: dict[str, str]) -> None:
+    failed = replace(crash(3, 9, 8), started_at=None, exit_code=128, reason="StartError", message="no sh")
+    journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
+    journal.write([Told(WEB, ago(8), instances=(failed,), present=json.dumps(PRESENT))])
+    journal.close()
+    none = program("logs", "web", "--restart", "3", environ=environ)
+    said = 'restart 3 of container "app" in pod "web" could not be started: no sh\n'
+    assert (none.code, none.out, none.err) == (1, "", f"syncpod: {said}")
+    assert "Instance 3 could not be started, so it has no log" in told_of(environ, "web")
+
+
+def test_an_empty_time_is_refused_and_todays_that_is_still_to_come_is_named(environ: dict[str, str]) -> None:
+    for wrong in (["web", "--at", ""], ["web", "--since", ""], ["node", "--since", ""]):
+        refused = program("explain", *wrong, environ=environ)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1), wrong
+    assert program("explain", "web", "--since", "1d2h", environ=environ).code == 0
+    late = datetime.now().astimezone().replace(hour=23, minute=59, second=59, microsecond=0)
+    taken = program("explain", "web", "--at", "23:59:59", environ=environ)
+    yesterday = f"{late - timedelta(days=1):%Y-%m-%d} 23:59:59"
+    assert f"Note: 23:59:59 is taken as {yesterday}: today's is still to come\n" in taken.err
 
 
 def test_a_time_alone_is_the_last_such_time() -> None:

@@ -10,12 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 import pytest
 from temporalio.client import Client
 
 from syncpod.cli.commands import logs
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import containers, runtime_client
 from syncpod.cli.temporal import pod_reads
 from syncpod.messages.identity import POD_WORKFLOW
@@ -170,8 +171,11 @@ async def test_logs_are_read_without_a_workflow_that_answers(
 
 
 def test_since_zero_prints_from_the_beginning() -> None:
-    assert logs._since("0s", "") is None and logs._since("0", "") is None
-    assert logs._since("1s", "") is not None
+    assert logs._since("0s", None) is None and logs._since("0", None) is None
+    assert logs._since("1s", None) is not None and logs._since(None, None) is None
+    for empty in (("", None), (None, "")):
+        with pytest.raises(BadInput, match=r"--since.*''"):
+            logs._since(*empty)
 
 
 def test_the_note_on_a_default_lists_main_containers_first(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,3 +199,44 @@ def test_logs_of_a_rejected_pod_say_that_it_never_ran_and_why() -> None:
     )
     with pytest.raises(Failure, match="never run: the pod has failed: OutOfmemory: Pod was rejected: no room"):
         containers.current_instance(rejected, "app")
+
+
+@pytest.mark.parametrize(
+    ("state", "previous", "sentence"),
+    [
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, False, "is waiting to start: CrashLoopBackOff: no sh"),
+        ({"waiting": {"reason": "RunContainerError"}}, False, "is waiting to start: RunContainerError: no sh"),
+        ({"running": {}}, True, "could not be started: no sh"),
+        ({"terminated": {"reason": "StartError", "message": "no sh"}}, False, "could not be started: no sh"),
+        ({"running": {}}, False, ""),
+    ],
+)
+async def test_logs_of_a_container_that_cannot_be_started_say_why_there_are_none(
+    state: dict[str, Any], previous: bool, sentence: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    ended = {"reason": "StartError", "message": "no sh", "containerID": "x://1"}
+    status = {"name": "app", "containerID": "x://1", "state": state, "lastState": {"terminated": ended}}
+    pod = Pod.model_validate(
+        {
+            "metadata": {"name": "web"},
+            "spec": {"containers": [{"name": "app", "image": "busybox:1"}]},
+            "status": {"containerStatuses": [status]},
+        }
+    )
+    log = tmp_path / "0.log"
+    with (
+        patch.object(logs, "_log_path", AsyncMock(return_value=log)),
+        patch.object(runtime_client, "runtime_of", lambda _: AsyncMock()),
+    ):
+        printer = reader(previous=previous)
+        for empty in (log.touch, log.unlink):
+            log.touch()
+            empty()
+            if sentence:
+                with pytest.raises(Failure, match=f'container "app" in pod "web" {sentence}') as failed:
+                    await printer._print_instance(pod, "app")
+                assert failed.value.code == 1
+        log.write_bytes(record("it ran after all"))
+        await printer._print_instance(pod, "app")
+        sys.stdout.flush()
+        assert capfdbinary.readouterr().out == b"it ran after all\n"

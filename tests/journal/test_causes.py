@@ -121,7 +121,19 @@ def test_a_back_off_belongs_to_the_end_before_it_though_no_start_succeeds() -> N
     failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError"}
     instances = [replace(ended(each, end=each * 10), **failed) for each in (0, 1, 2)]
     holds = [Line(at(each * 10 + 0.1), "hold", "app", reason=f"CrashLoopBackOff {each}s: x") for each in (1, 2)]
-    assert [end.back_off for end in ends_of(instances, holds, [])["app"]] == ["", "1s", "2s"]
+    ends = ends_of(instances, holds, [])["app"]
+    assert [end.back_off for end in ends] == ["", "1s", "2s"]
+    assert [end.waited for end in ends] == [timedelta(seconds=10), timedelta(seconds=10), None], "until the next try"
+
+
+def test_a_wait_that_an_operator_cut_short_is_said_to_be() -> None:
+    instances = [ended(0, begun=0, end=1), ended(1, begun=11, end=12), ended(2, begun=20, end=21), ended(3, end=30)]
+    lines = [
+        Line(at(10), "signal", "backoff_expired", reason="an operator ends the back-off of application"),
+        Line(at(19), "signal", "backoff_expired", reason="an operator ends the back-off of app"),
+        Line(at(22), "signal", "backoff_expired", reason="its secret has come or changed: the back-off of app ends"),
+    ]
+    assert [end.cut_short for end in ends_of(instances, lines, [])["app"]] == [False, True, False, False]
 
 
 def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:

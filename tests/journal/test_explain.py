@@ -67,11 +67,28 @@ def test_without_a_worker_a_back_off_that_is_over_is_still_waited_for() -> None:
 def test_since_leaves_out_what_was_before() -> None:
     now = explain(account(), at(35), since=at(20))
     assert ([end.instance.restart for end in now.containers[0].ends], now.changes) == ([1], ())
+    (app,) = explain(account(), at(35), since=at(34)).containers
+    assert (app.ends, app.last_end and app.last_end.instance.restart) == ((), 1), "why it does not run is still known"
 
 
 def test_a_gone_pod_waits_for_nothing() -> None:
     gone = explain(account(gone=at(34)), at(35))
     assert (gone.is_gone, gone.waits, gone.deadline) == (True, (), None)
+
+
+def test_a_pod_that_is_being_deleted_waits_for_no_start() -> None:
+    stuck = {"subject": "app", "until": at(50).isoformat(), "reason": "FailedKillPod", "message": "m"}
+    sandbox = {"subject": "remove_pod", "until": at(50).isoformat(), "reason": "RuntimeNotReady", "message": "m"}
+    waits = [*PRESENT["waits"], stuck, sandbox]
+    deleted = explain(account(present={**PRESENT, "waits": waits, "deletion": {"at": ""}}), at(35))
+    assert deleted.is_being_deleted
+    assert [(each.subject, each.reason) for each in deleted.waits] == [
+        ("app", "FailedKillPod"),
+        ("remove_pod", "RuntimeNotReady"),
+    ]
+    asked = Line(at(32), "update", "delete", reason="grace 30 s")
+    then = explain(account(lines=(*account().lines, asked)), at(35), past=True)
+    assert (then.is_being_deleted, then.waits) == (True, ())
 
 
 def test_a_container_that_never_started_is_explained_by_its_status() -> None:

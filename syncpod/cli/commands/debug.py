@@ -13,6 +13,7 @@ from syncpod.cli.console import printable, remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Namespace
+from syncpod.journal.records import NEVER_RAN
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -26,8 +27,6 @@ _LOOKS_FOR_THE_END: Final = 20
 """How often a container's state is read after its streams have ended, before it counts as still running."""
 _UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
 """Waiting reasons that end by themselves."""
-_NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
-"""Termination reasons whose message says why the container could not run."""
 
 
 Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image of the debug container.")]
@@ -311,7 +310,7 @@ async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: s
     for _ in range(_LOOKS_FOR_THE_END):
         status = await runtime.container_status(container_id)
         if status.state != "running":
-            if status.reason in _NEVER_RAN and status.message:
+            if status.reason in NEVER_RAN and status.message:
                 warn(f"container {container}: {printable(status.message)}")
             return status.exit_code
         await asyncio.sleep(_POLL_SECONDS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import remark, say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name, read_duration
 from syncpod.cli.input.options import Namespace, PodNames
@@ -20,10 +20,18 @@ if TYPE_CHECKING:
     from syncpod.journal.records import Life
 
 At = Annotated[
-    str,
+    str | None,
     typer.Option("--at", metavar="TIME", help="The state at a time: 14:02, 14:02:30 or RFC 3339.", show_default="now"),
 ]
-Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only this time until now, such as 30m or 6h.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="DURATION", help="Only this time until now, such as 30m, 6h or 2d.", show_default=False
+    ),
+]
+Uid = Annotated[
+    str, typer.Option("--uid", metavar="UID", help="The life of the name with this uid, instead of the newest.")
+]
 
 Start = Annotated[bool, typer.Option("--start", help="Show where the time of its newest start went, step by step.")]
 Restart = Annotated[
@@ -53,8 +61,9 @@ def explain(
     what: PodNames = None,
     namespace: Namespace = "default",
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
-    at: At = "",
-    since: Since = "",
+    at: At = None,
+    since: Since = None,
+    uid: Uid = "",
     start: Start = False,
     restart: Restart = None,
     container: OfContainer = "",
@@ -64,14 +73,16 @@ def explain(
 ) -> None:
     """Explain a pod's state, its causes, and what happens next.
 
-    For each end of a container this shows the cause, who decided it, how long the next start waited, and the last lines
-    of the log. It also shows what the ends have in common, and the changes to the pod. `explain node` shows the node's
-    pods whose containers ended most often in the last day, the node's events, and what is due next. Everything comes
-    from this node's journal. So neither the Temporal server nor the worker is needed, and pods that are gone are
-    explained for as long as the journal has them. With --start this shows each part of a container's newest start, with
-    its duration. With --trace it also shows each call to the runtime, if the worker was started with
-    OTEL_TRACES_EXPORTER=console. With --placement it says for each node of the fleet that this machine commands whether
-    the pod may be there, as `fleet explain --placement` does.
+    For each end of a container this shows the cause, who decided it, how long the next start waited, and the last
+    lines of the log. It also shows what the ends have in common, and the changes to the pod. `explain node` shows
+    the node's pods whose containers ended most often in the last day, the node's events, and what is due next.
+    Everything comes from this node's journal. So neither the Temporal server nor the worker is needed, and pods
+    that are gone are explained for as long as the journal has them: --at or --uid chooses an earlier life of the
+    name. On a terminal that is too narrow for long texts, those in tables are cut, and others wrapped; a pipe gets
+    them whole. With --start this shows each part of a container's newest start, with its duration. With --trace it
+    also shows each call to the runtime, if the worker was started with OTEL_TRACES_EXPORTER=console. With
+    --placement it says for each node of the fleet that this machine commands whether the pod may be there, as
+    `fleet explain --placement` does.
     """
     from syncpod.cli.commands import explain_node
     from syncpod.cli.commands.explain_start import explain_start
@@ -80,41 +91,46 @@ def explain(
 
     of_start = {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
     if placement:
-        all_else = {"--at": bool(at), "--since": bool(since), "--start": start} | of_start
+        all_else = {"--at": at is not None, "--since": since is not None, "--uid": bool(uid), "--start": start}
+        all_else |= of_start
         _explain_placement(what, namespace, output, all_else)
         return
     _check(output, at, start=start, of_start=any(of_start.values()))
     if trace_log and not trace:
         raise BadInput("--trace-log: only with --trace")
     if what in explain_node.WORDS:
-        for flag, is_given in {"--start: is of a pod": start, "--at: names a moment of a pod": bool(at)}.items():
+        of_pods = {"--start: is of a pod": start, "--at: names a moment of a pod": at is not None}
+        for flag, is_given in {**of_pods, "--uid: is of a pod": bool(uid)}.items():
             if is_given:
                 raise BadInput(f"{flag}; name one")
-        explain_node.explain_node(output, since)
+        explain_node.explain_node(output, read_span(since))
         return
     name, now = pod_name(what or []), datetime.now(UTC)
-    moment = read_moment(at, now) if at else now
-    begin = _beginning(since, moment)
+    moment = read_moment(at, now) if at is not None else now
+    begin = _beginning(read_span(since), moment)
     if start:
         here = settings()
         log = Path(trace_log) if trace_log else worker_log(here.state_dir)
-        _, account = _accounts(here.state_dir, namespace, name, moment)
+        _, account = _accounts(here.state_dir, namespace, name, moment, uid)
         explain_start(account, output, container, restart, log if trace else None)
         return
-    _explain_pod(namespace, name, output, moment, begin, now)
+    if at is not None and moment.date() != now.astimezone().date() and _is_clock(at):
+        remark(f"Note: {at} is taken as {moment.astimezone():%Y-%m-%d %H:%M:%S}: today's is still to come")
+    _explain_pod(namespace, name, uid, output, moment, begin, now)
 
 
 def _explain_pod(
-    namespace: str, name: str, output: str, moment: datetime, begin: datetime | None, now: datetime
+    namespace: str, name: str, uid: str, output: str, moment: datetime, begin: datetime | None, now: datetime
 ) -> None:
     """Print a pod's state at a moment, now or in the past, from the journal."""
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.view.explanation import document, lines
+    from syncpod.cli.view.explanation import lines
+    from syncpod.cli.view.explanation_document import document
     from syncpod.journal.explain import explain as explained
     from syncpod.journal.reading import NoJournal, absences_of, services_of
 
     here, past = settings(), moment != now
-    accounts, account = _accounts(here.state_dir, namespace, name, moment)
+    accounts, account = _accounts(here.state_dir, namespace, name, moment, uid)
     try:
         absences = absences_of(services_of(here.state_dir))
     except NoJournal as why:
@@ -125,11 +141,16 @@ def _explain_pod(
     if output == "json":
         say(json.dumps(document(explanation, others, has_log=has_log, unserved=unserved), indent=4))
         return
-    say("\n".join(lines(explanation, others, now, log_dir=here.log_dir, has_log=has_log, unserved=unserved)))
+    where: dict[str, Any] = {"log_dir": here.log_dir, "has_log": has_log, "wide": terminal_width()}
+    say("\n".join(lines(explanation, others, now, unserved=unserved, **where)))
 
 
-def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime) -> tuple[list[Account], Account]:
-    """Return all lives of a name in the journal, and the life at a moment. Raises Failure if there is none."""
+def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime, uid: str) -> tuple[list[Account], Account]:
+    """Return all lives of a name in the journal, and the life at a moment: of those with the uid, "" = of all.
+
+    Raises Failure if there is none.
+    """
+    from syncpod.cli.machine.journaled_logs import lives_with_uid
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, accounts_of
 
@@ -137,9 +158,10 @@ def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime) -> t
         accounts = accounts_of(state_dir, namespace, name)
     except NoJournal as why:
         raise Failure(str(why)) from None
-    account = life_at(accounts, moment)
+    chosen = lives_with_uid(accounts, uid)
+    account = life_at(chosen, moment)
     if account is None:
-        raise _unknown(accounts, namespace, name, state_dir)
+        raise _unknown(chosen, namespace, name, state_dir)
     return accounts, account
 
 
@@ -150,24 +172,28 @@ def _explain_placement(what: list[str] | None, namespace: str, output: str, othe
     explain_placement(what, namespace, output, [flag for flag, is_given in others.items() if is_given])
 
 
-def _check(output: str, at: str, *, start: bool, of_start: bool) -> None:
+def _check(output: str, at: str | None, *, start: bool, of_start: bool) -> None:
     """Raise BadInput for flags that exclude each other."""
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
     if of_start and not start:
         raise BadInput("--restart, --container and --trace: only with --start")
-    if start and at:
+    if start and at is not None:
         raise BadInput("--at: not with --start, which names a start by --restart")
+
+
+def _is_clock(text: str) -> bool:
+    """Return whether a text is a time without a date."""
+    try:
+        time.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_moment(text: str, now: datetime) -> datetime:
     """Return the moment that a text names. A time without a date is the last such time. Raises BadInput."""
-    from datetime import time, timedelta
-
-    try:
-        clock = time.fromisoformat(text)
-    except ValueError:
-        clock = None
+    clock = time.fromisoformat(text) if _is_clock(text) else None
     try:
         if clock is not None:
             local = now.astimezone().replace(
@@ -182,14 +208,20 @@ def read_moment(text: str, now: datetime) -> datetime:
     return moment
 
 
-def _beginning(since: str, until: datetime) -> datetime | None:
-    """Return the time from which records are shown; None = from the beginning. Raises BadInput."""
-    if not since:
-        return None
+def read_span(since: str | None) -> timedelta | None:
+    """Return how long before the end of what is shown it begins; None = the flag is not given. Raises BadInput."""
     try:
-        return until - read_duration(since)
-    except (ValueError, OverflowError) as wrong:
+        return None if since is None else read_duration(since)
+    except ValueError as wrong:
         raise BadInput(f"--since: {wrong}") from None
+
+
+def _beginning(since: timedelta | None, until: datetime) -> datetime | None:
+    """Return the time from which records are shown; None = from the beginning."""
+    try:
+        return None if since is None else until - since
+    except OverflowError:
+        return None
 
 
 def _unknown(accounts: list[Account], namespace: str, name: str, state_dir: Path) -> Failure:

@@ -6,9 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.console import say
+from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import read_duration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +19,7 @@ _MOST: Final = 15
 """How many pods are shown."""
 
 
-def explain_node(output: str, since: str) -> None:
+def explain_node(output: str, since: timedelta | None) -> None:
     """Print the node's pods whose containers ended most often lately. Raises Failure and BadInput."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
@@ -31,11 +30,7 @@ def explain_node(output: str, since: str) -> None:
         raise BadInput(f"--output: must be json, not {output}")
     now = datetime.now(UTC)
     here = settings()
-    try:
-        span = read_duration(since) if since else _A_DAY
-        begin = now - span
-    except (ValueError, OverflowError) as wrong:
-        raise BadInput(f"--since: {wrong}") from None
+    begin = now - (_A_DAY if since is None else since)
     try:
         account = node_account(here.state_dir, begin, most=_MOST)
         absences = [each for each in absences_of(services_of(here.state_dir)) if each.ended >= begin]
@@ -46,7 +41,8 @@ def explain_node(output: str, since: str) -> None:
     if output == "json":
         say(json.dumps(document(account, events, absences, now, begin, served), indent=4))
     else:
-        say("\n".join(lines(account, events, absences, now, begin, node=here.node, served=served)))
+        wide = terminal_width()
+        say("\n".join(lines(account, events, absences, now, begin, node=here.node, served=served, wide=wide)))
 
 
 def _served(state_dir: Path) -> str:

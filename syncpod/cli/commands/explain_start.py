@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.console import say
+from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def explain_start(account: Account, output: str, container: str, restart: int | 
 
         say("\n".join((heading(account, found), *span_tree.lines(trees))))
     else:
-        say("\n".join(lines(account, found)))
+        say("\n".join(lines(account, found, wide=terminal_width())))
 
 
 def _traces(account: Account, start: Start, log: Path) -> list[SpanTree]:

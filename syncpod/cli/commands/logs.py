@@ -44,9 +44,21 @@ Restart = Annotated[
         show_default=False,
     ),
 ]
+Uid = Annotated[
+    str,
+    typer.Option(
+        "--uid", metavar="UID", help="With --restart: of the pod's life with this uid, instead of the newest."
+    ),
+]
 Tail = Annotated[int, typer.Option("--tail", metavar="N", help="Print only the last N lines.", show_default="all")]
-Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only lines newer than this: 10s, 5m.")]
-SinceTime = Annotated[str, typer.Option("--since-time", metavar="TIME", help="Only lines from this time on: RFC 3339.")]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="DURATION", help="Only lines newer than this: 10s, 5m, 1d.", show_default=False),
+]
+SinceTime = Annotated[
+    str | None,
+    typer.Option("--since-time", metavar="TIME", help="Only lines from this time on: RFC 3339.", show_default=False),
+]
 Rotated = Annotated[bool, typer.Option("--rotated", help="Also read rotated files, the oldest first.")]
 LimitBytes = Annotated[
     int, typer.Option("--limit-bytes", metavar="N", help="Print at most N bytes of each container.", show_default="all")
@@ -68,9 +80,10 @@ def logs(
     follow: Follow = False,
     previous: Previous = False,
     restart: Restart = None,
+    uid: Uid = "",
     tail: Tail = -1,
-    since: Since = "",
-    since_time: SinceTime = "",
+    since: Since = None,
+    since_time: SinceTime = None,
     rotated: Rotated = False,
     limit_bytes: LimitBytes = 0,
     timestamps: Timestamps = False,
@@ -85,7 +98,8 @@ def logs(
     does not answer, the files are found without it, and --follow continues until it is interrupted.
 
     --restart N prints the log of an instance that ended, also of a pod that is gone: the file, or the last KiB of it
-    that the node's journal keeps. `syncpod explain` says which instances there were.
+    that the node's journal keeps. If the pod's name had several lives, it is the newest with that number, and a note
+    says which; --uid chooses one. `syncpod explain` says which instances and lives there were.
     """
     name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
     _require_numbers(tail, limit_bytes, max_log_requests)
@@ -103,8 +117,10 @@ def logs(
 
     if restart is not None:
         _require_alone(restart, name, follow=follow, previous=previous, all_containers=all_containers)
-        _print_restart(namespace, name, container, restart, manner)
+        _print_restart(namespace, name, container, restart, uid, manner)
         return
+    if uid:
+        raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
 
     async def read(pods: Sequence[tuple[Pod, NodeContext | None]]) -> None:
         chosen = _containers(pods, container, all_containers=all_containers)
@@ -210,8 +226,11 @@ def _require_alone(restart: int, name: str, *, follow: bool, previous: bool, all
         raise BadInput("--restart: name one pod, without --follow, --previous and --all-containers")
 
 
-def _print_restart(namespace: str, name: str, container: str, restart: int, manner: _Manner) -> None:
-    """Print the log of one instance, or the end of it that the journal has. Raises Failure and BadInput."""
+def _print_restart(namespace: str, name: str, container: str, restart: int, uid: str, manner: _Manner) -> None:
+    """Print the log of one instance, or the end of it that the journal has. Raises Failure and BadInput.
+
+    If it is not of the pod that there is now, a note says of which life it is.
+    """
     import asyncio
 
     from syncpod.cli.machine.journaled_logs import journaled_log
@@ -222,12 +241,25 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, mann
         return False
 
     here = settings()
-    found = journaled_log(here.state_dir, here.log_dir, namespace, name, container, restart)
+    found = journaled_log(here.state_dir, here.log_dir, namespace, name, container, restart, uid=uid)
+    instance = found.instance
+    if not found.is_newest or found.account.gone is not None:
+        from syncpod.cli.view.explanation import Clock, lifetime
+
+        of = (
+            f'pod "{name}" is gone; this is of its last life'
+            if found.is_newest
+            else f'this is of an earlier pod "{name}"'
+        )
+        remark(f"Note: {of}, {lifetime(found.account, Clock(datetime.now(UTC)))} (uid {found.life.uid})")
+    if instance.never_ran and not _has_text(found.path):
+        named = f'restart {restart} of container "{instance.container}" in pod "{name}"'
+        raise Failure(f"{named} could not be started: {instance.message or instance.reason}")
     if found.has_file:
         pod = Pod(metadata=ObjectMeta(namespace=namespace, name=name, uid=found.life.uid))
-        asyncio.run(_Reader(manner).print_file(pod, found.instance.container, found.path, runs))
+        asyncio.run(_Reader(manner).print_file(pod, instance.container, found.path, runs))
         return
-    said = found.instance.log_end.splitlines(keepends=True)
+    said = instance.log_end.splitlines(keepends=True)
     has = "this is the end of it that the journal keeps" if said else "the journal has nothing of it"
     remark(f"Note: the log file of restart {restart} is gone; {has}")
     sys.stdout.write("".join(said if manner.tail is None else said[max(0, len(said) - manner.tail) :]))
@@ -294,17 +326,18 @@ def _noted(fetched: FetchedPod) -> tuple[Pod, NodeContext]:
     return pod, node
 
 
-def _since(span: str, moment: str) -> datetime | None:
-    if span and moment:
+def _since(span: str | None, moment: str | None) -> datetime | None:
+    if span is not None and moment is not None:
         raise BadInput("either --since or --since-time")
     try:
-        if span:  # 0 = from the beginning, as with kubectl
+        if span is not None:  # 0 = from the beginning, as with kubectl
             return datetime.now(UTC) - long if (long := read_duration(span)) else None
-        if not moment:
+        if moment is None:
             return None
         at = datetime.fromisoformat(moment)
     except ValueError as wrong:
-        raise BadInput(f"--since: {wrong}" if span else f"--since-time: {moment!r} is not an RFC 3339 time") from None
+        sentence = f"--since: {wrong}" if span is not None else f"--since-time: {moment!r} is not an RFC 3339 time"
+        raise BadInput(sentence) from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
@@ -364,6 +397,8 @@ class _Reader:
 
     async def _print_instance(self, pod: Pod, container: str) -> None:
         """Print the log of the instance in the pod's status, from the path that the runtime reports."""
+        import asyncio
+
         from syncpod.cli.machine.containers import current_instance, previous_instance
         from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cri.errors import CriError
@@ -378,7 +413,10 @@ class _Reader:
                 return False
 
         async with runtime:
-            await self.print_file(pod, container, await _log_path(pod, container, instance, runtime), runs)
+            path = await _log_path(pod, container, instance, runtime)
+            if instance.why_no_log and not await asyncio.to_thread(_has_text, path):
+                raise Failure(instance.why_no_log)
+            await self.print_file(pod, container, path, runs)
 
     async def _print_kept(self, pod: Pod, container: str, node: NodeContext) -> None:
         """Print the newest log on the node, or the one before; the newest is followed until it is interrupted."""
@@ -428,6 +466,14 @@ class _Reader:
         sys.stdout.buffer.write(text)
         if self._manner.follow:
             sys.stdout.buffer.flush()
+
+
+def _has_text(path: Path) -> bool:
+    """Return whether a log has anything in it. Blocks."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriClient) -> Path:

@@ -7,7 +7,8 @@ from typing import Final
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
-from syncpod.pod import ContainerStatus, Pod
+from syncpod.journal.records import NEVER_RAN
+from syncpod.pod import ContainerStateTerminated, ContainerStatus, Pod
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Annotation that names the default container."""
@@ -58,21 +59,33 @@ class Instance:
 
     id: str
     restart: int
+    why_no_log: str = ""
+    """If it could not be started, which may leave an empty log: a sentence that says so."""
 
 
 def current_instance(pod: Pod, container: str) -> Instance:
     """Return the instance that runs or ran last. Raises Failure with the reason if there is none yet."""
     status = status_of(pod, container)
-    waiting, last = status.state.waiting, status.last_state.terminated
-    if status.state.running is not None or status.state.terminated is not None:
-        return Instance(_raw(status.container_id), status.restart_count)
-    if last is not None and last.container_id:
-        return Instance(_raw(last.container_id), _restart_of(status, last.container_id))
-    if pod.status.phase == "Failed":
-        raise Failure(f'container "{container}" in pod "{pod.metadata.name}" has never run: {_verdict(pod)}')
+    waiting, ended, last = status.state.waiting, status.state.terminated, status.last_state.terminated
+    named = f'container "{container}" in pod "{pod.metadata.name}"'
     why = waiting.reason if waiting is not None and waiting.reason else "ContainerCreating"
+    if status.state.running is not None or ended is not None:
+        why_no_log = _refused(f"{named} could not be started", ended)
+        return Instance(_raw(status.container_id), status.restart_count, why_no_log)
+    if last is not None and last.container_id:
+        why_no_log = _refused(f"{named} is waiting to start: {why}", last)
+        return Instance(_raw(last.container_id), _restart_of(status, last.container_id), why_no_log)
+    if pod.status.phase == "Failed":
+        raise Failure(f"{named} has never run: {_verdict(pod)}")
     said = f": {waiting.message}" if waiting is not None and waiting.message else ""
-    raise Failure(f'container "{container}" in pod "{pod.metadata.name}" is waiting to start: {why}{said}')
+    raise Failure(f"{named} is waiting to start: {why}{said}")
+
+
+def _refused(sentence: str, ended: ContainerStateTerminated | None) -> str:
+    """Return the sentence with the runtime's reason if an instance could not be started; "" if it has run."""
+    if ended is None or ended.reason not in NEVER_RAN:
+        return ""
+    return f"{sentence}: {ended.message or ended.reason}"
 
 
 def _verdict(pod: Pod) -> str:
@@ -97,7 +110,8 @@ def previous_instance(pod: Pod, container: str) -> Instance:
     last = status.last_state.terminated
     if last is None or not last.container_id:
         raise Failure(f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found')
-    return Instance(_raw(last.container_id), _restart_of(status, last.container_id))
+    sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" could not be started'
+    return Instance(_raw(last.container_id), _restart_of(status, last.container_id), _refused(sentence, last))
 
 
 def _restart_of(status: ContainerStatus, container_id: str) -> int:

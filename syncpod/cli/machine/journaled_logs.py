@@ -19,10 +19,18 @@ if TYPE_CHECKING:
 class JournaledLog:
     """Where an instance's log is, or was."""
 
-    life: Life
+    account: Account
+    """The life of the pod that it belongs to."""
+    is_newest: bool
+    """Whether no later life of the name is known."""
     instance: Instance
     path: Path
     """The file, if it is there."""
+
+    @property
+    def life(self) -> Life:
+        """The life of the pod that it belongs to."""
+        return self.account.life
 
     @property
     def has_file(self) -> bool:
@@ -31,11 +39,12 @@ class JournaledLog:
 
 
 def journaled_log(
-    state_dir: Path, log_dir: Path, namespace: str, name: str, container: str, restart: int
+    state_dir: Path, log_dir: Path, namespace: str, name: str, container: str, restart: int, *, uid: str
 ) -> JournaledLog:
     """Return the log of the instance with this number, of the newest life of the pod that had one. Blocks.
 
-    `container` "" = the only one that the journal knows of the pod. Raises Failure, and BadInput if it is not the only.
+    `container` "" = the only one that the journal knows of the pod. `uid` names the life; "" = any. Raises Failure, and
+    BadInput if the container is not the only one.
     """
     from syncpod.journal.reading import NoJournal, accounts_of
 
@@ -45,16 +54,29 @@ def journaled_log(
         raise Failure(str(why)) from None
     if not accounts:
         raise Failure(f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}")
+    newest, accounts = accounts[-1], lives_with_uid(accounts, uid)
     container = container or _only_container(accounts, name)
     for account in reversed(accounts):
         for instance in account.instances:
             if (instance.container, instance.restart) == (container, restart):
                 life = account.life
                 pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
-                return JournaledLog(life, instance, pod / container / f"{restart}.log")
+                return JournaledLog(account, account is newest, instance, pod / container / f"{restart}.log")
     raise Failure(
         f'the journal has no restart {restart} of container "{container}" of pod "{name}"{_known(accounts, container)}'
     )
+
+
+def lives_with_uid(accounts: Sequence[Account], uid: str) -> list[Account]:
+    """Return the lives of a name that have a uid; "" = all. Raises Failure if none has it.
+
+    A static pod has the same uid in each of its lives.
+    """
+    chosen = [each for each in accounts if uid in ("", each.life.uid)]
+    if accounts and not chosen:
+        name, known = accounts[-1].life.name, dict.fromkeys(each.life.uid for each in accounts)
+        raise Failure(f'the journal has no life of pod "{name}" with the uid {uid}: it has {", ".join(known)}')
+    return chosen
 
 
 def _only_container(accounts: Sequence[Account], name: str) -> str:

@@ -1,16 +1,16 @@
-"""The output of ``syncpod explain`` for a pod: one screen of text, or JSON. Values in, text out."""
+"""The output of ``syncpod explain`` for a pod: one screen of text. Values in, text out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from syncpod.cli.console import columns, paint
+from syncpod.cli.console import paint, printable
 from syncpod.cli.view.absence import absence
 from syncpod.cli.view.durations import short_duration
-from syncpod.cli.view.layout import pairs
+from syncpod.cli.view.layout import clipped, pairs, table, wrapped
 from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, End
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
@@ -23,6 +23,13 @@ ABSENCES_SHOWN: Final = 4
 _LOG_LINES: Final = 5
 """The most ends, changes, absences of a worker and last lines of a log that are shown. `-o json` has all."""
 
+_SENTENCE: Final = 160
+"""The most characters that are shown of a message: all of a change if there is room for any."""
+_HEALTHY: Final = timedelta(minutes=10)
+"""A kubelet begins a back-off anew for a container that ran for so long: twice the longest back-off."""
+_DELETED: Final = ("delete: ", "evict: ")
+"""How the changes begin that end a pod."""
+
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 
 HasLog = Callable[[str, int], bool]
@@ -30,37 +37,47 @@ HasLog = Callable[[str, int], bool]
 
 
 def lines(
-    explanation: Explanation, others: Sequence[Account], now: datetime, *, log_dir: Path, has_log: HasLog, unserved: str
+    explanation: Explanation,
+    others: Sequence[Account],
+    now: datetime,
+    *,
+    log_dir: Path,
+    has_log: HasLog,
+    unserved: str,
+    wide: int | None = None,
 ) -> list[str]:
     """Return one screen about a life of a pod. `others` are the other lives of its name, oldest first.
 
-    `unserved` is a sentence if no worker serves the node now; "" if one does.
+    `unserved` is a sentence if no worker serves the node now; "" if one does. If a line has room for `wide` characters
+    only, long texts are wrapped, and those in tables cut; None = there is room for any.
     """
-    clock = _Clock(explanation.at)
-    shown = [*pairs(_heading(explanation, clock, now, unserved))]
+    clock = Clock(explanation.at)
+    shown = [*pairs(_heading(explanation, clock, now, unserved), wide=wide)]
     for container in explanation.containers:
-        shown += ["", *_container(explanation, container, clock, log_dir, has_log)]
+        shown += ["", *_container(explanation, container, clock, log_dir, has_log, wide)]
     if explanation.changes or explanation.absences:
-        shown += ["", *_changes(explanation, clock)]
+        shown += ["", *_changes(explanation, clock, wide)]
     if others:
-        shown += ["", "Other lives of this name:", *(f"  {_life(each, clock)}" for each in others[-_LOG_LINES:])]
+        shown += ["", "Other lives of this name:", *(f"  {_other_life(each, clock)}" for each in others[-_LOG_LINES:])]
     return shown
 
 
-class _Clock:
+class Clock:
     """Writes times, and adds the date if it is not the day that is explained."""
 
     def __init__(self, at: datetime) -> None:
         self._day = at.astimezone().date()
 
     def __call__(self, at: datetime | None) -> str:
+        """Return the moment as text; `?` if it is not known."""
         if at is None:
             return "?"
         local = at.astimezone()
         return f"{local:%H:%M:%S}" if local.date() == self._day else f"{local:%Y-%m-%d %H:%M:%S}"
 
 
-def _span(span: timedelta | None) -> str:
+def length(span: timedelta | None) -> str:
+    """Write a span, with tenths if it is short; `?` if it is not known."""
     if span is None:
         return "?"
     seconds = span.total_seconds()
@@ -70,12 +87,13 @@ def _span(span: timedelta | None) -> str:
 # --- the heading ------------------------------------------------------------------------------------------------------
 
 
-def _heading(one: Explanation, clock: _Clock, now: datetime, unserved: str) -> list[tuple[str, list[str]]]:
+def _heading(one: Explanation, clock: Clock, now: datetime, unserved: str) -> list[tuple[str, list[str]]]:
     life, account = one.account.life, one.account
     node = account.present.get("node", "")
+    then = f"At {Clock(now)(one.at)}"  # with the date if that was not today
     titled = [
         ("Pod", [f"{life.namespace}/{life.name}{f' on node {node}' if node else ''}, since {clock(account.begun)}"]),
-        ("Now" if one.at >= now else f"At {clock(one.at)}", [_now(one, clock)]),
+        ("Now" if one.at >= now else then, [_now(one, clock)]),
     ]
     if why := _why(one, clock):
         titled.append(("Why", why))
@@ -83,7 +101,7 @@ def _heading(one: Explanation, clock: _Clock, now: datetime, unserved: str) -> l
     return titled
 
 
-def _now(one: Explanation, clock: _Clock) -> str:
+def _now(one: Explanation, clock: Clock) -> str:
     if one.is_gone:
         return f"gone since {clock(one.account.gone)}"
     state = ", ".join(_state(each, one, clock) for each in one.containers) or "no container has been started"
@@ -92,7 +110,7 @@ def _now(one: Explanation, clock: _Clock) -> str:
     return f"{phase}{reason}: {state}" if phase else state
 
 
-def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
+def _state(container: Explained, one: Explanation, clock: Clock) -> str:
     newest = container.newest
     if newest is None and (one.is_gone or one.phase in ("Succeeded", "Failed")):
         return f"{container.name} was never started"
@@ -102,15 +120,17 @@ def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
     if container.runs:
         ready = "" if container.is_ready in (None, True) else ", not ready"
         since = one.at - newest.started_at if newest.started_at is not None else None
-        return f"{container.name} has been running for {_span(since)}{ready}"
+        return f"{container.name} has been running for {length(since)}{ready}"
     reason = container.wait.reason if container.wait is not None else ""
     words = f"waits since {clock(newest.ended_at)}, {reason}" if reason else f"ended at {clock(newest.ended_at)}"
     return f"{container.name} {words}"
 
 
-def _why(one: Explanation, clock: _Clock) -> list[str]:
-    """Return why containers do not start or are not ready, and the cause of the last end of each that has ended."""
-    is_over = one.is_gone or one.phase in ("Succeeded", "Failed")
+def _why(one: Explanation, clock: Clock) -> list[str]:
+    """Return why containers do not start or are not ready, and why they ended last; or who ended a pod that is gone."""
+    if one.is_gone:
+        return [each.what for each in one.changes if each.what.startswith(_DELETED)][-1:]
+    is_over = one.phase in ("Succeeded", "Failed")
     awaited = one.awaited
     stays = [
         f"{each.name} does not start: {innermost(each.why_not)}"
@@ -123,14 +143,27 @@ def _why(one: Explanation, clock: _Clock) -> list[str]:
         stays
         + _unready(one, clock)
         + [
-            f"{each.name} ended at {clock(each.ends[-1].instance.ended_at)}: {_whose(each.ends[-1].cause)}"
+            f"{each.name} ended at {clock(each.last_end.instance.ended_at)}: {_whose(each.last_end.cause)}"
             for each in one.containers
-            if each.ends
+            if each.last_end is not None and _tells(each, each.last_end, one)
         ]
     )
 
 
-def _initializing(one: Explanation, awaited: Explained, clock: _Clock) -> str:
+def _tells(container: Explained, end: End, one: Explanation) -> bool:
+    """Return whether a container's last end says something about what the pod is now.
+
+    It does not if the container has finished as it should, or if it is ready and has run for so long since that a
+    kubelet would have forgotten its back-off.
+    """
+    if end.cause.kind == "exit 0" and (container.is_init or one.phase == "Succeeded"):
+        return False
+    newest = container.newest
+    begun = newest.started_at if newest is not None and container.runs else None
+    return begun is None or container.is_ready is False or one.at - begun < _HEALTHY
+
+
+def _initializing(one: Explanation, awaited: Explained, clock: Clock) -> str:
     """Return which init container the others wait for, and its state."""
     others = [each.name for each in one.containers if each.waits_for_init and each.name != awaited.name]
     begun = awaited.newest.started_at if awaited.newest is not None else None
@@ -138,7 +171,7 @@ def _initializing(one: Explanation, awaited: Explained, clock: _Clock) -> str:
     return f"{', '.join(others)} wait{'s' if len(others) == 1 else ''} for init container {awaited.name}, which {how}"
 
 
-def _unready(one: Explanation, clock: _Clock) -> list[str]:
+def _unready(one: Explanation, clock: Clock) -> list[str]:
     """Return the last output of the probes of running containers that are not ready."""
     said = []
     for each in one.containers:
@@ -152,7 +185,7 @@ def _unready(one: Explanation, clock: _Clock) -> list[str]:
         ]
         if newest := max(failures, key=lambda seen: seen.last, default=None):
             often = f" ({newest.count} times since {clock(newest.first)})" if newest.count > 1 else ""
-            said.append(f"{each.name} is not ready: {_clipped(one_line(newest.message), 160)}{often}")
+            said.append(f"{each.name} is not ready: {clipped(one_line(newest.message), _SENTENCE)}{often}")
     return said
 
 
@@ -168,13 +201,14 @@ def _whose(cause: Cause) -> str:
             return f"{cause.words} (decided by {cause.by})"
 
 
-def _next(one: Explanation, clock: _Clock, unserved: str) -> list[str]:
+def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
     if one.is_gone:
         return ["nothing: it is gone"]
     said = [unserved] if unserved else [_under_way(each, clock) for each in one.under_way]
     if not unserved and one.unserved is not None:
         said = [f"no worker served this node: nothing of this happened until {clock(one.unserved.ended)}"]
-    said += [_due(wait, one, clock) for wait in one.waits]
+    is_served = not unserved and one.unserved is None
+    said += [_due(wait, one, clock, is_served=is_served) for wait in one.waits]
     if one.deadline is not None:
         said.append(f"it fails at {clock(one.deadline)}, when its active deadline has passed")
     if one.is_being_deleted:
@@ -190,7 +224,7 @@ def _next(one: Explanation, clock: _Clock, unserved: str) -> list[str]:
     return ["nothing is due: it waits for something to happen (`syncpod describe pod`)"]
 
 
-def _under_way(step: StepUnderWay, clock: _Clock) -> str:
+def _under_way(step: StepUnderWay, clock: Clock) -> str:
     return f"under way since {clock(step.since)}: {step.what}"
 
 
@@ -198,23 +232,32 @@ def what_is_due(wait: Wait, one: Explanation) -> str:
     """Return what happens when a wait is over, such as `app starts again`."""
     if wait.reason.startswith(_PULLS):
         return f"the image of {wait.subject} is pulled again"
+    if wait.is_of_a_kill:
+        return f"{wait.subject} is killed again"
     is_container = any(each.name == wait.subject for each in one.containers)
     return f"{wait.subject} starts again" if is_container else f"{wait.subject} is tried again"
 
 
-def _due(wait: Wait, one: Explanation, clock: _Clock) -> str:
+def _due(wait: Wait, one: Explanation, clock: Clock, *, is_served: bool) -> str:
     what = what_is_due(wait, one)
     if wait.until is None:
         return f"{what} when an operator asks for it: {wait.reason}: {wait.message}"
     left = wait.until - one.at
-    when = f"in {_span(left)}, at {clock(wait.until)}" if left > timedelta(0) else f"now, due since {clock(wait.until)}"
+    if not is_served:
+        since = "not before" if left > timedelta(0) else "due since"
+        return f"{what} then, {since} {clock(wait.until)} ({wait.reason})"
+    when = (
+        f"in {length(left)}, at {clock(wait.until)}" if left > timedelta(0) else f"now, due since {clock(wait.until)}"
+    )
     return f"{what} {when} ({wait.reason})"
 
 
 # --- a container ------------------------------------------------------------------------------------------------------
 
 
-def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: Path, has_log: HasLog) -> list[str]:
+def _container(
+    one: Explanation, container: Explained, clock: Clock, log_dir: Path, has_log: HasLog, wide: int | None
+) -> list[str]:
     newest = container.newest
     image = f", image {newest.image}" if newest is not None and newest.image else ""
     ends = container.ends
@@ -222,18 +265,24 @@ def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: P
     shown = [paint(f"Container {container.name} {count}{image}", "bold")]
     if not ends:
         return shown
-    shown += [f"  - {sentence}" for sentence in patterns(ends, changed=one.changed, span=_span, clock=clock)]
+    for sentence in patterns(ends, changed=one.changed, span=length, clock=clock):
+        first, *rest = wrapped(sentence, wide and wide - 4)
+        shown += [f"  - {first}", *(f"    {line}" for line in rest)]
     picked = _shown(ends)
     if more := len(ends) - len(picked):
         left = "1 more end is" if more == 1 else f"{more} more ends are"
         shown.append(f"  {left} not shown, the first of {clock(ends[0].instance.ended_at)} (-o json has all)")
     rows: list[tuple[str, ...]] = [("RESTART", "STARTED", "RAN", "ENDED", "WHY", "DECIDED BY", "WAITED", "LOG")]
     rows += [_row(end, one, clock, has_log) for end in picked]
-    shown += [f"  {line}" for line in columns(rows)]
+    shown += [f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=_CUT)]
     return [*shown, *_last_words(ends[-1], one, log_dir, has_log)]
 
 
-def _no_end(container: Explained, clock: _Clock) -> str:
+_CUT: Final = (4, 5, 6)
+"""The columns WHY, DECIDED BY and WAITED, whose texts are cut where a terminal is too narrow."""
+
+
+def _no_end(container: Explained, clock: Clock) -> str:
     """Say that no end is shown: there was none, or none in the time that is asked for."""
     earlier = [each for each in container.instances if each.has_ended]
     return f"has not ended in this time, last at {clock(earlier[-1].ended_at)}" if earlier else "has never ended"
@@ -247,14 +296,14 @@ def _shown(ends: Sequence[End]) -> list[End]:
     return [ends[place] for place in (*others[-ENDS_SHOWN:], *recent)]
 
 
-def _row(end: End, one: Explanation, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:
+def _row(end: End, one: Explanation, clock: Clock, has_log: HasLog) -> tuple[str, ...]:
     instance = end.instance
     return (
         str(instance.restart),
-        clock(instance.started_at) if instance.started_at is not None else "-",
-        _span(instance.ran_for) if instance.ran_for is not None else "-",
+        "never" if instance.never_ran else clock(instance.started_at) if instance.started_at is not None else "-",
+        length(instance.ran_for) if instance.ran_for is not None else "-",
         clock(instance.ended_at),
-        _clipped(end.cause.words, 60),
+        end.cause.words,
         end.cause.by,
         _waited(end, one),
         "file" if has_log(instance.container, instance.restart) else "end kept" if instance.log_end else "-",
@@ -262,17 +311,20 @@ def _row(end: End, one: Explanation, clock: _Clock, has_log: HasLog) -> tuple[st
 
 
 def _waited(end: End, one: Explanation) -> str:
-    """Return how long the next start waited, the back-off, and for how much of the wait there was no worker."""
-    waited = _span(end.waited) if end.waited is not None else "-"
+    """Return how long the next start waited, the back-off, who cut it short, and how long there was no worker."""
+    waited = length(end.waited) if end.waited is not None else "-"
     why = [f"back-off {end.back_off}"] if end.back_off else []
+    why += ["an operator cut it short"] if end.cut_short else []
     if end.instance.ended_at is not None and end.next_start is not None:
         away = sum((each.of(end.instance.ended_at, end.next_start) for each in one.absences), timedelta(0))
-        why += [f"no worker for {_span(away)}"] if away >= timedelta(seconds=1) else []
+        why += [f"no worker for {length(away)}"] if away >= timedelta(seconds=1) else []
     return f"{waited} ({', '.join(why)})" if why else waited
 
 
 def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> list[str]:
     instance, life = end.instance, one.account.life
+    if instance.never_ran:
+        return [f"  Instance {instance.restart} could not be started, so it has no log"]
     path = log_dir / f"{life.namespace}_{life.name}_{life.uid}" / instance.container / f"{instance.restart}.log"
     where = str(path) if has_log(instance.container, instance.restart) else "its log file no longer exists"
     said = instance.log_end.strip("\n").splitlines()
@@ -281,108 +333,39 @@ def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> l
     return [f"  Instance {instance.restart} logged last ({where}):", *(f"    {line}" for line in said[-_LOG_LINES:])]
 
 
-def _clipped(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _changes(one: Explanation, clock: _Clock) -> list[str]:
+def _changes(one: Explanation, clock: Clock, wide: int | None) -> list[str]:
     """Return the changes to the pod, and the times without a worker, in the order of their times."""
-    told = [(each.at, f"{_clipped(each.what, 160)}{_repeated(each, clock)}") for each in one.changes[-CHANGES_SHOWN:]]
+    told = [(each.at, f"{_short(each.what, wide)}{_repeated(each, clock)}") for each in one.changes[-CHANGES_SHOWN:]]
     told += [(each.begun, absence(each, clock)) for each in one.absences[-ABSENCES_SHOWN:]]
     more = len(one.changes) + len(one.absences) - len(told)
     left = "1 earlier one is" if more == 1 else f"{more} earlier ones are"
     head = f"Changes and failures{f' ({left} not shown)' if more else ''}:"
-    return [head, *(f"  {line}" for line in columns([(clock(at), what) for at, what in sorted(told)]))]
+    rows = [(clock(at), what) for at, what in sorted(told)]
+    width = max(len(at) for at, _ in rows)
+    shown = [head]
+    for at, what in rows:
+        first, *rest = wrapped(what, wide and wide - width - 5)
+        shown += [f"  {at:<{width}}   {printable(first)}", *(f"{'':<{width + 5}}{printable(line)}" for line in rest)]
+    return shown
 
 
-def _repeated(change: Change, clock: _Clock) -> str:
+def _short(what: str, wide: int | None) -> str:
+    return what if wide is None else clipped(what, _SENTENCE)
+
+
+def _repeated(change: Change, clock: Clock) -> str:
     return f" ({change.times} times since {clock(change.first)})" if change.times > 1 else ""
 
 
-def _life(account: Account, clock: _Clock) -> str:
-    until = f"to {clock(account.gone)}" if account.gone is not None else "until now"
+def _other_life(account: Account, clock: Clock) -> str:
     ends = sum(each.has_ended for each in account.instances)
-    return f"{clock(account.begun)} {until}, {ends} end{'s' if ends != 1 else ''} (uid {account.life.uid})"
+    return f"{lifetime(account, clock)}, {ends} end{'s' if ends != 1 else ''} (uid {account.life.uid})"
 
 
-# --- as JSON ----------------------------------------------------------------------------------------------------------
-
-
-def document(explanation: Explanation, others: Sequence[Account], *, has_log: HasLog, unserved: str) -> dict[str, Any]:
-    """Return everything that the text is made from, including what the text leaves out."""
-    account = explanation.account
-    return {
-        **_life_document(account),
-        "at": _stamp(explanation.at),
-        "phase": explanation.phase,
-        "reason": explanation.reason,
-        "message": explanation.message,
-        "unserved": unserved,
-        "deleting": explanation.is_being_deleted,
-        "waits": [
-            {"subject": each.subject, "until": _stamp(each.until), "reason": each.reason, "message": each.message}
-            for each in explanation.waits
-        ],
-        "underWay": [{"what": each.what, "since": _stamp(each.since)} for each in explanation.under_way],
-        "containers": [
-            {
-                "name": each.name,
-                "running": each.runs,
-                "ready": each.is_ready,
-                "patterns": patterns(
-                    each.ends, changed=explanation.changed, span=_span, clock=lambda at: _stamp(at) or ""
-                ),
-                "ends": [_end_document(end, has_log) for end in each.ends],
-            }
-            for each in explanation.containers
-        ],
-        "changes": [
-            {"at": _stamp(each.at), "what": each.what, "times": each.times, "first": _stamp(each.first or each.at)}
-            for each in explanation.changes
-        ],
-        "absences": [
-            {"begun": _stamp(each.begun), "ended": _stamp(each.ended), "how": each.how} for each in explanation.absences
-        ],
-        "otherLives": [_life_document(each) for each in others],
-    }
-
-
-def _life_document(account: Account) -> dict[str, Any]:
-    life = account.life
-    return {
-        "namespace": life.namespace,
-        "name": life.name,
-        "uid": life.uid,
-        "begun": _stamp(account.begun),
-        "seen": _stamp(account.seen),
-        "gone": _stamp(account.gone),
-        "ends": sum(each.has_ended for each in account.instances),
-    }
-
-
-def _end_document(end: End, has_log: HasLog) -> dict[str, Any]:
-    instance = end.instance
-    return {
-        "restart": instance.restart,
-        "image": instance.image,
-        "startedAt": _stamp(instance.started_at),
-        "endedAt": _stamp(instance.ended_at),
-        "exitCode": instance.exit_code,
-        "signal": instance.signal or None,
-        "reason": instance.reason,
-        "message": instance.message,
-        "cause": end.cause.words,
-        "kind": end.cause.kind,
-        "decidedBy": end.cause.by,
-        "waitedSeconds": end.waited.total_seconds() if end.waited is not None else None,
-        "backOff": end.back_off,
-        "hasLogFile": has_log(instance.container, instance.restart),
-        "logEnd": instance.log_end,
-    }
-
-
-def _stamp(at: datetime | None) -> str | None:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at is not None else None
+def lifetime(account: Account, clock: Clock) -> str:
+    """Return from when to when a life of a pod was."""
+    until = f"to {clock(account.gone)}" if account.gone is not None else "until now"
+    return f"{clock(account.begun)} {until}"

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+from syncpod.cli.console import GAP, columns, printable
 
 NONE: Final = "<none>"
 
 
-def pairs(titled: Iterable[tuple[str, Sequence[str]]], *, indent: int = 0) -> Iterator[str]:
-    """Yield a line for each title and value: values in one column; with "" first, the rest below the title."""
+_NARROWEST: Final = 12
+"""No column of a table is cut to fewer characters than this, which every title has room in."""
+
+
+def pairs(titled: Iterable[tuple[str, Sequence[str]]], *, indent: int = 0, wide: int | None = None) -> Iterator[str]:
+    """Yield a line for each title and value: values in one column; with "" first, the rest below the title.
+
+    Values are wrapped if a line would have more than `wide` characters; None = there is room for any.
+    """
     listed = [(title, list(values)) for title, values in titled]
     width = max((len(title) for title, _ in listed), default=0) + 3
     margin = " " * indent
     for title, values in listed:
+        values = [line for value in values for line in wrapped(value, wide and wide - width - indent)]
         first, rest = (values[0], values[1:]) if values else (NONE, [])
         yield f"{margin}{f'{title}:':<{width}}{first or ('' if rest else NONE)}".rstrip()
         deeper = " " * (width if first else 2)
@@ -24,3 +35,32 @@ def pairs(titled: Iterable[tuple[str, Sequence[str]]], *, indent: int = 0) -> It
 def mapping(values: Mapping[str, str], sign: str = "=") -> list[str]:
     """Return a line for each key and value, in order of key."""
     return [f"{key}{sign}{value}" for key, value in sorted(values.items())] or [NONE]
+
+
+def wrapped(text: str, width: int | None) -> list[str]:
+    """Return the lines of a text of at most `width` characters each, None = one line. No word is broken."""
+    if width is None or len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, max(width, _NARROWEST), break_long_words=False, break_on_hyphens=False) or [text]
+
+
+def table(rows: Sequence[Sequence[str]], *, wide: int | None, cut: Collection[int]) -> list[str]:
+    """Return the rows in columns. If a line had more than `wide` characters, cells of the columns `cut` are cut.
+
+    `wide` None = there is room for any. The widest of these columns is cut first.
+    """
+    if wide is None or not rows:
+        return columns(rows)
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + len(GAP) * (len(widths) - 1) > wide:
+        widest = max(cut, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    return columns([[clipped(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows])
+
+
+def clipped(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters, with a mark if some are left out."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

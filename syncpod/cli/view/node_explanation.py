@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from syncpod.cli.console import columns
 from syncpod.cli.view.absence import absence
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.explanation import what_is_due
-from syncpod.cli.view.layout import pairs
+from syncpod.cli.view.layout import pairs, table
 from syncpod.journal.causes import End
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.reading import NodeAccount
@@ -19,8 +18,8 @@ from syncpod.node.recorded_events import NodeEvent
 
 _SHOWN: Final = 10
 """How many events of the node, and how many of the next things, are shown: `-o json` has all."""
-_LONGEST_CAUSE: Final = 70
-"""Characters of a cause in the table of restless pods."""
+_CUT: Final = (0, 3, 4, 5)
+"""The columns POD, WHY, DECIDED BY and NOW, whose texts are cut where a terminal is too narrow."""
 
 
 def lines(
@@ -32,31 +31,37 @@ def lines(
     *,
     node: str,
     served: str,
+    wide: int | None = None,
 ) -> list[str]:
-    """Return one screen about a node's pods since a moment."""
+    """Return one screen about a node's pods since a moment.
+
+    If a line has room for `wide` characters only, long texts are cut; None = there is room for any.
+    """
     shown = [
         *pairs(
             [
                 ("Node", [node, served]),
                 ("Pods", [f"{account.there} there, {account.gone} gone since {_clock(since)}"]),
                 ("Ends", [f"{account.ends} of containers since {_clock(since)}"]),
-            ]
+            ],
+            wide=wide,
         )
     ]
-    shown += ["", *_restless(account, now, since)] if account.restless else []
-    happened = [(each.last, f"{each.message[:160]}{_repeated(each)}") for each in events[-_SHOWN:]]
+    shown += ["", *_restless(account, now, since, wide)] if account.restless else []
+    narrower = wide and wide - 2
+    happened = [(each.last, f"{each.message}{_repeated(each)}") for each in events[-_SHOWN:]]
     happened += [(each.begun, absence(each, _clock)) for each in absences[-_SHOWN:]]
     if happened:
         seen = [(_clock(at), what) for at, what in sorted(happened)]
-        shown += ["", "What happened to the node:", *(f"  {line}" for line in columns(seen))]
+        shown += ["", "What happened to the node:", *(f"  {line}" for line in table(seen, wide=narrower, cut=(1,)))]
     if due := _due(account, now):
         more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
         rows = [(_clock(at), f"{one.account.life.namespace}/{one.account.life.name}", what) for at, one, what in due]
-        shown += ["", f"Next{more}:", *(f"  {line}" for line in columns(rows[:_SHOWN]))]
+        shown += ["", f"Next{more}:", *(f"  {line}" for line in table(rows[:_SHOWN], wide=narrower, cut=(1, 2)))]
     return shown
 
 
-def _restless(account: NodeAccount, now: datetime, since: datetime) -> list[str]:
+def _restless(account: NodeAccount, now: datetime, since: datetime, wide: int | None) -> list[str]:
     rows = [("POD", "ENDS", "LAST", "WHY", "DECIDED BY", "NOW")]
     for explanation, ends in _explained(account, now, since):
         last, life = _last(explanation), explanation.account.life
@@ -65,16 +70,12 @@ def _restless(account: NodeAccount, now: datetime, since: datetime) -> list[str]
                 f"{life.namespace}/{life.name}",
                 str(ends),
                 f"{age(last.instance.ended_at, now)} ago" if last is not None else "-",
-                f"{last.instance.container}: {_shortened(last.cause.words)}" if last is not None else "-",
+                f"{last.instance.container}: {last.cause.words}" if last is not None else "-",
                 last.cause.by if last is not None else "-",
                 _now(explanation),
             )
         )
-    return columns(rows)
-
-
-def _shortened(words: str) -> str:
-    return words if len(words) <= _LONGEST_CAUSE else f"{words[: _LONGEST_CAUSE - 1]}…"
+    return table(rows, wide=wide, cut=_CUT)
 
 
 def _repeated(event: NodeEvent) -> str:

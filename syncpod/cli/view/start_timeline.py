@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from syncpod.cli.console import columns, paint
+from syncpod.cli.console import paint
+from syncpod.cli.view.layout import table
 from syncpod.journal.reading import Account
 from syncpod.journal.start import Phase, Start
 
@@ -15,8 +16,6 @@ NOT_KNOWN: Final = (
 )
 """What the figures include, and what they lack."""
 
-_CLIP: Final = 100
-
 
 def heading(account: Account, start: Start) -> str:
     """Return a line that names the start."""
@@ -25,18 +24,23 @@ def heading(account: Account, start: Start) -> str:
     return paint(f"{which}: {began:%F %H:%M:%S.%f}"[:-3], "bold")
 
 
-def lines(account: Account, start: Start) -> list[str]:
-    """Return the timeline of one start of a container."""
+def lines(account: Account, start: Start, *, wide: int | None = None) -> list[str]:
+    """Return the timeline of one start of a container, cut to `wide` characters a line; None = not at all."""
     rows = [("AT", "TOOK", "WHAT"), *(_row(start, phase) for phase in start.phases)]
     steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
     known = f"{_ms(start.ended - start.begun)} in all: steps {steps}, back-off {held}, no step under way {between}"
-    return [heading(account, start), *(f"  {line}" for line in columns(rows)), known, _readiness(start), *NOT_KNOWN]
+    return [
+        heading(account, start),
+        *(f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=(2,))),
+        known,
+        _readiness(start),
+        *NOT_KNOWN,
+    ]
 
 
 def _row(start: Start, phase: Phase) -> tuple[str, str, str]:
     what = " ".join(phase.what.split())
-    clipped = what if len(what) <= _CLIP else f"{what[: _CLIP - 1]}…"
-    return _ms(phase.begun - start.begun), "-" if phase.kind == "moment" else _ms(phase.took), clipped
+    return _ms(phase.begun - start.begun), "-" if phase.kind == "moment" else _ms(phase.took), what
 
 
 def _readiness(start: Start) -> str:

@@ -1,0 +1,91 @@
+"""The output of ``syncpod explain POD -o json``. Values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from syncpod.cli.view.explanation import HasLog, length
+from syncpod.journal.causes import End
+from syncpod.journal.explain import Explanation
+from syncpod.journal.patterns import patterns
+from syncpod.journal.reading import Account
+
+
+def document(explanation: Explanation, others: Sequence[Account], *, has_log: HasLog, unserved: str) -> dict[str, Any]:
+    """Return everything that the text is made from, including what the text leaves out."""
+    account = explanation.account
+    return {
+        **_life_document(account),
+        "at": _stamp(explanation.at),
+        "phase": explanation.phase,
+        "reason": explanation.reason,
+        "message": explanation.message,
+        "unserved": unserved,
+        "deleting": explanation.is_being_deleted,
+        "waits": [
+            {"subject": each.subject, "until": _stamp(each.until), "reason": each.reason, "message": each.message}
+            for each in explanation.waits
+        ],
+        "underWay": [{"what": each.what, "since": _stamp(each.since)} for each in explanation.under_way],
+        "containers": [
+            {
+                "name": each.name,
+                "running": each.runs,
+                "ready": each.is_ready,
+                "patterns": patterns(
+                    each.ends, changed=explanation.changed, span=length, clock=lambda at: _stamp(at) or ""
+                ),
+                "ends": [_end_document(end, has_log) for end in each.ends],
+            }
+            for each in explanation.containers
+        ],
+        "changes": [
+            {"at": _stamp(each.at), "what": each.what, "times": each.times, "first": _stamp(each.first or each.at)}
+            for each in explanation.changes
+        ],
+        "absences": [
+            {"begun": _stamp(each.begun), "ended": _stamp(each.ended), "how": each.how} for each in explanation.absences
+        ],
+        "otherLives": [_life_document(each) for each in others],
+    }
+
+
+def _life_document(account: Account) -> dict[str, Any]:
+    life = account.life
+    return {
+        "namespace": life.namespace,
+        "name": life.name,
+        "uid": life.uid,
+        "begun": _stamp(account.begun),
+        "seen": _stamp(account.seen),
+        "gone": _stamp(account.gone),
+        "ends": sum(each.has_ended for each in account.instances),
+    }
+
+
+def _end_document(end: End, has_log: HasLog) -> dict[str, Any]:
+    instance = end.instance
+    return {
+        "restart": instance.restart,
+        "image": instance.image,
+        "startedAt": _stamp(instance.started_at),
+        "endedAt": _stamp(instance.ended_at),
+        "exitCode": instance.exit_code,
+        "signal": instance.signal or None,
+        "reason": instance.reason,
+        "message": instance.message,
+        "cause": end.cause.words,
+        "kind": end.cause.kind,
+        "decidedBy": end.cause.by,
+        "waitedSeconds": end.waited.total_seconds() if end.waited is not None else None,
+        "backOff": end.back_off,
+        "cutShort": end.cut_short,
+        "hasLogFile": has_log(instance.container, instance.restart),
+        "logEnd": instance.log_end,
+    }
+
+
+def _stamp(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at is not None else None
