@@ -172,7 +172,8 @@ async def test_servers_and_the_database_die_and_no_pod_is_lost_or_doubled(
     for node in nodes:
         await answered(fleet, "apply", "-f", "-", stdin=manifests(later[node.name], node.name))
     # The database dies under the other, while pods are withdrawn.
-    withdrawals = [asyncio.create_task(answered(fleet, "delete", *first[node.name][:GONE])) for node in nodes]
+    leaving = [first[node.name][:GONE] for node in nodes]
+    withdrawals = [asyncio.create_task(answered(fleet, "delete", "--wait=false", *gone)) for gone in leaving]
     await asyncio.to_thread(cluster.database.restart)
     await asyncio.gather(*withdrawals)
     # The first one is back, and the other dies.

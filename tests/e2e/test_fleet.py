@@ -250,7 +250,8 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
 
     await fleet.cut()
     node.kill()
-    await fleet.say("delete", goes)
+    late = await fleet.say("delete", goes, "--timeout", "1s", code=1)
+    assert f"timed out waiting for pod/{goes} on {name} to end; the deletion continues" in late.err
     await node.serve()
     for each in (stays, goes):
         found = await local.get_workflow_handle(pod_workflow_id("default", each)).query("pod")
@@ -265,5 +266,5 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
     assert BUSYBOX.encode() not in kept, "the fleet's database shows a spec"
     await rotated(fleet)
     await fleet.say("delete", stays)
-    await fleet.until(name, lambda view: not view.placed)
+    assert not (await fleet.until(name, lambda _: True)).placed, "it has waited for that"
     assert "not found in the fleet" in (await fleet.say("delete", stays, code=1)).err

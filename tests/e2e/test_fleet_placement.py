@@ -64,14 +64,6 @@ async def until(fleet: FleetOfOne, command: tuple[str, ...], seen: Callable[[str
     return out
 
 
-async def apply_once_gone(fleet: FleetOfOne, document: str) -> None:
-    """Apply a pod that has just been deleted, which is refused until its workflow has ended."""
-    deadline, pause = time.monotonic() + PATIENCE, pauses(0.2, 2)
-    while (said := await fleet.tries("apply", "-f", "-", stdin=document)).code:
-        assert "it is being deleted" in said.err and time.monotonic() < deadline, said
-        await asyncio.sleep(next(pause))
-
-
 def lone(name: str, **spec: Any) -> str:
     containers = [{"name": "main", "image": BUSYBOX}]
     spec = {"terminationGracePeriodSeconds": 1, "containers": containers, **spec}
@@ -134,9 +126,9 @@ async def test_a_pod_is_placed_explained_moved_by_a_drain_and_given_up_by_force(
     await fleet.say("uncordon", here)
     forced = await fleet.say("delete", name, "--force")
     assert forced.out == f'pod "{name}" deleted from default namespace on node/{there} by force\n'
-    await fleet.until(there, lambda view: not view.placed)
+    assert not (await fleet.until(there, lambda _: True)).placed, "it has waited for that"
 
-    await apply_once_gone(fleet, lone(name, nodeSelector={"kubernetes.io/hostname": there}))
+    await fleet.say("apply", "-f", "-", stdin=lone(name, nodeSelector={"kubernetes.io/hostname": there}))
     await until(fleet, ("get", "pods", name, "-o", "wide"), lambda out: there in out and " Running" in out)
     refused = await fleet.say("remove", there, code=1)
     assert f"moves them elsewhere): default/{name}" in refused.err and "it can be reached" in refused.err
@@ -187,5 +179,6 @@ async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_
 
     await until_asked(has_three, patience=PATIENCE)
     await fleet.say("delete", "deployment", name)
-    for node in nodes:
-        await fleet.until(node.name, lambda view: not view.placed)
+    assert not any([(await fleet.until(node.name, lambda _: True)).placed for node in nodes])
+    await fleet.say("apply", "-f", "-", stdin=deployment(name, 1, {}))
+    await fleet.say("delete", "deployment", name)

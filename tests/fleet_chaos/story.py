@@ -80,7 +80,7 @@ class Story:
         self.tell(f"{node} cut off from its fleet")
         self.roll_out(3)
         goes = self.wanted.own(node)[0]
-        fleet.insist("delete", "pod", goes)
+        fleet.insist("delete", "pod", goes, "--wait=false")
         self.asked = Asked(
             {name: on for name, on in self.asked.pods.items() if name != goes},
             self.asked.copies, self.asked.container, self.asked.never_more,

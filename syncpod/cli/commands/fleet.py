@@ -5,9 +5,10 @@ from __future__ import annotations
 import typer
 
 from syncpod.cli.commands.fleet_certificates import certificates, invite, retire, revoke, rotate
-from syncpod.cli.commands.fleet_change import apply, cordon, delete, uncordon
+from syncpod.cli.commands.fleet_change import apply, cordon, uncordon
 from syncpod.cli.commands.fleet_codec import codec
 from syncpod.cli.commands.fleet_cp import cp
+from syncpod.cli.commands.fleet_delete import delete
 from syncpod.cli.commands.fleet_describe import describe
 from syncpod.cli.commands.fleet_drain import drain
 from syncpod.cli.commands.fleet_exec import attach, exec_

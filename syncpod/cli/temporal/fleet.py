@@ -33,6 +33,10 @@ _Result = TypeVar("_Result")
 _RPC: Final = timedelta(seconds=10)
 
 
+class NoNode(Failure):
+    """The fleet has no node of that name."""
+
+
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
     """Connect to the fleet's server, do the work and return its result.
 
@@ -138,5 +142,5 @@ def handle_of(client: Client, name: str) -> WorkflowHandle[Any, Any]:
 
 def _failure(error: RPCError, name: str) -> Failure:
     if error.status == RPCStatusCode.NOT_FOUND:
-        return Failure(f'nodes "{name}" not found in the fleet')
+        return NoNode(f'nodes "{name}" not found in the fleet')
     return session.refused(error)
