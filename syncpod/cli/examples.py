@@ -87,6 +87,12 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("The templates of a Deployment, and how their rollouts ended", "syncpod fleet rollout history deployment/web"),
         ("The template of one revision", "syncpod fleet rollout history deployment/web --revision 2"),
     ),
+    "fleet rollout status": (
+        ("Wait for a rollout, for five minutes at most", "syncpod fleet rollout status deployment/web --timeout 5m"),
+    ),
+    "fleet rollout restart": (("Replace all pods, one by one", "syncpod fleet rollout restart deployment/web"),),
+    "fleet rollout pause": (("Apply several changes as one rollout", "syncpod fleet rollout pause deployment/web"),),
+    "fleet rollout resume": (("Roll them out", "syncpod fleet rollout resume deployment/web"),),
     "fleet rollout undo": (
         ("Back to the previous template", "syncpod fleet rollout undo deployment/web"),
         ("Back to an earlier one", "syncpod fleet rollout undo deployment/web --to-revision 2"),

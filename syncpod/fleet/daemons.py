@@ -145,6 +145,7 @@ class _Round:
         self._mark_good()
         counted = [member for member in self._members if self._counts(member)]
         counts = Counts(
+            desired=len(self._heard),
             replicas=len(counted),
             updated=sum(member.revision == self._state.target for member in counted),
             ready=sum(member.is_ready() for member in counted),

@@ -107,6 +107,8 @@ class Withdrawal:
 class Counts:
     """A workload's numbers, as ``get deployments`` prints them."""
 
+    desired: int | None = None
+    """How many pods there should be: of a DaemonSet, on nodes that can be reached. None = that is not decided yet."""
     replicas: int = 0
     updated: int = 0
     ready: int = 0
@@ -128,6 +130,8 @@ class Decision:
     """Why this decision rolls back to the last good template; "" = it does not."""
     says: str = ""
     """How the rollout stands, in one sentence."""
+    stalled: str = ""
+    """Why the rollout counts as stuck: it has made no progress within its deadline, in one sentence; "" if it has."""
     look_again: datetime | None = None
     """The next time at which the decision can change without any news; None = never."""
     counts: Counts = Counts()
@@ -191,6 +195,7 @@ class _Round:
         self._mark_good(create)
         counted = self._counted()
         counts = Counts(
+            desired=self._wish.replicas,
             replicas=len(counted),
             updated=len(self._new()),
             ready=sum(member.is_ready() for member in counted),
@@ -211,6 +216,7 @@ class _Round:
             complete=self._complete,
             rolled_back=self._rolled_back,
             says=says,
+            stalled="" if self._wish.paused else self._stalled(""),
             look_again=min(later, default=None),
             counts=counts,
         )

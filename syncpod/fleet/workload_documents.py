@@ -28,6 +28,8 @@ NO_DEADLINE: Final = 2**31 - 1
 """The value of `progressDeadlineSeconds` that means no deadline."""
 
 _NOT_MATCHED: Final = "`selector` does not match template `labels`"
+RESTARTED_AT: Final = "syncpod.dev/fleet-restarted-at"
+"""The annotation of a template by which ``rollout restart`` makes it another one, as kubectl does with its own key."""
 
 
 class PodTemplate(Model):

@@ -111,6 +111,19 @@ class Undone(Message):
     """The template was already the wanted one."""
 
 
+class Restart(Message):
+    """Update ``restart``: replace all pods, as in the rollout of another template."""
+
+    at: str = ""
+    """When that was asked for, RFC 3339. A repeat of the update changes nothing."""
+
+
+class Pause(Message):
+    """Update ``pause``: roll out no other template until the workload is resumed, or roll it out now."""
+
+    paused: bool = True
+
+
 class WorkloadPod(Message):
     """One pod of a workload."""
 
@@ -153,6 +166,12 @@ class WorkloadSummary(Message):
     """The last good template; "" = there is none yet."""
     says: str = ""
     """The state of the rollout, in one sentence."""
+    observed: bool = False
+    """The numbers are those of the newest document."""
+    stalled: str = ""
+    """Why the rollout counts as stuck; "" if it does not."""
+    paused: bool = False
+    """Its rollouts are paused."""
     since: datetime | None = None
     """When it was first applied."""
     pending: tuple[PendingPod, ...] = ()

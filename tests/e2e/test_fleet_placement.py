@@ -149,7 +149,10 @@ async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_
     fleet: FleetOfOne, nodes: list[Node]
 ) -> None:
     name = f"web-{uuid.uuid4().hex[:6]}"
+    target = f"deployment/{name}"
     await fleet.say("apply", "-f", "-", stdin=deployment(name, 3, {}))
+    done = await fleet.say("rollout", "status", target)
+    assert done.out.splitlines()[-1] == f'deployment "{name}" successfully rolled out'
     listed = ("get", "deployment", name, "-o", "wide")
     good = (await until(fleet, listed, lambda out: "is rolled out" in out)).split()[-4]
     bad = deployment(name, 3, {"simulate.syncpod.dev/main": CRASHES})
@@ -161,6 +164,8 @@ async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_
     assert f"{name}-5" not in described, "one pod of the bad template was made, and no other"
     rows = (await fleet.say("rollout", "history", f"deployment/{name}")).out.splitlines()
     assert rows[0] == f"deployment.apps/{name}" and [row.split()[0] for row in rows[2:]] == ["1", "2"]
+    failed = (await fleet.say("rollout", "status", target, code=1)).err
+    assert f'deployment "{name}" was rolled back: {name}-4 on ' in failed
     assert rows[2].split()[1] == good and "fails with CrashLoopBackOff" in rows[3], rows
     assert (await fleet.say("rollout", "undo", f"deployment/{name}")).out == f"deployment.apps/{name} rolled back\n"
     assert (await fleet.say("get", *listed[1:])).out.split()[-4:] == [good, "is", "rolled", "out"]
@@ -172,6 +177,20 @@ async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_
     await until(fleet, listed, lambda out: "made no progress in 3s" in out and f"{good} is rolled out" in out)
     described = (await fleet.say("describe", "deployment", name)).out
     assert sum(" RolledBack " in line for line in described.splitlines()) == 2
+
+    await fleet.say("rollout", "undo", target)
+    assert (await fleet.say("rollout", "pause", target)).out == f"deployment.apps/{name} paused\n"
+    assert "is already paused" in (await fleet.say("rollout", "pause", target, code=1)).err
+    assert "it is paused" in (await fleet.say("rollout", "restart", target, code=1)).err
+    await fleet.say("apply", "-f", "-", stdin=deployment(name, 3, {"note": "new"}))
+    late = await fleet.say("rollout", "status", target, "--timeout", "1s", code=1)
+    assert "0 out of 3 new replicas have been updated" in late.out and "timed out waiting" in late.err
+    assert (await fleet.say("rollout", "resume", target)).out == f"deployment.apps/{name} resumed\n"
+    await fleet.say("rollout", "status", target)
+    assert (await fleet.say("rollout", "restart", target)).out == f"deployment.apps/{name} restarted\n"
+    await fleet.say("rollout", "status", target)
+    again = await fleet.say("apply", "-f", "-", stdin=deployment(name, 3, {"note": "new"}))
+    assert again.out == f"deployment.apps/{name} unchanged\n"
 
     async def has_three() -> bool:
         views = [await fleet.until(node.name, lambda _: True) for node in nodes]

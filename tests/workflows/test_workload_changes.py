@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from syncpod.fleet.offers import NodeOffer
+from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged, Presence
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import OwnPods, Surveyed, Undo
+from syncpod.messages.workload import OwnPods, Pause, Restart, Surveyed, Undo
 from syncpod.pod import pod_to_wire
-from workflows.fleet import node_changes, workload_changes
+from workflows.fleet import node_changes, workload_changes, workload_report
 from workflows.fleet.claimed_pods import Claims
 from workflows.fleet.node_state import FleetNodeState
 from workflows.fleet.workload_state import WorkloadState
+from workflows.rejections import Rejected
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 OWNER = "workload/{kind}/default/web"
@@ -257,3 +259,73 @@ def test_a_node_that_says_nothing_stops_no_other_and_no_copy_of_its_pods_is_made
     assert next(each.message for each in state.events if each.reason == "MissedNodes").startswith(
         "without an answer from n2, n3"
     )
+
+
+def test_a_restart_is_a_revision_and_repeated_it_changes_nothing() -> None:
+    state, owner = applied(), OWNER.format(kind="Deployment")
+    before = workload_changes.asked_for(state)
+    for _ in range(2):
+        workload_changes.restart(state, owner, Restart(at="2026-07-01T12:00:00Z"), NOW)
+        assert [each.template for each in state.history] == [before, workload_changes.asked_for(state)]
+    assert (state.document or {})["spec"]["template"]["metadata"]["annotations"] == {
+        RESTARTED_AT: "2026-07-01T12:00:00Z"
+    }
+    workload_changes.undo(state, owner, Undo(), NOW)
+    assert workload_changes.asked_for(state) == before
+    with pytest.raises(Rejected, match="at: must be a time such as 2026-01-31T12:00:00Z, is 'soon'"):
+        workload_changes.restart(state, owner, Restart(at="soon"), NOW)
+    with pytest.raises(Rejected, match="it has no template"):
+        workload_changes.restart(applied("Pod"), OWNER.format(kind="Pod"), Restart(at=NOW.isoformat()), NOW)
+
+
+def test_a_paused_deployment_rolls_out_what_is_applied_meanwhile_once_it_is_resumed() -> None:
+    state, owner = applied(replicas=1), OWNER.format(kind="Deployment")
+    known(state, report(state, "n1", "web-1"))
+    decide(state)
+    first = state.rollout.target
+    workload_changes.pause(state, Pause(), NOW)
+    workload_changes.apply(state, owner, document(image="registry.local/web:2"), NOW)
+    decide(state)
+    assert (state.rollout.target, workload_report.summary(state, None).paused) == (first, True)
+    for refused in (
+        lambda: workload_changes.restart(state, owner, Restart(at=NOW.isoformat()), NOW),
+        lambda: workload_changes.undo(state, owner, Undo(), NOW),
+    ):
+        with pytest.raises(Rejected, match="it is paused, so nothing would be rolled out: resume it first"):
+            refused()
+    for _ in range(2):
+        workload_changes.pause(state, Pause(paused=False), NOW)
+        decide(state)
+        assert state.rollout.target == workload_changes.asked_for(state) != first
+    assert [each.reason for each in state.events if each.reason.startswith("Deployment")] == [
+        "DeploymentPaused",
+        "DeploymentResumed",
+    ]
+
+
+def test_a_deployment_whose_manifest_pauses_it_is_resumed_too() -> None:
+    paused = document()
+    paused["spec"]["paused"] = True
+    state = WorkloadState()
+    workload_changes.apply(state, OWNER.format(kind="Deployment"), paused, NOW)
+    workload_changes.pause(state, Pause(paused=False), NOW)
+    assert not state.is_paused
+    with pytest.raises(Rejected, match="only the rollouts of a Deployment"):
+        workload_changes.pause(applied("DaemonSet"), Pause(), NOW)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_numbers_count_once_something_is_decided_and_a_rollout_without_progress_is_said(kind: str) -> None:
+    state = applied(kind, replicas=1)
+    shown = workload_report.summary(state, workload_changes.decision(state, None, NOW))
+    assert not shown.observed
+    state.is_known = True
+    nodes = (NodeOffer(name="n1"),)
+    decided = workload_changes.decision(state, nodes, NOW)
+    workload_changes.carry_out(state, decided, NOW)
+    shown = workload_report.summary(state, decided)
+    assert (shown.observed, shown.desired, shown.stalled) == (True, 1, "")
+    if kind == "Deployment":
+        workload_changes.carry_out(state, workload_changes.decision(state, nodes, NOW), NOW)
+        late = workload_changes.decision(state, nodes, NOW + timedelta(seconds=601))
+        assert "made no progress in 10m" in workload_report.summary(state, late).stalled

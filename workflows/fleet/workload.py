@@ -36,9 +36,11 @@ with workflow.unsafe.imports_passed_through():
         WITHDRAW_PODS,
         WORKLOAD_MEMO,
         WORKLOAD_WORKFLOW,
+        Pause,
         PlacePods,
         PodsPlaced,
         PodsWithdrawn,
+        Restart,
         Survey,
         Surveyed,
         Undo,
@@ -87,7 +89,7 @@ class WorkloadWorkflow:
         self.asked: set[str] = set()
         """Pods that a node is being asked to run right now."""
         self.retry_at: datetime | None = None
-        self.pause = _PLACED_AGAIN
+        self.retry_pause = _PLACED_AGAIN
         self.surveyed_at: datetime | None = None
         self.decided: Decision | None = None
         self.published: WorkloadSummary | None = None
@@ -194,8 +196,8 @@ class WorkloadWorkflow:
         state = self.state
         asked = Survey(owner=self.owner, pods=workload_changes.samples(state))
         found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"nodes for {len(names)} pods")
-        self.retry_at = workflow.now() + self.pause
-        self.pause = min(self.pause * 2, _LONGEST_PAUSE)
+        self.retry_at = workflow.now() + self.retry_pause
+        self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
         if found is None:
             return
         # Replay: checked after the await, since pods may have been withdrawn meanwhile. No await until all are noted.
@@ -213,7 +215,7 @@ class WorkloadWorkflow:
         # Replay: nodes are sorted, so that they are asked in the same order each time.
         await asyncio.gather(*(self.place_on(node, pods) for node, pods in sorted(by_node.items())))
         if by_node and all(state.pods[name].node for name in names if name in state.pods):
-            self.retry_at, self.pause = None, _PLACED_AGAIN
+            self.retry_at, self.retry_pause = None, _PLACED_AGAIN
 
     async def place_on(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Ask a node to run pods."""
@@ -382,7 +384,7 @@ class WorkloadWorkflow:
         done: list[Undone] = []
 
         def change() -> None:
-            done.append(workload_changes.undo(self.state, self.owner, _undo(given), workflow.now()))
+            done.append(workload_changes.undo(self.state, self.owner, _given(Undo, given), workflow.now()))
 
         await self.entity.change(change)
         return done[0].model_dump(mode="json", by_alias=True)
@@ -394,7 +396,41 @@ class WorkloadWorkflow:
             raise invalid(self.refusal)
         given = self.entity.allow("undo", args)
         copy = self.state.model_copy(deep=True)
-        self.entity.attempt(lambda: _ignored(workload_changes.undo(copy, self.owner, _undo(given), workflow.now())))
+        self.entity.attempt(
+            lambda: _ignored(workload_changes.undo(copy, self.owner, _given(Undo, given), workflow.now()))
+        )
+
+    @workflow.update
+    async def restart(self, *args: Any) -> dict[str, Any]:
+        """Replace all pods, as in a rollout: ``{"at": "2026-01-31T12:00:00Z"}``."""
+        given = self.entity.obey("restart", args)
+        await self.entity.change(
+            lambda: workload_changes.restart(self.state, self.owner, _given(Restart, given), workflow.now())
+        )
+        return {}
+
+    @restart.validator
+    def check_restart(self, *args: Any) -> None:
+        """Refuse a restart that is not possible."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        given, copy = self.entity.allow("restart", args), self.state.model_copy(deep=True)
+        self.entity.attempt(lambda: workload_changes.restart(copy, self.owner, _given(Restart, given), workflow.now()))
+
+    @workflow.update
+    async def pause(self, *args: Any) -> dict[str, Any]:
+        """Pause rollouts, or resume them: ``{"paused": false}``."""
+        given = self.entity.obey("pause", args)
+        await self.entity.change(lambda: workload_changes.pause(self.state, _given(Pause, given), workflow.now()))
+        return {}
+
+    @pause.validator
+    def check_pause(self, *args: Any) -> None:
+        """Refuse what is no Deployment."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        given, copy = self.entity.allow("pause", args), self.state.model_copy(deep=True)
+        self.entity.attempt(lambda: workload_changes.pause(copy, _given(Pause, given), workflow.now()))
 
     @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:
@@ -453,9 +489,9 @@ def _only(given: tuple[Any, ...]) -> Any:
     return given[0]
 
 
-def _undo(given: tuple[Any, ...]) -> Undo:
-    """Return the payload of an update `undo`. Raises ValidationError, Rejected."""
-    return Undo.model_validate(_only(given), extra="forbid")
+def _given(kind: type[Answer], given: tuple[Any, ...]) -> Answer:
+    """Return the payload of an update. Raises ValidationError, Rejected."""
+    return kind.model_validate(_only(given), extra="forbid")
 
 
 def _ignored(_value: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,7 +15,15 @@ from syncpod.fleet.members import leaving_order
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import Placement, place, with_pod
 from syncpod.fleet.rollout import Decision, decide
-from syncpod.fleet.workload_documents import DaemonSet, Deployment, Workload, admit_workload, lost_rule, template_of
+from syncpod.fleet.workload_documents import (
+    RESTARTED_AT,
+    DaemonSet,
+    Deployment,
+    Workload,
+    admit_workload,
+    lost_rule,
+    template_of,
+)
 from syncpod.fleet.workload_pods import (
     daemon_wish_of,
     grace_of,
@@ -27,12 +36,13 @@ from syncpod.fleet.workload_pods import (
 )
 from syncpod.messages.fleet import PlacedPod, PodsChanged
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import Surveyed, Undo, Undone
+from syncpod.messages.workload import Pause, Restart, Surveyed, Undo, Undone
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.pod.wire import to_wire
 from workflows.fleet.workload_state import PodState, WorkloadState
 from workflows.rejections import Rejected
 
+_PAUSED: Final = "it is paused, so nothing would be rolled out: resume it first with `syncpod fleet rollout resume`"
 PLACED_AT_ONCE: Final = 25
 """The most pods that nodes are chosen for in one workflow task, and that one node is sent in one request."""
 
@@ -76,8 +86,8 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
     workload = state.workload()
     if workload is None or isinstance(workload, Pod):
         raise Rejected("it has no revisions")
-    if isinstance(workload, Deployment) and workload.spec.paused:
-        raise Rejected("it is paused, so nothing would be rolled out: apply it with `paused: false` first")
+    if state.is_paused:
+        raise Rejected(_PAUSED)
     try:
         found = revisions.chosen(state.history, asked.to_revision, asked.template)
     except revisions.NoRevision as none:
@@ -93,6 +103,40 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
     text = f"template {found.template} of revision {found.number} is wanted again"
     state.event(now, "Normal", "DeploymentRollback", text)
     return Undone(revision=found.number, template=found.template)
+
+
+def restart(state: WorkloadState, workflow_id: str, asked: Restart, now: datetime) -> None:
+    """Have all pods replaced, by a template that differs in an annotation. Raises Rejected, and then changes nothing.
+
+    Mirrors pkg/polymorphichelpers/objectrestarter.go of kubectl, v1.36.
+    """
+    workload = state.workload()
+    if workload is None or isinstance(workload, Pod):
+        raise Rejected("it has no template: delete the pod, and apply it again")
+    if state.is_paused:
+        raise Rejected(_PAUSED)
+    try:
+        datetime.fromisoformat(asked.at)
+    except ValueError:
+        raise Rejected(f"at: must be a time such as 2026-01-31T12:00:00Z, is {asked.at[:64]!r}") from None
+    document: dict[str, Any] = dict(state.document or {})
+    template = dict(document["spec"]["template"])
+    meta = dict(template.get("metadata") or {})
+    template["metadata"] = {**meta, "annotations": {**(meta.get("annotations") or {}), RESTARTED_AT: asked.at}}
+    apply(state, workflow_id, {**document, "spec": {**document["spec"], "template": template}}, now)
+
+
+def pause(state: WorkloadState, asked: Pause, now: datetime) -> None:
+    """Pause the workload's rollouts, or resume them. Raises Rejected, and then changes nothing."""
+    if not isinstance(state.workload(), Deployment):
+        raise Rejected("only the rollouts of a Deployment can be paused")
+    if asked.paused == state.is_paused:
+        return
+    state.paused = asked.paused
+    if not asked.paused and state.document is not None and state.document["spec"].get("paused"):
+        state.document = {**state.document, "spec": {**state.document["spec"], "paused": False}}
+    word, text = ("Paused", "no other template is rolled out") if asked.paused else ("Resumed", "rollouts go on")
+    state.event(now, "Normal", f"Deployment{word}", text)
 
 
 def _require_same(state: WorkloadState, workload: Workload) -> None:
@@ -213,7 +257,8 @@ def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datet
     if workload is None or not state.is_known:
         return Decision(state.rollout, says="the nodes have not been asked yet")
     if isinstance(workload, Deployment):
-        return decide(wish_of(workload), state.members(), state.rollout, now)
+        wish = replace(wish_of(workload), paused=state.is_paused)
+        return decide(wish, state.members(), state.rollout, now)
     if isinstance(workload, Pod):
         grace = grace_of(template_of(workload))
         return decide_lone(lost_rule(workload), grace, state.members(), state.rollout, now)

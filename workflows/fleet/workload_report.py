@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncpod.fleet.rollout import Decision
+from syncpod.fleet.rollout import Counts, Decision
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
@@ -18,16 +18,19 @@ def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
     """Return the workload's memo."""
     document = state.document or {}
     meta, spec = document.get("metadata", {}), document.get("spec", {})
-    counts = decided.counts if decided is not None else None
+    counts = decided.counts if decided is not None else Counts()
     return WorkloadSummary(
         kind=document.get("kind", ""),
         namespace=meta.get("namespace") or "default",
         name=meta.get("name", ""),
-        desired=1 if state.is_lone else spec.get("replicas", counts.replicas if counts else 0),
-        replicas=counts.replicas if counts else 0,
-        updated=counts.updated if counts else 0,
-        ready=counts.ready if counts else 0,
-        available=counts.available if counts else 0,
+        desired=1 if state.is_lone else spec.get("replicas", counts.desired or 0),
+        observed=counts.desired is not None,
+        stalled=decided.stalled if decided is not None else "",
+        paused=state.is_paused,
+        replicas=counts.replicas,
+        updated=counts.updated,
+        ready=counts.ready,
+        available=counts.available,
         revision=state.rollout.target,
         good=state.rollout.good,
         says=_says(state, decided),

@@ -87,6 +87,8 @@ class WorkloadState(BaseModel):
     """Nodes that did not answer when they were asked for those pods. They are asked again until they do."""
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node; empty if it fits one."""
+    paused: bool = False
+    """Its rollouts are paused by the update `pause`, whatever its document says."""
     deleting: bool = False
     events: tuple[EventRecord, ...] = ()
 
@@ -97,6 +99,11 @@ class WorkloadState(BaseModel):
     def template(self, revision: str) -> PodTemplate:
         """Return the template of a revision."""
         return PodTemplate.model_validate(self.templates[revision])
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no other template may be rolled out now."""
+        return self.paused or bool((self.document or {}).get("spec", {}).get("paused"))
 
     @property
     def is_lone(self) -> bool:

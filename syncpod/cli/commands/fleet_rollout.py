@@ -1,4 +1,4 @@
-"""``syncpod fleet rollout``: the revisions of a workload, and going back to one of them."""
+"""``syncpod fleet rollout``: the rollout of a workload's template, and its earlier revisions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.console import columns, say
+from syncpod.cli.console import columns, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.options import Namespace, StateDir
+from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.options import Namespace, StateDir, Timeout
 from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-app = typer.Typer(cls=Group, help="The revisions of a Deployment or DaemonSet of the fleet.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Group, help="The rollouts of a Deployment or DaemonSet of the fleet, and its revisions.", no_args_is_help=True
+)
+
+_LOOK_SECONDS = 0.3
 
 WorkloadName = Annotated[list[str], typer.Argument(metavar="KIND/NAME", hidden=True, show_default=False)]
 
@@ -82,6 +87,103 @@ def undo(
             say(f"{kind.lower()}.apps/{name} skipped rollback ({why})")
         else:
             say(f"{kind.lower()}.apps/{name} rolled back")
+
+    fleet.run(work, state_dir=state_dir)
+
+
+@app.command("status", cls=Page)
+def status(
+    what: WorkloadName,
+    namespace: Namespace = "default",
+    watch: Annotated[bool, typer.Option("--watch/--no-watch", "-w", help="Wait until the rollout has ended.")] = True,
+    revision: Annotated[
+        int, typer.Option("--revision", metavar="NUMBER", min=0, help="Fail if the newest revision is another one.")
+    ] = 0,
+    timeout: Timeout = "0",
+    state_dir: StateDir = "",
+) -> None:
+    """Show how the rollout of the newest template stands, and wait until it has ended.
+
+    Exit code 1: it was rolled back, has made no progress within its deadline, or did not end within `--timeout`.
+    """
+    import asyncio
+
+    from syncpod.cli.temporal import fleet, fleet_workloads
+    from syncpod.cli.view.rollout_status import rollout_status
+
+    (kind, name), patience = _named(what), read_timeout(timeout)
+
+    async def work(client: Client) -> None:
+        loop, said, is_pause_said = asyncio.get_running_loop(), "", False
+        end = loop.time() + patience.total_seconds() if patience else None
+        while True:
+            (view,) = await fleet_workloads.views(client, kind, namespace, [name])
+            found = rollout_status(view, revision)
+            if found.state == "failed":
+                raise Failure(found.text)
+            if found.text != said:
+                said = found.text
+                say(said)
+            if found.state == "done" or not watch:
+                return
+            if view.paused and not is_pause_said:
+                is_pause_said = True
+                remark(f"it is paused: `{program()} fleet rollout resume {kind.lower()}/{name}` resumes it")
+            if end is not None and loop.time() >= end:
+                raise Failure("timed out waiting for the rollout to end; the fleet goes on with it")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    fleet.run(work, state_dir=state_dir)
+
+
+@app.command("restart", cls=Page)
+def restart(what: WorkloadName, namespace: Namespace = "default", state_dir: StateDir = "") -> None:
+    """Replace all pods of a workload by new ones, step by step, as in the rollout of another template.
+
+    The template gets the annotation `syncpod.dev/fleet-restarted-at`. It stays when the same manifest is applied again.
+    """
+    from datetime import UTC, datetime
+
+    from syncpod.cli.temporal import fleet, fleet_workloads
+
+    kind, name = _named(what)
+    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    async def work(client: Client) -> None:
+        await fleet_workloads.restart(client, kind, namespace, name, at)
+        say(f"{kind.lower()}.apps/{name} restarted")
+
+    fleet.run(work, state_dir=state_dir)
+
+
+@app.command("pause", cls=Page)
+def pause(what: WorkloadName, namespace: Namespace = "default", state_dir: StateDir = "") -> None:
+    """Pause a Deployment: no other template is rolled out until it is resumed.
+
+    It still follows its number of replicas, and lost pods are replaced. Templates can be applied meanwhile.
+    """
+    _pause(what, namespace, state_dir, paused=True)
+
+
+@app.command("resume", cls=Page)
+def resume(what: WorkloadName, namespace: Namespace = "default", state_dir: StateDir = "") -> None:
+    """Resume a paused Deployment: its newest template is rolled out."""
+    _pause(what, namespace, state_dir, paused=False)
+
+
+def _pause(what: list[str], namespace: str, state_dir: str, *, paused: bool) -> None:
+    from syncpod.cli.temporal import fleet, fleet_workloads
+
+    kind, name = _named(what)
+    if kind != "Deployment":
+        raise BadInput(f"{' '.join(what)}: only a Deployment can be paused and resumed")
+
+    async def work(client: Client) -> None:
+        (view,) = await fleet_workloads.views(client, kind, namespace, [name])
+        if view.paused == paused:
+            raise Failure(f'deployments.apps "{name}" is {"already" if paused else "not"} paused')
+        await fleet_workloads.pause(client, kind, namespace, name, paused=paused)
+        say(f"deployment.apps/{name} {'paused' if paused else 'resumed'}")
 
     fleet.run(work, state_dir=state_dir)
 

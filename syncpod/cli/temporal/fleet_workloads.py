@@ -14,9 +14,19 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.session import refused
 from syncpod.fleet.revisions import NoRevision, chosen
-from syncpod.fleet.workload_documents import Workload
+from syncpod.fleet.workload_documents import RESTARTED_AT, Workload
 from syncpod.fleet.workload_pods import owner_of, workload_id
-from syncpod.messages.workload import WORKLOAD_MEMO, WORKLOAD_WORKFLOW, Undo, Undone, WorkloadSummary, WorkloadView
+from syncpod.messages.identity import Message
+from syncpod.messages.workload import (
+    WORKLOAD_MEMO,
+    WORKLOAD_WORKFLOW,
+    Pause,
+    Restart,
+    Undo,
+    Undone,
+    WorkloadSummary,
+    WorkloadView,
+)
 from syncpod.pod.wire import to_wire
 
 _RPC: Final = timedelta(seconds=10)
@@ -31,8 +41,8 @@ POD: Final = "Pod"
 
 async def apply(client: Client, workload: Workload) -> str:
     """Apply a workload; return kubectl's word for the change, such as `created`. Raises Failure."""
-    name, wire = owner_of(workload), to_wire(workload)
     before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
+    name, wire = owner_of(workload), _as_restarted(to_wire(workload), before)
     if before is not None and before.document == wire and not before.deleting:
         return "unchanged"
     summary = f"{workload.kind} {workload.metadata.name}"
@@ -55,6 +65,16 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
     return True
 
 
+async def restart(client: Client, kind: str, namespace: str, name: str, at: str) -> None:
+    """Have all pods of a workload replaced, as in a rollout; `at` is now, RFC 3339. Raises Failure."""
+    await _changed(client, kind, namespace, name, "restart", Restart(at=at))
+
+
+async def pause(client: Client, kind: str, namespace: str, name: str, *, paused: bool) -> None:
+    """Pause a workload's rollouts, or resume them. Raises Failure."""
+    await _changed(client, kind, namespace, name, "pause", Pause(paused=paused))
+
+
 async def undo(client: Client, kind: str, namespace: str, name: str, revision: int) -> Undone:
     """Apply an earlier template of a workload again; `revision` 0 = the one before the newest. Raises Failure."""
     (before,) = await views(client, kind, namespace, [name])
@@ -62,16 +82,35 @@ async def undo(client: Client, kind: str, namespace: str, name: str, revision: i
         wanted = chosen(before.history, revision)
     except NoRevision as none:
         raise Failure(str(none)) from None
-    handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     # Not the number: a request whose answer is lost may be carried out twice, the second time by the workflow's next
     # run, for which the revision before the newest is the one that was left.
-    body = Undo(template=wanted.template).model_dump(mode="json", by_alias=True)
+    return Undone.model_validate(await _changed(client, kind, namespace, name, "undo", Undo(template=wanted.template)))
+
+
+async def _changed(client: Client, kind: str, namespace: str, name: str, change: str, body: Message) -> Any:
+    """Send an update to a workload, and return its answer. Raises Failure."""
+    handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     try:
-        return Undone.model_validate(await fleet_answers.update(client, handle, "undo", body))
+        return await fleet_answers.update(client, handle, change, body.model_dump(mode="json", by_alias=True))
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             raise Failure(f'{kind.lower()}s.apps "{name}" not found in the fleet') from None
         raise refused(error) from None
+
+
+def _as_restarted(wire: dict[str, Any], before: WorkloadView | None) -> dict[str, Any]:
+    """Return a document with the note of the workload's last restart, unless it has one of its own.
+
+    A manifest has none, and applying it again must not replace all pods again.
+    """
+    template = ((before.document if before is not None else None) or {}).get("spec", {}).get("template", {})
+    restarted = (template.get("metadata", {}).get("annotations") or {}).get(RESTARTED_AT)
+    if not restarted or wire["kind"] == POD:
+        return wire
+    meta = wire["spec"]["template"].get("metadata") or {}
+    annotations = {RESTARTED_AT: restarted, **(meta.get("annotations") or {})}
+    kept = {**wire["spec"]["template"], "metadata": {**meta, "annotations": annotations}}
+    return {**wire, "spec": {**wire["spec"], "template": kept}}
 
 
 async def template(client: Client, kind: str, namespace: str, name: str, revision: str) -> dict[str, Any] | None:

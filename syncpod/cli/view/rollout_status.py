@@ -1,0 +1,54 @@
+"""How a rollout stands, in kubectl's words. Pure: a workload in, a sentence out.
+
+Mirrors pkg/polymorphichelpers/rollout_status.go of kubectl, v1.36. Difference: a rollout may be rolled back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from syncpod.messages.workload import WorkloadView
+
+
+@dataclass(frozen=True)
+class RolloutStatus:
+    """How a rollout stands."""
+
+    state: Literal["waiting", "done", "failed"]
+    text: str
+
+
+def rollout_status(view: WorkloadView, revision: int = 0) -> RolloutStatus:
+    """Return how the rollout of a workload's newest template stands.
+
+    `revision`: fail if the newest revision has another number; 0 = it may have any.
+    """
+    kind = "daemon set" if view.kind == "DaemonSet" else view.kind.lower()
+    named = f'{kind} "{view.name}"'
+    newest = view.history[-1] if view.history else None
+    if view.deleting:
+        return RolloutStatus("failed", f"{named} is being deleted")
+    if revision and newest is not None and newest.number != revision:
+        return RolloutStatus(
+            "failed", f"desired revision ({revision}) is different from the running revision ({newest.number})"
+        )
+    if newest is not None and newest.given_up:
+        return RolloutStatus("failed", f"{named} was rolled back: {newest.given_up}")
+    is_target = newest is None or newest.template == view.revision
+    if not view.observed or not (is_target or view.paused):
+        return RolloutStatus("waiting", f"Waiting for {kind} spec update to be observed...")
+    if view.stalled:
+        return RolloutStatus("failed", f"{named} exceeded its progress deadline: {view.stalled}")
+    updated = min(view.updated if is_target else 0, view.desired)
+    waiting = f"Waiting for {named} rollout to finish"
+    if updated < view.desired:
+        pods = "new pods" if view.kind == "DaemonSet" else "new replicas"
+        return RolloutStatus("waiting", f"{waiting}: {updated} out of {view.desired} {pods} have been updated...")
+    if view.replicas > view.updated and view.kind != "DaemonSet":
+        left = view.replicas - view.updated
+        return RolloutStatus("waiting", f"{waiting}: {left} old replicas are pending termination...")
+    if view.available < updated:
+        pods = "updated pods" if view.kind == "DaemonSet" else "updated replicas"
+        return RolloutStatus("waiting", f"{waiting}: {view.available} of {updated} {pods} are available...")
+    return RolloutStatus("done", f"{named} successfully rolled out")
