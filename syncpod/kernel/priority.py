@@ -19,3 +19,9 @@ def prefer_this_process() -> None:
     """
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+
+
+def be_ordinary() -> None:
+    """Give up a priority above others that this process has from its parent. Call this before any thread starts."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))

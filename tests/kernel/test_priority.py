@@ -34,3 +34,26 @@ def test_root_comes_before_others() -> None:
 
 def test_who_may_not_stays_where_it_was() -> None:
     assert nice_of(os.geteuid() or 65534) == os.getpriority(os.PRIO_PROCESS, 0)
+
+
+ERRAND = """
+import os, sys
+os.setpriority(os.PRIO_PROCESS, 0, -10)
+from syncpod.cli import errand
+assert "syncpod.cli.main" not in sys.modules, "imported before the priority is given up"
+import syncpod.cli.main
+syncpod.cli.main.main = lambda: print(os.getpriority(os.PRIO_PROCESS, 0), sys.argv)
+errand.begin([str(os.getppid()), "version"])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+def test_a_command_for_the_fleet_does_not_outrank_the_nodes_own_work() -> None:
+    run = subprocess.run([sys.executable, "-c", ERRAND], capture_output=True, text=True, check=True)
+    assert run.stdout == "0 ['syncpod', 'version']\n"
+
+
+def test_a_process_that_was_put_behind_others_stays_there() -> None:
+    program = "import os; os.nice(7); from syncpod.kernel.priority import be_ordinary; be_ordinary(); print(os.nice(0))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(run.stdout) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 7)

@@ -7,7 +7,6 @@ descriptors. The worker starts it, and it ends with the worker. What it has to s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from typing_extensions import override
 from syncpod.agent.fleet.endpoint import Endpoint
 from syncpod.agent.fleet.endpoint_ports import EndpointPorts
 from syncpod.kernel import libc
+from syncpod.kernel.priority import be_ordinary
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import read_listening, read_membership
@@ -105,8 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(worker):  # it died before that call
         return 1
-    with contextlib.suppress(OSError):  # the worker's own is higher, and is for the worker alone
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    be_ordinary()
     handler = _Lines()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
