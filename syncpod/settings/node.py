@@ -196,6 +196,31 @@ def node_settings(
     state = _state_dir(state_dir, environ)
     texts = {_VARIABLES[name]: _as_text(given) for name, given in flags.items()}
     told = _signed_if_encrypted(_told(state, environ, texts))
+    try:
+        return _read(state, told, environ, allow_foreign_kubelet, adopt_cluster=adopt_cluster)
+    except SettingsInvalid as wrong:
+        raise SettingsInvalid(_as_typed(str(wrong), texts)) from None
+
+
+def _as_typed(sentence: str, texts: Mapping[str, str | None]) -> str:
+    """Return a sentence about a variable with the name of the flag instead, if the flag gave the value."""
+    variable, sign, rest = sentence.partition("=")
+    name = next((name for name, its in _VARIABLES.items() if its == variable and texts.get(its)), "")
+    if not sign or not name:
+        return sentence
+    flag_name = f"--{name.replace('_', '-')}"
+    return f"{flag_name}={rest}".removesuffix(f" ({flag_name})")
+
+
+def _read(
+    state: Path,
+    told: Mapping[str, str],
+    environ: Mapping[str, str],
+    allow_foreign_kubelet: bool | None,
+    *,
+    adopt_cluster: bool,
+) -> NodeSettings:
+    """Return the settings from texts by variable. Raises SettingsInvalid."""
     return NodeSettings(
         node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
         state_dir=state,

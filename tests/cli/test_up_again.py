@@ -201,7 +201,8 @@ def test_labels_of_the_node_hold_until_they_are_taken_back(syncpod: Run, environ
 
 def test_another_limit_of_processes_is_refused_beside_a_worker(syncpod: Run) -> None:
     refused = syncpod("up", "--pod-max-pids", "0")
-    assert refused.code == 2 and "must be a whole number from 1, or -1 for no limit (--pod-max-pids)" in refused.err
+    assert refused.code == 2
+    assert "--pod-max-pids='0': must be a whole number from 1, or -1 for no limit" in refused.err
     beside = syncpod("up", "--pod-max-pids", "500")
     assert beside.code == 1, beside.err
     said = "has no limit of the processes of a pod, not a limit of 500 processes for a pod (--pod-max-pids): end it"

@@ -7,6 +7,7 @@ import socket
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -328,6 +329,18 @@ def test_a_limit_of_processes_is_a_whole_number(number: str) -> None:
         node_settings({"SYNCPOD_POD_MAX_PIDS": number})
     said = f"SYNCPOD_POD_MAX_PIDS={number!r}: must be a whole number from 1, or -1 for no limit (--pod-max-pids)"
     assert str(refused.value) == said
+
+
+@pytest.mark.parametrize("flag", ["pod_max_pids", "metrics_address", "journal_age", "journal_size"])
+def test_a_wrong_setting_is_named_as_it_was_given(flag: str) -> None:
+    variable, typed = f"SYNCPOD_{flag.upper()}", f"--{flag.replace('_', '-')}"
+    with pytest.raises(SettingsInvalid, match=f"^{variable}='nonsense': must be "):
+        node_settings({variable: "nonsense"})
+    environs: tuple[dict[str, str], ...] = ({}, {variable: "other"})
+    for environ in environs:
+        with pytest.raises(SettingsInvalid, match=f"^{typed}='nonsense': must be ") as refused:
+            node_settings(environ, **cast(Any, {flag: "nonsense"}))
+        assert str(refused.value).count("--") == 1
 
 
 @pytest.mark.parametrize(
