@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConnectConfig
 
@@ -469,9 +469,9 @@ async def test_changes_for_a_node_without_a_worker_are_kept_and_the_node_is_name
     reads: list[str] = []
     read = pods._query
 
-    async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> FetchedPod | None:
+    async def counted(client: Client, workflow_id: str, *rest: Any) -> FetchedPod | None:
         reads.append(workflow_id)
-        return await read(client, workflow_id, execution)
+        return await read(client, workflow_id, *rest)
 
     monkeypatch.setattr(pods, "_query", counted)
     name, away = fresh_name(), f"gone-{fresh_name()}"

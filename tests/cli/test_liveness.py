@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Life, Sign, judge
+from syncpod.cli.temporal import liveness
+from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Life, Sign, judge, unserved_queue
 from syncpod.messages.identity import node_task_queue
+from syncpod.settings.kept import KeptSettings, write_kept_settings
+from syncpod.settings.worker_record import remove_worker_record, write_worker_record
 from tests.agent.waiting import until_asked
 from tests.cli.conftest import Command
 from tests.cli.manifests import fresh_name
 from tests.runtimes.temporal import DevServer
+from tests.worker.test_node_settings import RECORD
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -45,6 +52,36 @@ def test_a_local_process_decides_over_the_servers_last_poll() -> None:
     assert judge((), NOW, here=True) == Life(True, NOW)
     assert judge((sign(1),), NOW, dead="n1/machine/7") == Life(False, None)
     assert judge((sign(1, identity="n1/machine/8"),), NOW, dead="n1/machine/7").lives
+
+
+async def test_nobody_serves_a_node_whose_worker_has_ended_unless_another_is_heard(
+    client: Client, temporal_server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
+    assert await unserved_queue(client) == "", "no node is here"
+    node = f"n-{fresh_name()}"
+    killed = subprocess.Popen([sys.executable, "-c", ""])  # noqa: ASYNC220  # it ends by itself
+    await asyncio.to_thread(os.waitid, os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)  # its zombie stays until `wait`
+    worker = replace(RECORD, pid=killed.pid, node=node, address=temporal_server.address)
+    for record, queue in (
+        (worker, node_task_queue(node)),
+        (replace(worker, pid=os.getpid()), ""),
+        (replace(worker, address="127.0.0.1:1"), ""),
+        (replace(worker, namespace="other"), ""),
+    ):
+        write_worker_record(tmp_path, record)
+        assert await unserved_queue(client) == queue, record
+    killed.wait()
+    remove_worker_record(tmp_path)
+    kept = KeptSettings({"SYNCPOD_NODE": node}, address=temporal_server.address, namespace="default")
+    write_kept_settings(tmp_path, kept)
+    assert await unserved_queue(client) == node_task_queue(node), "it was stopped"
+
+    async def heard(_client: Client, _node: str) -> bool:
+        return True
+
+    monkeypatch.setattr(liveness, "lives", heard)
+    assert await unserved_queue(client) == ""
 
 
 async def test_a_live_worker_that_does_not_answer_is_reported_as_busy(

@@ -73,6 +73,18 @@ def no_node_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(pods, "judged", as_read)  # whether their workers live is another question
 
 
+async def test_pods_of_a_node_that_nobody_serves_are_not_queried(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unserved(_: Any) -> str:
+        return "node/gone-0"
+
+    monkeypatch.setattr(pods, "unserved_queue", unserved)
+    server = Server(
+        RPCStatusCode.DEADLINE_EXCEEDED, "too late", [Listed(number, f"gone-{number % 2}") for number in (0, 1, 2)]
+    )
+    fetched_pods = await read(server)
+    assert (len(fetched_pods), server.asked) == (3, 1)
+
+
 async def test_a_limited_number_of_silent_pods_is_queried() -> None:
     listed = [Listed(number, f"gone-{number % 2}") for number in range(3_000)]
     server = Server(RPCStatusCode.DEADLINE_EXCEEDED, "too late", listed)

@@ -123,14 +123,18 @@ class _Source:
         """Return all events, the newest last. Raises Failure for a named pod that never existed."""
         import asyncio
 
-        from syncpod.cli.temporal.liveness import absence
+        from syncpod.cli.temporal.liveness import absence, unserved_queue
         from syncpod.cli.view.event_lines import by_time
+        from syncpod.messages.identity import node_task_queue
 
-        pods = await self._pods(client)
+        pods, unserved = await self._pods(client), await unserved_queue(client)
         some = asyncio.Semaphore(_AT_ONCE)
         silent: list[Pod] = []
 
         async def of(pod: Pod) -> list[PodEvent]:
+            if unserved and node_task_queue(pod.spec.node_name or "") == unserved:
+                silent.append(pod)
+                return []
             async with some:
                 found = await _events_of(client, pod, with_fields=self._with_fields)
             if found is None:

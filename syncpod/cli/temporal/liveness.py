@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 from temporalio.api.enums.v1 import WorkerStatus
@@ -18,8 +17,10 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWork
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.cli.failure import BadInput
 from syncpod.cli.fetched import FetchedPod, away, busy
-from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.processes import identify
+from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.worker_process import serving
 from syncpod.messages.identity import node_task_queue
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record
@@ -86,6 +87,26 @@ async def lives(client: Client, node: str) -> bool:
     return (await lives_of(client, (node,)))[node].lives
 
 
+async def unserved_queue(client: Client) -> str:
+    """Return the task queue of this machine's node if its worker has ended, and no other has been heard on it.
+
+    Whoever asks a workflow of that queue would wait in vain. "" = somebody may answer. It costs nothing while the
+    worker's process is there. Raises RPCError.
+    """
+    try:
+        state_dir = settings().state_dir
+        record, kept = read_worker_record(state_dir), kept_settings(state_dir)
+    except BadInput:  # settings that are wrong here say nothing about pods elsewhere
+        return ""
+    node = kept.node if record is None else record.node
+    if not node or (record is not None and not _has_ended(record)):
+        return ""
+    ours = (kept.address, kept.namespace) if record is None else (record.address, record.namespace)
+    if ours != (client.service_client.config.target_host, client.namespace) or await lives(client, node):
+        return ""
+    return node_task_queue(node)
+
+
 async def heard_on(client: Client, queue: str) -> Life:
     """Return whether a worker of a task queue is alive, judged by the server's records alone. Raises RPCError."""
     beats = await _beats(client)
@@ -111,11 +132,11 @@ async def judged(client: Client, fetched_pods: Sequence[FetchedPod]) -> list[Fet
 
 
 def _has_ended(record: WorkerRecord) -> bool:
-    """Return whether no process has the id of the recorded worker.
+    """Return whether no process has the id of the recorded worker, apart from what is left of one that was killed.
 
     If a process has it, that may be the worker, started by other means than `up`. Then the server's records decide.
     """
-    return not Path(f"/proc/{record.pid}").exists()
+    return identify(record.pid) is None
 
 
 def _is_of(record: WorkerRecord, client: Client, node: str) -> bool:

@@ -9,10 +9,11 @@ from typing import Any, Final, TypeVar
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import QueryRejectCondition
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.temporal.liveness import unserved_queue
 from syncpod.node.read_socket import Told, ask_node
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
@@ -44,11 +45,16 @@ async def is_open(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:
 
 
 async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, result_type: type[_Answer]) -> _Answer:
-    """Return the answer of a pod's workflow, open or closed. Raises RPCError, WorkflowQueryFailedError as a query."""
+    """Return the answer of a pod's workflow, open or closed. Raises RPCError, WorkflowQueryFailedError as a query.
+
+    If nobody serves the workflow's queue, that is known at once, and not after QUERY_DEADLINE.
+    """
     handle = client.get_workflow_handle(workflow_id)
     told = (await told_by_this_node([workflow_id], query, *args)).get(workflow_id)
     if told is not None and isinstance(told.answer, result_type) and await is_open(handle, told.run_id):
         return told.answer
+    if (queue := await unserved_queue(client)) and (await handle.describe()).task_queue == queue:
+        raise RPCError(f"no worker serves {queue}", RPCStatusCode.DEADLINE_EXCEEDED, b"")
     return await query_pod(handle, query, *args, result_type=result_type)
 
 

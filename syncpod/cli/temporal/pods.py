@@ -24,7 +24,7 @@ from syncpod.cli.fetched import FetchedPod, silence
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.listed import Recorded
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal.liveness import judged
+from syncpod.cli.temporal.liveness import judged, unserved_queue
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.read_socket import Told
@@ -78,6 +78,7 @@ async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[Fet
     """
     ids = [pod_workflow_id(*key) for key in keys]
     told = await told_by_this_node(ids, "pod")
+    unserved = "" if len(told) == len(ids) else await unserved_queue(client)
     few = asyncio.Semaphore(_AT_ONCE_AGAIN)
 
     async def read(workflow_id: str) -> FetchedPod | None:
@@ -85,7 +86,7 @@ async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[Fet
         async with few:
             if ours is not None and await is_open(client.get_workflow_handle(workflow_id), ours.run_id):
                 return _as_told(ours)
-            return await _query(client, workflow_id, None)
+            return await _query(client, workflow_id, None, unserved)
 
     fetched_pods = await asyncio.gather(*map(read, ids))
     found = iter(await judged(client, [one for one in fetched_pods if one is not None]))
@@ -126,6 +127,7 @@ async def list_pods(
     if nodes is not None:
         executions = {id_: one for id_, one in executions.items() if _node_of(one) in nodes}
     told = await told_by_this_node(executions.keys(), "pod")
+    unserved = "" if len(told) == len(executions) else await unserved_queue(client)
     some = asyncio.Semaphore(_AT_ONCE)
     silent, heard = Counter[str](), set[str]()
 
@@ -136,7 +138,7 @@ async def list_pods(
         async with some:
             if queue not in heard and silent[queue] >= _ENOUGH:
                 return _recorded(execution)
-            fetched = await _query(client, execution.id, execution)
+            fetched = await _query(client, execution.id, execution, unserved)
         if fetched is not None and fetched.current:
             heard.add(queue)
         elif fetched is not None:
@@ -205,13 +207,18 @@ def _is_busy(error: RPCError) -> bool:
     return error.status == RPCStatusCode.RESOURCE_EXHAUSTED and any(words in error.message for words in _BUSY)
 
 
-async def _query(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> FetchedPod | None:
+async def _query(
+    client: Client, workflow_id: str, execution: WorkflowExecution | None, unserved: str
+) -> FetchedPod | None:
     """Ask a pod's workflow, else return what Temporal recorded last; None if there is no open one.
 
+    A workflow of the task queue `unserved` is not asked, since nobody would answer; "" = there is no such queue.
     Raises RPCError if the server refuses, and Failure for a workflow that is neither running nor ended.
     """
     stuck = False
     handle = client.get_workflow_handle(workflow_id)
+    if unserved and (recorded := await _execution(handle, execution)) and recorded.task_queue == unserved:
+        return None if recorded.status in ENDED else _recorded(recorded)
     try:
         wire = await query_pod(handle, "pod", result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN)
     except WorkflowQueryRejectedError as rejected:
@@ -227,19 +234,25 @@ async def _query(client: Client, workflow_id: str, execution: WorkflowExecution 
         stuck = error.status == RPCStatusCode.FAILED_PRECONDITION and _STUCK in error.message
     else:
         return FetchedPod(Pod.model_validate(wire), wire, current=True)
+    recorded = await _execution(handle, execution)
+    return None if recorded is None or recorded.status in ENDED else _recorded(recorded, stuck=stuck)
+
+
+async def _execution(handle: WorkflowHandle[Any, Any], execution: WorkflowExecution | None) -> WorkflowExecution | None:
+    """Return what the server has recorded of a workflow, which may be known already; None if there is none.
+
+    Raises RPCError, and Failure for a workflow that is neither running nor ended.
+    """
     try:
-        recorded = execution or await handle.describe()
+        return execution or await handle.describe()
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise
     except ValueError:
         raise Failure(
-            f"the workflow {workflow_id} does not answer: it is paused, or otherwise neither running nor ended"
+            f"the workflow {handle.id} does not answer: it is paused, or otherwise neither running nor ended"
         ) from None
-    if recorded.status in ENDED:
-        return None
-    return _recorded(recorded, stuck=stuck)
 
 
 def _recorded(execution: WorkflowExecution, *, stuck: bool = False) -> FetchedPod:
