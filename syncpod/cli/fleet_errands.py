@@ -45,9 +45,9 @@ def why_away(node: FleetNodeView) -> str:
     if node.presence not in _GONE:
         return ""
     if node.presence == "Joining":
-        return f"node {node.name} has not joined yet: it cannot be asked"
+        return f"node {node.name} has not joined yet, so it cannot be asked"
     since = f" since {node.since.astimezone():%Y-%m-%d %H:%M:%S}" if node.since else ""
-    return f"node {node.name} is not heard{since}: it cannot be asked before it is back"
+    return f"node {node.name} has not been heard from{since}: it cannot be asked until it is back"
 
 
 async def run_there(
@@ -74,7 +74,7 @@ async def run_there(
             async with reached(state_dir, node) as way:
                 return await way.run(words, write=write, stdin=stdin)
         except Unreachable as unreachable:
-            remark(f"Note: {unreachable}; it is asked through its polls")
+            remark(f"Note: {unreachable}; so the request goes through its polls")
     if why := why_away(node):
         raise Failure(why)
     return await _Errand(client, node, tuple(words), with_input=stdin is not None).run(stdin, write)
@@ -87,7 +87,9 @@ async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) 
     async def keep(which: Output, data: bytes) -> None:
         said[which] += data
         if sum(map(len, said.values())) > _SAID_BYTES:
-            raise Failure(f"node {node.name} says more than {_SAID_BYTES // 2**20} MiB: that is no answer")
+            raise Failure(
+                f"the answer from node {node.name} has more than {_SAID_BYTES // 2**20} MiB: it is not read further"
+            )
 
     code = await run_there(client, node, words, write=keep)
     return code, said[Output.STDOUT].decode(errors="replace"), said[Output.STDERR].decode(errors="replace")
@@ -200,7 +202,7 @@ class _Errand:
         except WorkflowFailureError as failed:
             if isinstance(failed.cause, TooLate):
                 raise Failure(await silence(self._client)) from None
-            raise Failure(f"the fleet cannot carry that to node {whole.node}: {failed.cause}") from None
+            raise Failure(f"the request was not passed on to node {whole.node}: {failed.cause}") from None
         if piece.refused:
             raise Failure(piece.refused)
         return piece

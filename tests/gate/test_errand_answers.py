@@ -91,7 +91,7 @@ async def test_an_answer_without_end_is_given_up(door: Gated, monkeypatch: pytes
         return saying(b"x" * 2**18, None)
 
     async with stolen(door, answer) as fleet:
-        with pytest.raises(Failure, match="says more than 1 MiB"):
+        with pytest.raises(Failure, match="has more than 1 MiB"):
             await said_there(fleet, NODE, ["explain", "web"])
 
 
@@ -132,7 +132,7 @@ async def test_a_node_whose_endpoint_cannot_be_reached_is_asked_through_its_poll
         assert await run_there(fleet, away, ["exec", "web", "--", "date"], write=write, state_dir=state_dir) == 0
     assert said == b"through polls\n"
     assert capsys.readouterr().err == (
-        "Note: node n1 cannot be reached at 127.0.0.1:1: connection refused; it is asked through its polls\n"
+        "Note: node n1 cannot be reached at 127.0.0.1:1: connection refused; so the request goes through its polls\n"
     )
     with pytest.raises(Failure, match="a terminal needs the node's own endpoint, and node n1 cannot be reached at"):
         async with to_endpoint(state_dir, away, "a terminal"):

@@ -30,11 +30,11 @@ def exec_(
     tty: Tty = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Run a command in a container on whichever node of the fleet it is; its exit code is passed on.
+    """Run a command in a container on any node of the fleet, and exit with its exit code.
 
-    It goes over the node's own endpoint, if the node listens (`join --listen`), else through its polls, which have no
-    terminal. The node runs it at most once. If it falls silent meanwhile, the command may have been run.
-    `deployment/web` is one of its pods. With --stdin, the command reads our input.
+    If the node listens (`join --listen`), the command runs over the node's own endpoint, and may have a terminal.
+    Otherwise it goes through the node's polls, without a terminal. A node never runs it twice. If the node falls silent
+    before it has answered, the command may have been run. `deployment/web` means one of the Deployment's pods.
     """
     if not command:
         raise BadInput(f"say what to run: syncpod fleet exec {pod} -- COMMAND")
@@ -50,9 +50,9 @@ def attach(
     tty: Tty = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Show a running container's output, or type into it, on whichever node of the fleet it is.
+    """Show the output of a running container on any node of the fleet, or type into it.
 
-    As `syncpod attach`, over the node's own endpoint: the node must listen (`join --listen`).
+    This is `syncpod attach` over the node's own endpoint, so the node must listen (`join --listen`).
     """
     from syncpod.cli.streams import interrupts
 

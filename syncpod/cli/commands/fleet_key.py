@@ -47,8 +47,9 @@ def list_(state_dir: StateDir = "") -> None:
 def rotate(state_dir: StateDir = "") -> None:
     """Make a new key, which encrypts from now on.
 
-    This is `fleet key create` and `fleet key use` in one, for a fleet whose workers and commands are all on this
-    machine. Those on other machines could not read what the new key encrypts, until they have it.
+    Use it if all of the fleet's workers run on this machine, and you run its commands only here. If there are other
+    machines, use `fleet key create`, copy the key there, and then use `fleet key use`: without the key they could not
+    read new data.
     """
     keys = _of(state_dir)
     _use(keys, _create(keys), state_dir)
@@ -58,7 +59,7 @@ def rotate(state_dir: StateDir = "") -> None:
 def create(state_dir: StateDir = "") -> None:
     """Make a new key, which does not encrypt yet.
 
-    Copy its file to the `keys` directory of each other machine that has workers of the fleet, or where you run
+    Copy its file to the `keys` directory of every other machine where the fleet's workers run, or where you run its
     commands. Then have it encrypt: `syncpod fleet key use ID`.
     """
     keys = _of(state_dir)

@@ -32,10 +32,10 @@ def logs(
     prefix: local.Prefix = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Print the logs of a pod's containers, on whichever node of the fleet it is.
+    """Print the logs of a pod's containers on any node of the fleet.
 
-    The node reads them, as `syncpod logs` does there, and sends them sealed. `deployment/web` is one of its pods.
-    --follow continues until the container ends, or Ctrl-C.
+    The node reads them as `syncpod logs` does there, and sends them sealed. `deployment/web` means one of the
+    Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C.
     """
     from syncpod.cli.fleet_errands import run_there
     from syncpod.cli.streams import interrupts
