@@ -26,7 +26,7 @@ from cryptography import x509
 
 from syncpod.gate.authority import Fleet, node_of
 from syncpod.gate.bounds import CONNECTIONS, NodeBounds
-from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, refusal_of
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, listen, refusal_of
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.settings.errors import SettingsInvalid
@@ -74,8 +74,7 @@ class Door:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port. Raises OSError."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=512)
+        self._listener = listen(host, port)
         self._listener.setblocking(False)
         accepting = accept(self._listener, self._handshakes, self._serve, self._served)
         self._tasks += [asyncio.create_task(accepting), asyncio.create_task(self._look())]

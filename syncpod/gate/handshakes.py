@@ -53,6 +53,13 @@ class Handshakes:
         self._waiting.pop(task, None)
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address; at ``::`` for IPv4 too, where the kernel can. Raises OSError."""
+    both = host == "::" and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, dualstack_ipv6=both, backlog=512)
+
+
 async def accept(
     listener: socket.socket,
     handshakes: Handshakes,

@@ -16,7 +16,7 @@ REPORTED_LIMIT: Final = 2 * PLACED_LIMIT
 """The most pods of a report: as many as a fleet places on a node, beside as many that are still ending."""
 POD_LIMIT: Final = 4096
 """Bytes of JSON that a report may have of one pod."""
-NODE_LIMIT: Final = 64 * 1024
+NODE_LIMIT: Final = 16 * 1024
 """Bytes of JSON that a report may have of the node itself."""
 _ALWAYS: Final = 350_000
 """Bytes for which there is room in any case."""

@@ -19,7 +19,7 @@ from cryptography import x509
 
 from syncpod.agent.fleet.endpoint_command import run_command
 from syncpod.gate.authority import is_commander
-from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, refusal_of
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, listen, refusal_of
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.memory_file import memory_file
 from syncpod.messages.endpoint import INPUT, Begin, Ended, Forward, Hello, why_not_direct
@@ -66,8 +66,7 @@ class Endpoint:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family)
+        self._listener = listen(host, port)
         self._listener.setblocking(False)
         accepting = accept(self._listener, self._handshakes, self._serve, self._served)
         self._accepting = asyncio.create_task(accepting)

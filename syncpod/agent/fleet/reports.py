@@ -132,13 +132,15 @@ class FleetReports:
 
 
 def reachable(endpoint: str, addresses: Sequence[str]) -> str:
-    """Return where others reach who listens at `endpoint`: at the node's first address, if that is all addresses."""
+    """Return where others reach who listens at `endpoint`: if that is all addresses, at the first one of the node.
+
+    ``0.0.0.0`` is all of IPv4; ``[::]`` is IPv4 too.
+    """
     host, _, port = endpoint.rpartition(":")
     if host not in ("0.0.0.0", "[::]"):
         return endpoint
-    if not addresses:
-        return ""
-    return f"[{addresses[0]}]:{port}" if ":" in addresses[0] else f"{addresses[0]}:{port}"
+    first = next((each for each in addresses if host == "[::]" or ":" not in each), "")
+    return f"[{first}]:{port}" if ":" in first else f"{first}:{port}" if first else ""
 
 
 def _read(run: PublishedRun) -> _Known:

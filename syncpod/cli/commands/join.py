@@ -81,9 +81,8 @@ def _where(listen: str, before: str) -> str:
 
     Raises BadInput for what is no address, or none of this machine's.
     """
-    import socket
-
     from syncpod.cli.commands.fleet_gate import parse_listen
+    from syncpod.gate.handshakes import listen as try_to_listen
 
     if not listen:
         return before
@@ -92,9 +91,8 @@ def _where(listen: str, before: str) -> str:
     host, port = parse_listen(f"127.0.0.1:{listen}" if listen.isdecimal() else listen)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if str(port) != before.rpartition(":")[2]:  # else it is the node that listens there
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            socket.create_server((host, port), family=family).close()
+            try_to_listen(host, port).close()
         except OSError as error:
             raise BadInput(f"--listen: this node cannot listen at {where}: {error.strerror or error}") from None
     return where
