@@ -116,8 +116,8 @@ from workflows.source_digest import source_digest
 
 log = logging.getLogger("syncpod.worker")
 outage = ServerOutage()
-unknown_types = UnknownTypes()
 """What this process's log says while the Temporal server is away."""
+unknown_types = UnknownTypes()
 
 RELIST_POD_SECONDS = 1.0
 """How long a relist waits for one pod; a pod that takes longer is read separately, and delays no other."""

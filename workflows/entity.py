@@ -1,4 +1,4 @@
-"""What the workflows of pods and of nodes share: taking in signals and updates, waiting, and leaving the run.
+"""What the workflows of pods, nodes and fleets share: taking in signals and updates, waiting, and leaving the run.
 
 ::
 
@@ -83,7 +83,7 @@ class Handlers(Protocol):
 
 
 class Entity:
-    """One run of a workflow that lives as long as its pod or node does."""
+    """One run of a workflow that lives as long as what it stands for: a pod, a node, a part of a fleet."""
 
     def __init__(self, owner: Handlers, state: Run, inbox: Inbox, commands: Commands, *, part: int) -> None:
         """Take at most `part` signals in one workflow task; `commands` is what the run asks of its commands."""

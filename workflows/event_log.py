@@ -1,4 +1,4 @@
-"""The events that a workflow of a node keeps, repeats counted as the kubelet's recorder does."""
+"""The events that a workflow of a node or of a fleet keeps, repeats counted as the kubelet's recorder does."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class ContainerEvents:
     ) -> None:
         """Read the pods of `owner` through `pleg`, which signals their workflows.
 
-        `newest_begun` returns the number of the newest listing that has begun: any later one shows what an event that
-        has come before it tells of.
+        `newest_begun` returns the number of the newest listing that has begun. A listing that begins after an event has
+        arrived shows what the event announced.
         """
         self._listen = listen
         self._pleg = pleg

@@ -1,7 +1,7 @@
-"""Which runs of workflows have ended, as far as somebody had to know.
+"""Remembers which runs of workflows have ended, once somebody had to know it.
 
 A query of a run with signals that no task has taken is refused, since the next task takes them. A run that has ended
-has no next task (a reset ends a run so), and only the server knows that it has.
+has no next task (a reset ends a run in this way), and only the server knows that it has ended.
 """
 
 from __future__ import annotations

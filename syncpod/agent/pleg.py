@@ -106,8 +106,8 @@ class Pleg:
     ) -> None:
         """Read with `reader` and signal with `send`.
 
-        `watch` is called with each listing of a pod in which something has changed, also with the first that is empty;
-        `watch_unchanged` with each that only says that all is as before. `may_rest` says whether all that happens in
+        `watch` is called with each listing of a pod in which something has changed, including the first empty one, and
+        `watch_unchanged` with each listing that shows no change. `may_rest` says whether all that happens in
         the runtime is announced now, so that the relist may be rare.
         """
         self._reader = reader

@@ -30,8 +30,8 @@ _FIRST: Final = "generation 1"
 """How an apply is recorded that made the pod."""
 _SENT_AS: Final = {"apply": ("apply", "update_pod"), "delete": ("delete", "delete_pod", "cancel")}
 """What a line's subject may have been sent as, if not by its own name."""
-_COMMANDS: Final = frozenset({"restart"})
-"""The signals that people alone send."""
+_COMMANDS: Final = frozenset({"restart", "set_condition"})
+"""The signals that only somebody outside the node sends."""
 
 _PASSING: Final = frozenset(
     (

@@ -10,7 +10,7 @@ These starts are tried in turn, as long as the new run completes no task:
 1. from the last published state, with the signals that came after it;
 2. from the same state without these signals, one of which may make each task fail;
 3. from the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history are empty then. A
-   node's workflow starts with its name only, and the agent sends it the rest.
+   node's workflow starts with its name and whether it is cordoned, and the agent sends it the rest.
 """
 
 from __future__ import annotations

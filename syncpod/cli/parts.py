@@ -76,7 +76,7 @@ _ANY_PORTS: Final = Ports()
 def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
     """Return how to connect: to the configured server, else the node's, else our own, started if it does not run.
 
-    The node's is the one that another command than `up` runs, and that the node was started with last. Raises Failure,
+    The node's server is the one that it was last started with, unless `up` runs that one itself. Raises Failure,
     before anything is started, if a worker of the state directory uses another server.
     """
     from syncpod.cli.machine import dev_server

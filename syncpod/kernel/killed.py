@@ -24,7 +24,7 @@ _PAUSE_SECONDS: Final = 0.005
 
 
 def is_killed_with(pid: int, opened: int) -> bool:
-    """Say whether a process was killed, is still there, and has the file open that the descriptor `opened` is of.
+    """Say whether a process was killed, is still there, and has the file behind `opened`, a descriptor, open.
 
     Each of its threads has ended, or has a SIGKILL that ends it before it goes on; that cannot be taken back, and such
     threads start no others. Where only some of them have, the others get a second to follow. False for a process that

@@ -248,7 +248,7 @@ def image_key(pod_uid: str, image: str) -> str:
 
 
 def step_key(step: str, container: str = "") -> str:
-    """Return the key of a failing step's back-off: `create_sandbox`, or `start_container` of one container."""
+    """Return the key of a failing step's back-off: `create_sandbox`, or `start` of one container."""
     return f"step/{step}/{container}" if container else f"step/{step}"
 
 

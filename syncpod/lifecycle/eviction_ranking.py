@@ -128,7 +128,8 @@ def eviction_message(
 def _blame(pod: Pod, usage: PodUsage, resource: Resource) -> Iterable[str]:
     """Yield a sentence for a pod with a pod-level memory request, and one for each container above its request.
 
-    Mirrors eviction/helpers.go, v1.36, evictionMessage: it has that sentence about the pod however little the pod uses.
+    Mirrors eviction/helpers.go, v1.36, evictionMessage: the sentence about the pod is there even if the pod uses
+    little.
     """
     whole = pod.spec.resources.requests.get(resource) if resource == "memory" and pod.spec.resources else None
     if whole is not None:

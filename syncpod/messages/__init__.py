@@ -9,10 +9,11 @@
 
 Import each name from its module.
 
-Every model ignores unknown fields and defaults every field, so that an older worker reads what a newer one sent.
-Nothing here is strict: :mod:`syncpod.pod` checks what a person types with ``strict=True`` before it becomes one of
-these. On the wire names are Kubernetes' camelCase and times are RFC 3339 strings, because ``tctl`` re-encodes JSON
-numbers as doubles and would spoil integers above 2**53.
+Every model ignores unknown fields and defaults every field, so that an older worker reads what a newer one sent. No
+model here is strict by itself: :mod:`syncpod.pod` checks a manifest with ``strict=True`` before it becomes one of
+these, and a workflow reads the commands that people send with ``extra="forbid"``. On the wire names are Kubernetes'
+camelCase and times are RFC 3339 strings, because ``tctl`` re-encodes JSON numbers as doubles and would spoil integers
+above 2**53.
 """
 
 # A step reports what it has seen and decides nothing: `activities` takes these four types from here, since an import

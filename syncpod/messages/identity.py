@@ -28,7 +28,10 @@ WirePod = Annotated[Pod, PlainSerializer(pod_to_wire, return_type=dict[str, Any]
 
 
 class Message(BaseModel):
-    """Base of everything here: frozen, camelCase on the wire, unknown fields ignored, every field defaulted."""
+    """Base of everything here: frozen, camelCase on the wire, every field defaulted.
+
+    Unknown fields are ignored, unless the reader forbids them.
+    """
 
     model_config = ConfigDict(
         frozen=True,

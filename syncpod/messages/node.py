@@ -76,7 +76,8 @@ class SyncPods(Message):
     boot: int = 0
     """The life of the node's agent that has read the list; 0 if the list is somebody else's."""
     number: int = 0
-    """Which list of that life it is, from 1: a later one has been taken if a higher number has; 0 = not numbered."""
+    """The list's number in that life, from 1; 0 = not numbered. A list is outdated once one with a higher number was
+    taken."""
     pods: tuple[Any, ...] = ()
     """v1 Pods; each needs a name that stays the same."""
     kept: tuple[PodKey, ...] = ()

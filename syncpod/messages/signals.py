@@ -27,7 +27,10 @@ class Pleg(Message):
 
 
 class DeletePod(Message):
-    """Signal and update ``delete``: end the pod. ``None`` = the pod's own terminationGracePeriodSeconds."""
+    """Signal ``delete_pod`` and update ``delete``: end the pod.
+
+    A grace of ``None`` is the pod's own terminationGracePeriodSeconds.
+    """
 
     grace_period_seconds: int | None = None
     uid: str = ""

@@ -62,8 +62,8 @@ class Interruption(Enum):
     """What happens to a step when its pod is to end."""
 
     GIVES_UP = "gives up"
-    """The pod's end cancels it, and it lets go before it changes anything: its outcome is CANCELLED. A defect in it is
-    an InternalError."""
+    """The pod's end cancels it, and it lets go before its next change: its outcome is CANCELLED, and its status has
+    what it did until then, such as a container whose postStart hook runs. A defect in it is an InternalError."""
     GOES_ON = "goes on"
     """It ends or removes something, and the pod's end does not cancel it: at most a shorter grace does. The stops that
     it sent go on, so its outcome is STOPPING. A defect in it is a FailedKillPod: the pod shows why it has not ended,

@@ -187,7 +187,7 @@ class Outcome(StrEnum):
     IMAGE_ABSENT = "imageAbsent"
     """start_*: the image is not there; pull it first."""
     CANCELLED = "cancelled"
-    """The step was cancelled before it had changed anything."""
+    """The step was cancelled and let go where it may be left; `status` has what it had done until then."""
     STOPPING = "stopping"
     """kill_*: cancelled; the stops already sent go on, and something still runs."""
 
@@ -217,7 +217,7 @@ class Allocation(Message):
 
 
 class StepResult(Message):
-    """What every step returns: the whole pod's status, read after the step's last call."""
+    """What a step returns: the whole pod's status, read after the step's last call. Only a pull reads none."""
 
     status: ObservedPod = Field(default_factory=ObservedPod)
     outcome: Outcome = Outcome.DONE
@@ -241,8 +241,9 @@ class StepResult(Message):
 class Fault(StrEnum):
     """Type of the non-retryable ``ApplicationError`` that a pod-level fault is: the kubelet's own reasons.
 
-    The workflow decides what follows (a visible back-off); Temporal retries only transport faults, which are none of
-    these. The error's first detail, if any, is a :class:`StepResult` with the status read back.
+    The workflow decides what follows (a visible back-off). What Temporal retries is none of these: a runtime that is
+    away, a disk's error, a step that is not done yet. The error's first detail, if any, is a :class:`StepResult` with
+    the status read back.
     """
 
     FAILED_CREATE_SANDBOX = "FailedCreatePodSandBox"

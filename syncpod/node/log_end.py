@@ -20,7 +20,7 @@ def end_of_log(
 ) -> str:
     """Return the last lines of both streams: at most `limit` bytes and `lines`, within the last `searched` bytes.
 
-    `hide` hides secret values. It is given more than the limit: of a value that is cut, the rest would stay.
+    `hide` hides secret values. It gets more than the limit, since it would not recognise a value that was cut in two.
 
     No link to the log is followed: a pod that mounts the log directory could otherwise read another pod's log.
     Mirrors kuberuntime_container.go, v1.36, readLastStringFromContainerLogs. Blocks. Raises OSError.

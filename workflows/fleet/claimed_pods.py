@@ -42,7 +42,7 @@ class Claims:
 def _claimed(document: Any) -> dict[str, Any]:
     """Return a pod that a fleet can keep. Raises PodInvalid.
 
-    An earlier version may have admitted it by other rules, and it must go on. So only that is required of it which the
+    An earlier version may have admitted it by other rules, and it must go on. So it is checked only for what the
     fleet's own workflows need: its size, its metadata, and a name of each container.
     """
     # First of all: a node could send a document that takes longer to read than a workflow task may take.

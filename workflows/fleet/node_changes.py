@@ -94,9 +94,9 @@ def _heard_of_owner(state: FleetNodeState, owner: str, keys: Iterable[str]) -> N
 
 
 def _prove(state: FleetNodeState, documents: dict[str, dict[str, Any]], now: datetime) -> None:
-    """Count pods that the node claims as placed by the fleet, if their owner would make exactly the same.
+    """Of the pods that a node claims, count those as placed by the fleet that their owner would make exactly so.
 
-    So the node gets the objects that they refer to again. The pods themselves do not change.
+    Then the node gets the objects that they refer to again. The pods themselves do not change.
     """
     proven = [
         key

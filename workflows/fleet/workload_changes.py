@@ -368,8 +368,8 @@ def to_prove(state: WorkloadState) -> dict[str, list[str]]:
 def proof_sent(state: WorkloadState, names: Iterable[str]) -> None:
     """Note that the workflow of these pods' node was told how the workload would make them.
 
-    The next report of a pod says whether it is so. If not, only its node knows its document, and it gets no Secret
-    until another template is rolled out: asking again would change nothing.
+    The next report of a pod says whether the pod matches. If not, only its node knows its document, and it gets no
+    Secret until another template is rolled out: asking again would change nothing.
     """
     for name in names:
         if name in state.pods:

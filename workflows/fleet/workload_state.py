@@ -51,7 +51,8 @@ class PodState(BaseModel):
     since: datetime | None = None
     """Since when its node has been Unknown; None = it is not."""
     recalled: bool = False
-    """Only its node claims that it was given the pod, or the fleet's side of the node took this workload for gone."""
+    """Only its node claims that it was given the pod, or the fleet's workflow of that node believed that this workload
+    was gone."""
     is_proof_sent: bool = False
     """Since then its node's workflow has been told how the workload would make it."""
     report: PodReport | None = None
@@ -77,7 +78,7 @@ class WorkloadState(BaseModel):
     """The revisions, oldest first. A single Pod has none."""
     rollout: RolloutState = RolloutState()
     pods: dict[str, PodState] = {}
-    """By name. Of two pods of one name, on different nodes, the one that was found last has its node in its key."""
+    """By name. If two nodes have a pod of one name, the key of the one that was found last also contains its node."""
     numbered: int = 0
     """The number of the newest pod."""
     is_known: bool = False

@@ -37,9 +37,10 @@ class NodeInbox:
 
 
 def subject(name: str, args: Sequence[Any]) -> str | None:
-    """Return what a signal describes as a whole: a source's list, or the node's status. It replaces an older such one.
+    """Return what a signal describes as a whole: a source's list, or the node's status.
 
-    None means that it replaces no signal: it is of another kind, or makes no sense and is shown as a rejection.
+    A newer signal about the same replaces an older one. None means that it replaces no signal: it is of another kind,
+    or makes no sense and is shown as a rejection.
     """
     payload = args[0] if len(args) == 1 else None
     if not isinstance(payload, dict):

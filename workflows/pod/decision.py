@@ -75,8 +75,8 @@ class Decision:
     step: Step | None = None
     holds: tuple[Hold, ...] = ()
     plan: tuple[str, ...] = ()
-    """All planned steps, such as `start_container web`, for the history. `step` is the first of them that is not held,
-    or one that is not planned here: an update of volumes, or a request for resources."""
+    """All planned steps, such as `start_container web`, for the history. `step` is the first of them that may be taken
+    now, or one that is not planned here: an update of volumes, or a request for resources."""
     failure: PodFailure | None = None
     """The verdict that the whole pod has failed, instead of a step or holds."""
 

@@ -1,4 +1,6 @@
-"""The node's own endpoint, where the fleet's machine reaches it directly: commands as over its polls, but as streams.
+"""The node's own endpoint, where the fleet's machine reaches it directly.
+
+It runs the same commands as the node's polls do, but streams them.
 
 It is there only if the node was told to listen. TLS 1.3 on both sides: the node shows the certificate of its
 invitation, and lets in only whom the fleet's authority has issued a commander's certificate, which lasts minutes. Each

@@ -7,9 +7,9 @@ Mirrors logs/container_log_manager.go, v1.36, with its sizes, names and numbers,
 logs can read these. Differences:
 
 - It checks each second, not every ten: a container that writes 50 MB/s leaves files of about 50 MB, not 500 MB. Names
-  contain a time in seconds, so a log is rotated at most once a second. Of more than a thousand pods it
-  checks a thousand in turn, of ten thousand each every ten seconds; and each second those whose logs were rotated in
-  the last minute.
+  contain a time in seconds, so a log is rotated at most once a second. With more than a thousand pods
+  it checks about a thousand of them a second, so each of ten thousand every ten seconds. Logs that were rotated in the
+  last minute are checked every second.
 - Files are renamed first and compressed later. The kubelet's log grows while it compresses, and without bound once
   compressing takes longer than writing. Files beyond the limit are removed uncompressed.
 - A file that somebody still writes to is not compressed, however long ago it was renamed.

@@ -93,8 +93,8 @@ def _say_what_is_left(directory: Path, others: Sequence[str], *, ended: bool, ke
 def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: bool) -> None:
     """Delete the pods that the worker of `up` serves or served, and wait for their end.
 
-    What this needs is started if it does not run: otherwise the pods would come back with the next `up`. With
-    `everything`, which is removed next, simulated pods that do not end hold nothing up: they are files and workflows.
+    What this needs is started if it does not run: otherwise the pods would come back with the next `up`. If
+    `everything` is removed next, simulated pods that do not end are not waited for: they are files and workflows.
     """
     from syncpod.cli import parts
     from syncpod.cli.machine import runtime_process, worker_process

@@ -131,7 +131,7 @@ def start_detached(
 def signals_held_back() -> Iterator[None]:
     """Hold back SIGINT, SIGTERM and SIGHUP during the block, and deliver them after it.
 
-    For the time between the start of a process that outlives this one and its record, without which no command finds
+    Start a process that outlives this one within the block, and record it there: without the record no command finds
     it. The process itself gets the default actions; what is ignored here stays ignored. In the main thread only.
     """
     held: list[int] = []

@@ -162,7 +162,9 @@ def _unit(
     service: Sequence[str],
     before: Sequence[str] = (),
 ) -> str:
-    """Return a unit that systemd starts at boot, with the `after` before it, and the `before` too if they are there.
+    """Return a unit that systemd starts at boot.
+
+    It comes after the units `after`, which it starts too, and after those of `before` that the machine starts anyway.
 
     It is restarted whatever ends it, for ever: its program says why it cannot serve, and what it waits for may come.
     """
