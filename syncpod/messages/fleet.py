@@ -115,6 +115,8 @@ class NodeReport(Message):
     node_info: NodeInfo = NodeInfo()
     endpoint: str = ""
     """Where the node listens for who commands its fleet, ``host:port``; "" = nowhere."""
+    key: str = ""
+    """A digest of the public key that its objects must be sealed for; "" = it does not say."""
 
 
 class PodReport(Message):

@@ -24,6 +24,7 @@ from syncpod.messages.fleet import Intent, WhoAsks
 from syncpod.messages.node import DesiredPod, NodeView, SourceView, SyncPods
 from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
+from syncpod.settings.membership import EARLIER_FILE_NAME, read_earlier_keys
 from syncpod.translation.context import NodeContext
 
 INVITATION = Invitation("f", "n1", "localhost:1", "gate.f.syncpod", "default", "", "", "", "")
@@ -105,6 +106,22 @@ async def test_an_older_list_is_refused_also_by_the_next_worker(bench: Bench) ->
     assert later.told == []
     assert read_intent(bench.state_dir).generation == 7
     assert (bench.state_dir / "fleet-intent.json").stat().st_mode & 0o077 == 0
+
+
+async def test_an_earlier_key_goes_once_no_list_needs_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = [True]
+
+    def keep(objects: FleetObjects, _given: object) -> dict[str, str]:
+        objects.needs_earlier = needed[0]
+        return {}
+
+    monkeypatch.setattr(FleetObjects, "keep", keep)
+    (bench.state_dir / EARLIER_FILE_NAME).write_text('["key"]')
+    await bench.member.take(bench.intent(7))
+    assert read_earlier_keys(bench.state_dir) == ("key",), "the new list is still sealed for it"
+    needed[0] = False
+    await bench.member.take(bench.intent(8))
+    assert read_earlier_keys(bench.state_dir) == ()
 
 
 async def test_another_fleets_list_is_refused(bench: Bench) -> None:

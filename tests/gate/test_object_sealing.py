@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,20 @@ def test_equal_content_has_an_equal_version_and_only_with_this_key(sealed: Seale
     one, again, other = (sealed.sealing.version(each) for each in (b"a", b"a", b"b"))
     foreign = ObjectSealing(FleetSealingKeys(open_fleet(tmp_path / "foreign", now()), now))
     assert one == again != other and foreign.version(b"a") != one
+
+
+def test_a_node_with_a_new_invitation_opens_what_was_sealed_before_until_it_is_sealed_anew(
+    sealed: Sealed, store: ObjectStore
+) -> None:
+    before = sealed.invitation("n1")
+    kept = sealed.given("n1")
+    renewed = sealed.invitation("n1")
+    assert FleetObjects(renewed, store).keep([kept]) == {KEY: "it was sealed for another key"}
+    node = FleetObjects(renewed, store, [before.key])
+    assert node.keep([kept]) == {} and node.needs_earlier and store.get(REF) is not None
+    assert node.keep([sealed.given("n1")]) == {} and not node.needs_earlier
+    assert node.key_id != FleetObjects(before, store).key_id
+    assert FleetObjects(replace(renewed, key="none"), store).key_id == ""
 
 
 @pytest.mark.parametrize(

@@ -51,3 +51,15 @@ def test_owners_are_told_of_refused_pods_in_an_order_that_no_process_changes() -
     state.untold = {}
     node_changes.taken(state, IntentTaken(generation=1), NOW)
     assert list(state.untold) == OWNERS
+
+
+def test_a_node_with_another_key_is_sent_its_list_again_if_objects_were_sealed_for_the_earlier_one() -> None:
+    state, generations = node(), []
+    state.referred = ("Secret/default/s",)
+    for key in ("", "a", "a", "b", "b", ""):
+        node_changes.attended(state, Attended(node=NodeReport(ready=True, key=key)), NOW)
+        generations.append(state.generation)
+    assert generations == [0, 0, 0, 1, 1, 1]
+    state.referred, state.report = (), NodeReport(key="a")
+    node_changes.attended(state, Attended(node=NodeReport(ready=True, key="c")), NOW)
+    assert state.generation == 1

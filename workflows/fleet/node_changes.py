@@ -277,6 +277,7 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     """Take the node's report."""
     state.version = answer.version
     if answer.node is not None:
+        _seal_anew(state, answer.node.key, now)
         state.report = answer.node
         state.joined = state.joined or now
     before = state.presence
@@ -295,6 +296,15 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
         if key not in state.pods and key not in unchanged(answer):
             state.note(key)
             del state.withdrawn[key]
+
+
+def _seal_anew(state: FleetNodeState, key: str, now: datetime) -> None:
+    """Send the node its list again if it has another key: the objects in the list were sealed for the earlier one."""
+    before = state.report.key
+    if before and key and before != key and state.referred:
+        state.generation += 1
+        text = "the node has another key: the ConfigMaps and Secrets of its pods are sealed for that"
+        state.event(now, "Normal", "SealedAnew", text)
 
 
 def unchanged(answer: Attended) -> set[str]:

@@ -40,6 +40,7 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, SyncPods
 from syncpod.pod import PodInvalid, admit_pod
 from syncpod.settings.invitation import Invitation
+from syncpod.settings.membership import forget_earlier_keys
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,8 @@ class Member:
             self._intent = intent
             # Before the pods, since these refer to the objects.
             unkept = await self._keep_objects(intent)
+            if not self._objects.needs_earlier:
+                await asyncio.to_thread(forget_earlier_keys, self._state_dir)
             refused = await self._tell_list(intent)
         return IntentTaken(generation=intent.generation, refused=refused, objects=unkept)
 

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import logging
 from collections.abc import Sequence
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 
 from syncpod.messages.fleet_objects import GIVEN, SealedObject
 from syncpod.messages.sealing import Unsealable, open_sealed
@@ -25,6 +31,7 @@ from syncpod.settings.invitation import Invitation
 
 log = logging.getLogger(__name__)
 
+_WRONG_KEY: Final = "a key of the invitation is not an elliptic curve key"
 OF_FLEET: Final = "syncpod.dev/fleet"
 """The annotation of objects from a fleet, with the fleet's id. An object without it is the node's own."""
 
@@ -32,9 +39,21 @@ OF_FLEET: Final = "syncpod.dev/fleet"
 class FleetObjects:
     """The objects that one fleet keeps on its node."""
 
-    def __init__(self, invitation: Invitation, store: ObjectStore) -> None:
+    def __init__(self, invitation: Invitation, store: ObjectStore, earlier: Sequence[str] = ()) -> None:
+        """`earlier` has the private keys of earlier invitations, PEM: a list on disk may still be sealed for them."""
         self._fleet, self._node, self._store = invitation.fleet, invitation.node, store
-        self._key, self._fleet_key = invitation.key, invitation.fleet_key
+        self._key, self._fleet_key, self._earlier = invitation.key, invitation.fleet_key, tuple(earlier)
+        self.needs_earlier = False
+        """One of the objects that were kept last is not sealed for the key of the invitation."""
+
+    @property
+    def key_id(self) -> str:
+        """A digest of the public key that the fleet must seal for; "" if the invitation's key is none."""
+        try:
+            public = _private(self._key).public_key()
+        except ValueError:
+            return ""
+        return hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()[:16]
 
     def keep(self, objects: Sequence[SealedObject]) -> dict[str, str]:
         """Make the store hold exactly these objects of the fleet. Return by key why an object cannot be kept.
@@ -43,6 +62,7 @@ class FleetObjects:
         """
         wanted: dict[ObjectRef, ConfigMap | Secret] = {}
         refused: dict[str, str] = {}
+        self.needs_earlier = False
         for each in objects:
             if not each.sealed:
                 continue
@@ -90,15 +110,22 @@ class FleetObjects:
 
     def _opened(self, sealed: SealedObject) -> ConfigMap | Secret:
         """Return an object that is sealed for this node. Raises ValueError, whose text does not show the content."""
-        own, fleet = load_pem_private_key(self._key.encode(), None), load_pem_public_key(self._fleet_key.encode())
-        if not isinstance(own, EllipticCurvePrivateKey) or not isinstance(fleet, EllipticCurvePublicKey):
-            raise Unsealable("a key of the invitation is not an elliptic curve key")
+        own, fleet = _private(self._key), load_pem_public_key(self._fleet_key.encode())
+        if not isinstance(fleet, EllipticCurvePublicKey):
+            raise Unsealable(_WRONG_KEY)
         said = {name: text.encode() for name, text in sealed.metadata.items()}
         try:
             data = base64.b64decode(sealed.sealed, validate=True)
         except binascii.Error:
             raise Unsealable("it is not sealed") from None
-        content = open_sealed([own], [fleet], Place(self._node, sealed.key, "", GIVEN), said, data)
+        place = Place(self._node, sealed.key, "", GIVEN)
+        try:
+            content = open_sealed([own], [fleet], place, said, data)
+        except Unsealable:
+            if not self._earlier:
+                raise
+            content = open_sealed([own, *map(_private, self._earlier)], [fleet], place, said, data)
+            self.needs_earlier = True
         try:
             document = json.loads(content)
             model = ConfigMap if document.get("kind") == "ConfigMap" else Secret
@@ -109,3 +136,11 @@ class FleetObjects:
             raise Unsealable("it holds a different object")
         annotations = {**found.metadata.annotations, OF_FLEET: self._fleet}
         return found.model_copy(update={"metadata": found.metadata.model_copy(update={"annotations": annotations})})
+
+
+def _private(pem: str) -> EllipticCurvePrivateKey:
+    """Return a private key. Raises ValueError."""
+    key = load_pem_private_key(pem.encode(), None)
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise Unsealable(_WRONG_KEY)
+    return key

@@ -33,12 +33,14 @@ class _Known(NamedTuple):
 class FleetReports:
     """Finds the changes since an earlier report. All methods belong to the agent's event loop."""
 
-    def __init__(self, published: PublishedPods, node: str, endpoint: Callable[[], str] = lambda: "") -> None:
+    def __init__(
+        self, published: PublishedPods, node: str, endpoint: Callable[[], str] = lambda: "", key: str = ""
+    ) -> None:
         """Report from `published`: the states of the pods of `node`, and that of the node's own workflow.
 
-        `endpoint` says where the node listens, ``host:port``; "" = nowhere.
+        `endpoint` says where the node listens, ``host:port``; "" = nowhere. `key` names the key that it opens with.
         """
-        self._published, self._endpoint = published, endpoint
+        self._published, self._endpoint, self._key = published, endpoint, key
         self._node = node_workflow_id(node)
         self._known: dict[str, _Known] = {}
         self._node_run: PublishedRun | None = None
@@ -112,6 +114,7 @@ class FleetReports:
             allocatable=self._left(view.allocatable),
             addresses=view.addresses,
             node_info=view.node_info,
+            key=self._key,
             endpoint=reachable(
                 self._endpoint(), [each.address for each in view.addresses if each.type == "InternalIP"]
             ),

@@ -21,6 +21,7 @@ from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.messages.identity import node_task_queue
 from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
+from syncpod.settings.membership import read_earlier_keys
 from syncpod.translation.context import NodeContext
 
 
@@ -49,14 +50,16 @@ def add_fleet_link(
     listener = Listener(context.state_dir, context.name, runtime, environment)
 
     def member(invitation: Invitation) -> Member:
-        reports = FleetReports(agent.published_pods, context.name, lambda: listener.address)
+        store = ObjectStore(context.state_dir, context.memory_dir)
+        objects = FleetObjects(invitation, store, read_earlier_keys(context.state_dir))
+        reports = FleetReports(agent.published_pods, context.name, lambda: listener.address, objects.key_id)
         return Member(
             invitation,
             context.state_dir,
             reports,
             contact=contact,
             errands=errands,
-            objects=FleetObjects(invitation, ObjectStore(context.state_dir, context.memory_dir)),
+            objects=objects,
             tell=signals.sync_pods,
             open_pods=workflows.open,
         )
