@@ -105,6 +105,27 @@ def test_get_reads_the_nodes_own_pods_without_the_temporal_sdk(
     assert "cat" in start.out or words[-1] == "x"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("history", "cat"),
+        ("history", "cat", "-o", "json"),
+        ("events", "cat", "-o", "json"),
+        ("events", "-A", "--types", "Normal"),
+        ("events", "-n", "x"),
+    ],
+)
+def test_what_happened_to_the_nodes_own_pods_is_told_without_the_temporal_sdk(
+    syncpod: Run, environ: dict[str, str], words: tuple[str, ...]
+) -> None:
+    start = started(*words, **environ)
+    assert start.code == 0 and start.heavy <= {"yaml"}, start.err
+    asked = started(*words, **environ, TEMPORAL_UNHEARD_OF="has the server asked, as any unusual setting does")
+    assert "temporalio" in asked.heavy
+    assert (without_age(start.out), start.err) == (without_age(asked.out), asked.err)
+    assert start.out or words[-1] == "x"
+
+
 def without_age(text: str) -> str:
     """A table without its ages, whose column is as wide as the longest of them."""
     return re.sub(r"AGE +", "AGE ", re.sub(r" +\d+[smh]+(\d+s)? *", " ", text))

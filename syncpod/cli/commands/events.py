@@ -46,34 +46,37 @@ def events(
     Each pod keeps its last hundred events; a repeated event is counted. With `-o wide`, each has the container that it
     is about. A named pod may have ended: its events are there for as long as Temporal keeps its workflow.
     """
-    import asyncio
-
-    from syncpod.cli.streams import interrupts
-    from syncpod.cli.temporal import session
-
     names = pod_names(what or []) + _named_by_for(about)
     if names and all_namespaces:
         raise BadInput("a named pod is in one namespace: leave out --all-namespaces")
     if output and output not in _OUTPUTS:
         raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
     wanted = _types(types)
+    printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers)
+    where = "" if all_namespaces else f" in {namespace} namespace"
+    told = None if watch else _told(None if all_namespaces else namespace, names)
+    if told is not None:
+        _print_once(printer, [event for event in told if event.record.type in wanted], output, where)
+        return
+    import asyncio
+
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.temporal import session
+
     source = _Source(
         None if all_namespaces else namespace, names, wanted, with_fields=output in ("wide", "json", "yaml")
     )
-    printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers)
 
     async def work(client: Client) -> None:
         found = await source.read(client)
-        if output in ("json", "yaml") and not watch:
-            printer.print_whole(found)
-        elif found:
+        if not watch:
+            _print_once(printer, found, output, where, is_whole=not source.silent)
+            if source.silent:
+                raise Failure(source.gap(source.silent))
+            return
+        if found:
             printer.print(found)
-        elif not watch and not source.silent:
-            where = "" if all_namespaces else f" in {namespace} namespace"
-            remark(f"No events found{where}.")
-        if source.silent and not watch:
-            raise Failure(source.gap(source.silent))
-        while watch:
+        while True:
             source.note_silent()
             await asyncio.sleep(_WATCH_SECONDS)
             printer.print(await source.read(client))
@@ -81,6 +84,48 @@ def events(
     if watch:
         interrupts.heed()
     session.run(work)
+
+
+def _print_once(
+    printer: _Printer, found: Sequence[PodEvent], output: str, where: str, *, is_whole: bool = True
+) -> None:
+    """Print events; if there is none, and each pod `is_whole`ly read, say so."""
+    if output in ("json", "yaml"):
+        printer.print_whole(found)
+    elif found:
+        printer.print(found)
+    elif is_whole:
+        remark(f"No events found{where}.")
+
+
+def _told(namespace: str | None, names: Sequence[str]) -> list[PodEvent] | None:
+    """Return the events as this machine's worker tells them, the newest last; None if the server has to be asked."""
+    from syncpod.cli.machine.own_pods import told_with
+
+    told = told_with("events", namespace, names)
+    if told is None or len(told) < len(set(names)):
+        return None
+    from syncpod.cli.view.event_lines import PodEvent, by_time
+    from syncpod.journal.records import Happening
+
+    return by_time(
+        [
+            PodEvent(
+                namespace=pod["metadata"].get("namespace", ""),
+                pod=pod["metadata"]["name"],
+                uid=pod["metadata"].get("uid", ""),
+                node=pod["spec"].get("nodeName", ""),
+                field_path=_field_paths(pod).get(each["container"], ""),
+                record=Happening(
+                    first=datetime.fromisoformat(each["first"]),
+                    last=datetime.fromisoformat(each["last"]),
+                    **{part: each[part] for part in ("type", "reason", "message", "container", "count")},
+                ),
+            )
+            for pod, events_of in told
+            for each in events_of
+        ]
+    )
 
 
 def _named_by_for(about: str) -> list[str]:

@@ -65,10 +65,10 @@ def _told_branches(names: Collection[str]) -> list[Branch] | None:
     from dataclasses import replace
 
     from syncpod.cli.listed import ListedPod
-    from syncpod.cli.machine.own_pods import told_with_plans
+    from syncpod.cli.machine.own_pods import told_with
     from syncpod.cli.view.pod_tree import Branch, is_explained, is_settled
 
-    told = told_with_plans()
+    told = told_with("plan", None)
     if told is None or set(names) - {(pod.get("spec") or {}).get("nodeName") for pod, _ in told}:
         return None
     branches = [

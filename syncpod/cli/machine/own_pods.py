@@ -34,23 +34,28 @@ def told_pods(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str
     Each is the Pod's JSON as its workflow published it last. None: the worker is away or busy, does not know all of
     them, or serves another server than the one that commands are sent to. Then the server must be asked.
     """
-    directory = _told_here()
-    answers = None if directory is None else ask_open(directory, "pod", namespace, names)
+    answers = told_answers("pod", namespace, names)
     return None if answers is None else sorted(answers, key=_key)
 
 
-def told_with_plans() -> list[tuple[dict[str, Any], dict[str, Any]]] | None:
-    """Return all open pods in the same way, each with what its workflow would do next, as its query `plan` says.
+def told_answers(query: str, namespace: str | None, names: Sequence[str] = ()) -> list[Any] | None:
+    """Return the answers of these pods' workflows to a query in the same way, in no order."""
+    directory = _told_here()
+    return None if directory is None else ask_open(directory, query, namespace, names)
+
+
+def told_with(query: str, namespace: str | None, names: Sequence[str] = ()) -> list[tuple[dict[str, Any], Any]] | None:
+    """Return open pods in the same way, each with its workflow's answer to a query, such as `plan` or `events`.
 
     A pod that has gone in between, or has come, is left out.
     """
     directory = _told_here()
     if directory is None:
         return None
-    pods, plans = (ask_open_by_workflow(directory, query, None, ()) for query in ("pod", "plan"))
-    if pods is None or plans is None:
+    pods, others = (ask_open_by_workflow(directory, each, namespace, names) for each in ("pod", query))
+    if pods is None or others is None:
         return None
-    found = [(pod, plans[workflow_id]) for workflow_id, pod in pods.items() if workflow_id in plans]
+    found = [(pod, others[workflow_id]) for workflow_id, pod in pods.items() if workflow_id in others]
     return sorted(found, key=lambda each: _key(each[0]))
 
 

@@ -9,11 +9,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.console import GAP, Columns, paint, printable
 from syncpod.cli.view.durations import age
-from syncpod.messages.queries import EventRecord
+
+if TYPE_CHECKING:
+    from syncpod.journal.records import Happening
+    from syncpod.messages.queries import EventRecord
 
 HEADER: Final = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 WIDE: Final = (
@@ -42,7 +45,7 @@ class PodEvent:
     node: str
     field_path: str
     """The container that it is about, as ``spec.containers{app}``; "" = the whole pod, or not known."""
-    record: EventRecord
+    record: EventRecord | Happening
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -121,7 +124,7 @@ def _cells(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
     return _seen(record, now), record.type, record.reason, f"Pod/{event.pod}", message
 
 
-def _seen(record: EventRecord, now: datetime) -> str:
+def _seen(record: EventRecord | Happening, now: datetime) -> str:
     seen = age(record.last, now)
     return f"{seen} (x{record.count} over {age(record.first, now)})" if record.count > 1 else seen
 

@@ -7,20 +7,22 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import columns
-from syncpod.messages.queries import HistoryRecord
 
 if TYPE_CHECKING:
     from temporalio.api.history.v1 import HistoryEvent
 
+    from syncpod.journal.records import Line
+    from syncpod.messages.queries import HistoryRecord
+
 HEADER: Final = ("TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY")
 
 
-def lines(records: Sequence[HistoryRecord], *, headers: bool = True) -> list[str]:
+def lines(records: Sequence[HistoryRecord | Line], *, headers: bool = True) -> list[str]:
     """Return the history as a table, oldest first."""
     return columns([*([HEADER] if headers else []), *map(_row, records)])
 
 
-def _row(record: HistoryRecord) -> tuple[str, ...]:
+def _row(record: HistoryRecord | Line) -> tuple[str, ...]:
     return (
         record.at.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if record.at else "-",
         record.kind,
@@ -32,7 +34,7 @@ def _row(record: HistoryRecord) -> tuple[str, ...]:
     )
 
 
-def _what(record: HistoryRecord) -> str:
+def _what(record: HistoryRecord | Line) -> str:
     which = f"(restart {record.restart})" if record.restart else ""
     return " ".join(part for part in (record.subject, record.container, which) if part) or "-"
 
@@ -91,6 +93,8 @@ def _ended(event: HistoryEvent) -> tuple[int, str] | None:
 
 
 def _step(scheduled: HistoryEvent, ended: HistoryEvent, attempt: int, outcome: str) -> HistoryRecord:
+    from syncpod.messages.queries import HistoryRecord
+
     took = ended.event_time.ToDatetime(UTC) - scheduled.event_time.ToDatetime(UTC)
     return HistoryRecord(
         at=ended.event_time.ToDatetime(UTC),
@@ -104,6 +108,8 @@ def _step(scheduled: HistoryEvent, ended: HistoryEvent, attempt: int, outcome: s
 
 
 def _record(event: HistoryEvent, kind: str, subject: str) -> HistoryRecord:
+    from syncpod.messages.queries import HistoryRecord
+
     return HistoryRecord.model_validate({"at": event.event_time.ToDatetime(UTC), "kind": kind, "subject": subject})
 
 
