@@ -157,7 +157,7 @@ class Agent:
         return NodeSocket(
             context.state_dir,
             self.published_pods,
-            open_pods=OpenPods(self._client, self.guard.require),
+            open_pods=OpenPods(self._client, self.guard.require, self._task_queue),
             untold=self.prober.untold,
         )
 

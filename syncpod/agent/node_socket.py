@@ -18,7 +18,15 @@ from typing import Any, Final
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures, with_untold
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
-from syncpod.node.read_socket import ALL_TOLD, LINE_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
+from syncpod.node.read_socket import (
+    ALL_TOLD,
+    ANSWER_SECONDS,
+    HEARD,
+    LINE_LIMIT,
+    PATIENCE_SECONDS,
+    SOCKET_NAME,
+    socket_address,
+)
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +35,11 @@ _Untold = Mapping[str, Sequence[UntoldFailures]]
 
 _AT_ONCE: Final = 50
 """How many answers are computed in one call of a thread."""
+_FEW: Final = 50
+"""At most so many pods that are listed as open, and of which nothing is known in that run, are asked for once more."""
+_LOOKS: Final = 10
+_LOOK_SECONDS: Final = 0.1
+"""How often, and after how long each, it is looked again whether a pod that has just begun has published something."""
 
 
 class NodeSocket:
@@ -75,6 +88,7 @@ class NodeSocket:
                 line = await reader.readline()
             asked = json.loads(line)
             query, args = str(asked["query"]), list(asked["args"])
+            await _write(writer, HEARD)
             if "open" in asked:
                 workflows = await self._open(asked["open"])
             else:
@@ -100,16 +114,26 @@ class NodeSocket:
         """
         if self._open_pods is None:
             raise OpenPodsUnknown
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(ANSWER_SECONDS):
             if asked["names"]:
                 runs = await self._open_pods.named(str(asked["namespace"]), list(map(str, asked["names"])))
             else:
                 runs = await self._open_pods.in_namespace(asked["namespace"])
-        for workflow_id, run_id in runs.items():
-            known = self._published.newest(workflow_id)
-            if known is None or known.run_id != run_id:
-                raise OpenPodsUnknown
-        return list(runs)
+            for _ in range(_LOOKS):
+                unknown = [each for each, run_id in runs.items() if not self._knows(each, run_id)]
+                if not unknown:
+                    return list(runs)
+                if len(unknown) > _FEW:
+                    break
+                still = await self._open_pods.still_open(unknown)
+                runs = {each: run_id for each, run_id in runs.items() if each not in unknown} | still
+                if not all(self._knows(each, run_id) for each, run_id in still.items()):
+                    await asyncio.sleep(_LOOK_SECONDS)
+        raise OpenPodsUnknown
+
+    def _knows(self, workflow_id: str, run_id: str) -> bool:
+        known = self._published.newest(workflow_id)
+        return known is not None and known.run_id == run_id
 
 
 async def _write(writer: asyncio.StreamWriter, lines: bytes) -> None:

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.temporal.pod_queries import open_pods
 from syncpod.temporal.pod_start import ENDED
 
-_RPC: Final = timedelta(seconds=2)
-"""A command waits no longer for the socket, and then asks the server itself."""
+_RPC: Final = timedelta(seconds=8)
+"""A command waits somewhat longer for the socket, and then asks the server itself."""
 
 
 class OpenPodsUnknown(Exception):
@@ -28,9 +28,13 @@ class OpenPodsUnknown(Exception):
 class OpenPods:
     """Asks the server, each time anew."""
 
-    def __init__(self, client: Client, require_cluster: Callable[[], Awaitable[None]]) -> None:
-        """`require_cluster` raises RPCError if another cluster than the node's answers, or none."""
+    def __init__(self, client: Client, require_cluster: Callable[[], Awaitable[None]], task_queue: str) -> None:
+        """`require_cluster` raises RPCError if another cluster than the node's answers, or none.
+
+        `task_queue` is the node's own.
+        """
         self._client = client
+        self._task_queue = task_queue
         self._require_cluster = require_cluster
 
     async def in_namespace(self, namespace: str | None) -> dict[str, str]:
@@ -58,16 +62,35 @@ class OpenPods:
             raise OpenPodsUnknown from error
         return {each: run for each, run in zip(workflow_ids, found, strict=True) if run}
 
+    async def still_open(self, workflow_ids: Sequence[str]) -> dict[str, str]:
+        """Return the runs of those of these workflows that are open after all: visibility may lag by a moment.
+
+        Raises OpenPodsUnknown, also if one of them is of another node.
+        """
+        try:
+            found = await asyncio.gather(*map(self._described, workflow_ids))
+        except (RPCError, ValueError) as error:
+            raise OpenPodsUnknown from error
+        there = {each.id: each for each in found if each is not None}
+        if any(each.task_queue != self._task_queue for each in there.values()):
+            raise OpenPodsUnknown
+        return {each: described.run_id for each, described in there.items()}
+
     async def _run_of(self, workflow_id: str) -> str:
         """Return the open run of a workflow, "" if there is none. Raises RPCError, ValueError, OpenPodsUnknown."""
+        described = await self._described(workflow_id)
+        return "" if described is None else described.run_id
+
+    async def _described(self, workflow_id: str) -> WorkflowExecutionDescription | None:
+        """Return what the server says of a workflow, None if it is not open. Raises as `_run_of`."""
         try:
             described = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
-                return ""
+                return None
             raise
         if described.status in ENDED:
-            return ""
+            return None
         if described.status != WorkflowExecutionStatus.RUNNING:
             raise OpenPodsUnknown
-        return described.run_id
+        return described

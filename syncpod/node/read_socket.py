@@ -1,8 +1,9 @@
 """The socket on which a node's worker answers queries about its pods: its address, and the client.
 
-A request is one line of JSON: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The answer is one
-line for each of these workflows that the worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an
-``"error"``. Then the worker closes the connection. The queries are those of the pod's workflow.
+A request is one line of JSON: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The worker says at
+once that it has heard it, with a line ``{"heard": true}``. The answer is one line for each of these workflows that the
+worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an ``"error"``. Then the worker closes the connection.
+The queries are those of the pod's workflow.
 
 Instead of ``"workflows"``, a request may have ``"open": {"namespace": "default", "names": ["web"]}`` (no names = all,
 null = all namespaces): the worker asks its server which of these pods are open now, and answers for all of them, or for
@@ -30,9 +31,12 @@ SOCKET_NAME: Final = "reads.sock"
 LINE_LIMIT: Final = 8 * 1024 * 1024
 """Bytes of a line, in either direction: a pod has at most 512 KiB, its answer some more."""
 PATIENCE_SECONDS: Final = 2.0
-"""How long the worker may take for each line."""
-_SHORT_PATIENCE_SECONDS: Final = 1.0
-"""The same, where the server is asked instead as soon as it is over."""
+"""How long the worker may take to hear a request, and a reader to take a part of the answer."""
+ANSWER_SECONDS: Final = 10.0
+"""How long a worker that has heard a request may take for each line. Whoever gives it up asks the server, and thus the
+same worker once more, pod by pod: of a busy node with a thousand pods that takes ten times as long."""
+HEARD: Final = b'{"heard":true}\n'
+"""The first line of each answer."""
 ALL_TOLD: Final = b'{"all":true}\n'
 """The last line of an answer about what is open."""
 
@@ -77,11 +81,14 @@ def ask_open_by_workflow(
     asked = {"query": query, "args": [], "open": {"namespace": namespace, "names": list(names)}}
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
-            connection.settimeout(_SHORT_PATIENCE_SECONDS)
+            connection.settimeout(PATIENCE_SECONDS)
             with socket_address(state_dir) as address:
                 connection.connect(address)
             connection.sendall(json.dumps(asked).encode() + b"\n")
             with connection.makefile("rb") as lines:
+                if next(lines, b"") != HEARD:
+                    return None
+                connection.settimeout(ANSWER_SECONDS)
                 for line in lines:
                     if line == ALL_TOLD:
                         return answers
@@ -105,7 +112,9 @@ async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Coll
         return told
     try:
         writer.write(json.dumps({"query": query, "args": args, "workflows": list(workflows)}).encode() + b"\n")
-        while line := await _next_line(reader):
+        if await _next_line(reader, PATIENCE_SECONDS) != HEARD:
+            return told
+        while line := await _next_line(reader, ANSWER_SECONDS):
             said = json.loads(line)
             if "error" not in said:
                 told[said["workflow"]] = Told(said["run"], said["answer"])
@@ -116,11 +125,11 @@ async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Coll
     return told
 
 
-async def _next_line(reader: asyncio.StreamReader) -> bytes:
+async def _next_line(reader: asyncio.StreamReader, patience: float) -> bytes:
     """Return the worker's next line, b"" after the last. Raises OSError, TimeoutError."""
     import asyncio
 
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(patience):
         return await reader.readline()
 
 

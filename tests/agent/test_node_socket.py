@@ -15,7 +15,8 @@ from syncpod.agent.node_socket import NodeSocket
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.node.read_socket import SOCKET_NAME, Told, ask_node, ask_open, socket_address
+from syncpod.node import read_socket
+from syncpod.node.read_socket import HEARD, SOCKET_NAME, Told, ask_node, ask_open, socket_address
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
@@ -52,11 +53,21 @@ class Server(OpenPods):
 
     def __init__(self) -> None:
         self.runs: dict[str, str] | None = {}
+        self.open: dict[str, str] = {}
+        """The runs that are found when workflows are asked for one by one."""
+        self.looks = 0
+        self.elsewhere: set[str] = set()
 
     async def in_namespace(self, namespace: str | None) -> dict[str, str]:
         if self.runs is None:
             raise OpenPodsUnknown
         return {each: run for each, run in self.runs.items() if each.startswith(f"pod/{namespace or ''}")}
+
+    async def still_open(self, workflow_ids: Sequence[str]) -> dict[str, str]:
+        self.looks += 1
+        if self.elsewhere & set(workflow_ids):
+            raise OpenPodsUnknown
+        return {each: self.open[each] for each in workflow_ids if each in self.open}
 
     async def named(self, namespace: str, names: Sequence[str]) -> dict[str, str]:
         runs = await self.in_namespace(namespace)
@@ -116,12 +127,52 @@ async def test_all_open_pods_are_told_or_none(node: tuple[NodeContext, Published
     assert await uids("default", "web", "db", "nobody") == ["default/web"]
 
     server.runs["pod/default/elsewhere"] = "a run of another node's pod"
+    server.elsewhere.add("pod/default/elsewhere")
     assert await uids("default") is None
     assert await uids("other") == ["other/web"]
-    server.runs = {"pod/default/web": "a later run, which has published nothing yet"}
+    server.runs = server.open = {"pod/default/web": "a later run, which has published nothing yet"}
     assert await uids("default", "web") is None
     server.runs = None
     assert await uids(None) is None
+
+
+async def test_a_pod_that_has_just_ended_or_begun_does_not_keep_the_others_from_being_told(
+    node: tuple[NodeContext, PublishedPods], server: Server
+) -> None:
+    context, published = node
+    published.take("pod/default/web", "run", Shown(uid="web"))
+    server.runs = {"pod/default/web": "run", "pod/default/ended": "run", "pod/default/begun": "run"}
+    server.open = {"pod/default/begun": "run"}
+    telling = asyncio.create_task(asyncio.to_thread(ask_open, context.state_dir, "pod", "default", ()))
+    await until(lambda: server.looks > 0)
+    published.take("pod/default/begun", "run", Shown(uid="begun"))
+    told = await telling
+    assert told is not None and [one["metadata"]["uid"] for one in told] == ["web", "begun"]
+    looks = server.looks
+    server.runs = {f"pod/default/{number}": "run" for number in range(51)}
+    assert await asyncio.to_thread(ask_open, context.state_dir, "pod", "default", ()) is None
+    assert server.looks == looks, "so many are not asked for one by one"
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+async def test_a_worker_that_has_heard_is_given_more_time_than_one_that_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_heard: bool
+) -> None:
+    """Of both times, the one that must not count is so long that the test would fail."""
+    monkeypatch.setattr(read_socket, "PATIENCE_SECONDS", 600.0 if is_heard else 0.05)
+    monkeypatch.setattr(read_socket, "ANSWER_SECONDS", 0.05 if is_heard else 600.0)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(HEARD if is_heard else b"")
+        await reader.read()  # until it is given up
+        writer.close()
+
+    with socket_address(tmp_path) as address:
+        serving = await asyncio.start_unix_server(silent, address)
+    async with serving:
+        assert await asyncio.to_thread(ask_open, tmp_path, "pod", None, ()) is None
+        assert await ask_node(tmp_path, "pod", [], ["pod/default/web"]) == {}
 
 
 async def test_an_answer_that_breaks_off_is_none(node: tuple[NodeContext, PublishedPods], server: Server) -> None:
@@ -152,7 +203,7 @@ async def test_an_invalid_request_closes_only_its_own_connection(node: tuple[Nod
             reader, writer = await asyncio.open_unix_connection(address)
         writer.write(line)
         writer.write_eof()
-        assert await reader.read() == b""
+        assert (await reader.read()).removeprefix(HEARD) == b""
         writer.close()
     assert await ask_node(context.state_dir, "pod", [], ["pod/default/web"])
 

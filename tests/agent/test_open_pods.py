@@ -26,16 +26,17 @@ async def ours() -> None:
     """The node's own cluster answers."""
 
 
-async def begun(client: Client, namespace: str, name: str) -> str:
+QUEUE = f"node/{uuid.uuid4()}"
+
+
+async def begun(client: Client, namespace: str, name: str, queue: str = QUEUE) -> str:
     """Start a workflow that nobody serves; its run."""
-    handle = await client.start_workflow(
-        "PodWorkflow", id=pod_workflow_id(namespace, name), task_queue=f"node/{uuid.uuid4()}"
-    )
+    handle = await client.start_workflow("PodWorkflow", id=pod_workflow_id(namespace, name), task_queue=queue)
     return str(handle.first_execution_run_id)
 
 
 async def test_open_pods_are_listed_by_namespace_or_named(client: Client) -> None:
-    space, pods = f"n-{uuid.uuid4()}", OpenPods(client, ours)
+    space, pods = f"n-{uuid.uuid4()}", OpenPods(client, ours, QUEUE)
     web, db = await begun(client, space, "web"), await begun(client, space, "db")
     await begun(client, f"{space}-2", "web")
     both = {f"pod/{space}/web": web, f"pod/{space}/db": db}
@@ -47,13 +48,19 @@ async def test_open_pods_are_listed_by_namespace_or_named(client: Client) -> Non
     assert await pods.named(space, ["web", "db", "nobody"]) == both
     await client.get_workflow_handle(f"pod/{space}/db").terminate()
     assert await pods.named(space, ["db"]) == {}
+    assert await pods.still_open([f"pod/{space}/web", f"pod/{space}/db", f"pod/{space}/nobody"]) == {
+        f"pod/{space}/web": web
+    }
+    await begun(client, space, "elsewhere", "node/another")
+    with pytest.raises(OpenPodsUnknown):
+        await pods.still_open([f"pod/{space}/web", f"pod/{space}/elsewhere"])
 
 
 async def test_nothing_is_told_of_another_cluster(client: Client) -> None:
     async def another() -> None:
         raise RPCError("another Temporal server answers", RPCStatusCode.UNAVAILABLE, b"")
 
-    pods = OpenPods(client, another)
+    pods = OpenPods(client, another, QUEUE)
     for asked in (pods.in_namespace(None), pods.named("default", ["web"])):
         with pytest.raises(OpenPodsUnknown):
             await asked
@@ -62,7 +69,7 @@ async def test_nothing_is_told_of_another_cluster(client: Client) -> None:
 async def test_nothing_is_told_while_the_server_is_away() -> None:
     with await asyncio.to_thread(DevServer.launch) as server:
         client = await connect(server.address)
-    pods = OpenPods(client, ours)
+    pods = OpenPods(client, ours, QUEUE)
     for asked in (pods.in_namespace(None), pods.named("default", ["web"])):
         with pytest.raises(OpenPodsUnknown):
             await asked
