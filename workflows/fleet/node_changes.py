@@ -313,7 +313,7 @@ def unchanged(answer: Attended) -> set[str]:
 
 
 def not_believed(state: FleetNodeState, now: datetime) -> None:
-    """Note that a report of the node is refused. Until one is taken, the node is Unknown, and asked for everything."""
+    """Note that the node's reports are refused. Until one is taken, the node is Unknown, and asked for everything."""
     if state.joined is not None:
         state.set_presence("Unknown", now)
 

@@ -72,6 +72,8 @@ class NodeQuestions:
         """The generation that the running `take_intent` carries."""
         self.missed = False
         """The last `attend` ended because heartbeats were missing."""
+        self.refused_since: datetime | None = None
+        """Since when all its reports have been refused."""
         self.reported: deque[datetime] = deque(maxlen=REPORTS)
         """When the node reported, the last times."""
 
@@ -160,9 +162,14 @@ class NodeQuestions:
         answer = _read(decoded(returned), Attended)
         why = "its report cannot be read" if answer is None else why_too_large(state, answer)
         if answer is None or why:
-            node_changes.not_believed(state, workflow.now())
+            self.refused_since = self.refused_since or workflow.now()
+            if (
+                workflow.now() - self.refused_since >= grace
+            ):  # until then it may be a worker without the node's newest key
+                node_changes.not_believed(state, workflow.now())
             await self.stumble(ATTEND, why)
             return
+        self.refused_since = None
         node_changes.attended(state, answer, workflow.now())
         await self.keep_pace()
 
