@@ -52,6 +52,8 @@ def test_a_local_process_decides_over_the_servers_last_poll() -> None:
     assert judge((), NOW, here=True) == Life(True, NOW)
     assert judge((sign(1),), NOW, dead="n1/machine/7") == Life(False, None)
     assert judge((sign(1, identity="n1/machine/8"),), NOW, dead="n1/machine/7").lives
+    assert not judge((sign(1), sign(2, identity="n1/machine/9")), NOW, dead="n1/machine/10").lives, "their predecessors"
+    assert judge((sign(1, identity="n1/another/9"),), NOW, dead="n1/machine/10").lives
 
 
 async def test_nobody_serves_a_node_whose_worker_has_ended_unless_another_is_heard(

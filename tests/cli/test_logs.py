@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,8 @@ from syncpod.cli.commands import logs
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import containers, runtime_client
 from syncpod.cli.temporal import pod_reads
+from syncpod.journal.file import FILE_NAME, JournalFile, Limits
+from syncpod.journal.records import Instance, Life, Told
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
 from tests.cli.conftest import Command, program
@@ -161,6 +164,14 @@ async def test_logs_are_read_without_a_workflow_that_answers(
         assert "node gone is away" in newest.err and f"read from {tmp_path / 'pods'}" in newest.err
         assert (await syncpod("logs", name, "-f", "--previous")).out == "nine\n"
         assert (await syncpod("logs", name, "--rotated")).out == "before\nten\n"
+        (logs_of_app / "11.log").touch()
+        assert (await syncpod("logs", name)).code == 0, "it ran, as far as is known"
+        refused = Instance("app", 11, exit_code=128, reason="StartError", message="no sh")
+        journal = JournalFile(Path(os.environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
+        journal.write([Told(Life("default", name, "1"), datetime.now(UTC), instances=(refused,))])
+        journal.close()
+        none = await syncpod("logs", name)
+        assert (none.code, none.out) == (1, "") and "could not be started, so it has no log: no sh" in none.err
         unknown = await syncpod("logs", name, "-c", "none")
         assert (unknown.code, unknown.out) == (1, "")
         (directory / "pod.json").unlink()

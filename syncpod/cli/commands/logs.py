@@ -428,6 +428,8 @@ class _Reader:
             return not self._manner.previous
 
         path = await asyncio.to_thread(newest_log, node, pod, container, previous=self._manner.previous)
+        if not await asyncio.to_thread(_has_text, path):
+            await asyncio.to_thread(_require_run, node, pod, container, path)
         await self.print_file(pod, container, path, runs)
 
     async def print_file(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
@@ -466,6 +468,18 @@ class _Reader:
         sys.stdout.buffer.write(text)
         if self._manner.follow:
             sys.stdout.buffer.flush()
+
+
+def _require_run(node: NodeContext, pod: Pod, container: str, path: Path) -> None:
+    """Raise Failure if the journal knows that the instance of a log could not be started. Blocks."""
+    from syncpod.cli.machine.journaled_logs import why_never_ran
+
+    life = pod.metadata.namespace, pod.metadata.name, pod.metadata.uid
+    number = path.stem  # of `3.log`
+    why = why_never_ran(node.state_dir, life, container, int(number)) if number.isdecimal() else ""
+    if why:
+        named = f'container "{container}" in pod "{pod.metadata.name}"'
+        raise Failure(f"{named} could not be started, so it has no log: {why}")
 
 
 def _has_text(path: Path) -> bool:

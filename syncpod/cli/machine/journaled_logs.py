@@ -67,6 +67,25 @@ def journaled_log(
     )
 
 
+def why_never_ran(state_dir: Path, life: tuple[str, str, str], container: str, restart: int) -> str:
+    """Return why an instance could not be started, as the journal knows; "" if it ran, or nothing is known. Blocks.
+
+    `life` is the pod's namespace, name and uid.
+    """
+    from syncpod.journal.reading import NoJournal, accounts_of
+
+    namespace, name, uid = life
+    try:
+        accounts = accounts_of(state_dir, namespace, name)
+    except NoJournal:
+        return ""
+    for account in accounts:
+        for one in account.instances:
+            if (account.life.uid, one.container, one.restart) == (uid, container, restart) and one.never_ran:
+                return one.message or one.reason
+    return ""
+
+
 def lives_with_uid(accounts: Sequence[Account], uid: str) -> list[Account]:
     """Return the lives of a name that have a uid; "" = all. Raises Failure if none has it.
 

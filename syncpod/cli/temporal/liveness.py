@@ -55,13 +55,21 @@ def judge(signs: Iterable[Sign], now: datetime, *, here: bool = False, dead: str
     """Return whether one of a node's workers is alive.
 
     `here`: its process is known to run on this machine. `dead` is the identity of a worker whose process is known to
-    have ended: its signs are ignored.
+    have ended: its signs are ignored, and those of the workers of the same node and machine before it.
     """
     if here:
         return Life(True, now)
-    heard = [sign for sign in signs if sign.identity != dead]
+    heard = [sign for sign in signs if not _is_or_precedes(sign.identity, dead)]
     lives = any(now - sign.at < (GRACE if sign.beats else POLLED_WITHIN) for sign in heard)
     return Life(lives, max((sign.at for sign in heard), default=None))
+
+
+def _is_or_precedes(identity: str, dead: str) -> bool:
+    """Return whether an identity is a worker's or an earlier one's: `node/machine/3` precedes `node/machine/4`."""
+    of, _, number = identity.rpartition("/")
+    of_dead, _, last = dead.rpartition("/")
+    both_numbers = number.isdecimal() and last.isdecimal()
+    return identity == dead or (of == of_dead and both_numbers and int(number) < int(last))
 
 
 async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
