@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from syncpod.node.workflow_snapshots import NODE_SNAPSHOT_NAME
+from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
 
 
 class NodeEvent(NamedTuple):

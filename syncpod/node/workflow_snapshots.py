@@ -14,13 +14,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory, pods_directory
 
 SNAPSHOT_NAME = "workflow.json"
 """The snapshot's file name in the pod's directory."""
-NODE_SNAPSHOT_NAME = "node-workflow.json"
-"""The file name of the snapshot of the node's own workflow, in the state directory."""
 
 
 class WorkflowSnapshot(BaseModel):

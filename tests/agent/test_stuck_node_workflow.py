@@ -19,7 +19,7 @@ from activities.registry import node_steps
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, node_workflow_id
-from syncpod.node.workflow_snapshots import NODE_SNAPSHOT_NAME
+from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
 from syncpod.temporal.plugin import syncpod_plugin
 from syncpod.translation.context import NodeContext
 from tests.agent.test_stuck_workflows import Healer, client, forget_sticky, manifest, poisoned

@@ -18,6 +18,7 @@ from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import Account
 from syncpod.journal.records import Happening, Instance, Life, Line, Told
 from tests.cli.conftest import program
+from tests.cli.starts import started
 from tests.journal.records import WEB, ended, exit_line
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -97,6 +98,12 @@ def test_one_screen_says_what_why_and_what_next(environ: dict[str, str]) -> None
     assert "Other lives of this name:" in out
     assert "(uid uid-0)" in out
     assert len(out.splitlines()) < 30
+
+
+@pytest.mark.parametrize("what", ["web", "node"])
+def test_it_is_explained_without_loading_what_others_need(environ: dict[str, str], what: str) -> None:
+    start = started("explain", what, **environ)
+    assert (start.code, start.heavy) == (0, set()), start.err
 
 
 def test_json_has_everything(environ: dict[str, str]) -> None:
