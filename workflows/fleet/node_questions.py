@@ -163,9 +163,8 @@ class NodeQuestions:
         why = "its report cannot be read" if answer is None else why_too_large(state, answer)
         if answer is None or why:
             self.refused_since = self.refused_since or workflow.now()
-            if (
-                workflow.now() - self.refused_since >= grace
-            ):  # until then it may be a worker without the node's newest key
+            # Not at once: perhaps only this worker of the fleet does not have the node's newest key yet.
+            if workflow.now() - self.refused_since >= grace:
                 node_changes.not_believed(state, workflow.now())
             await self.stumble(ATTEND, why)
             return

@@ -19,6 +19,8 @@ from syncpod.messages.workload import WorkloadPod, WorkloadView
 SAID_AFTER: Final = 5.0
 """Seconds after which the command says what it waits for, as `syncpod delete` does."""
 _LOOK_SECONDS: Final = 0.3
+_FEW: Final = 10
+"""For so many more things that are left, the pause between two looks is longer by one."""
 _NAMED: Final = 3
 """The most pods of a workload that are named."""
 
@@ -74,7 +76,7 @@ async def until_gone(going: Sequence[Going], patience: timedelta | None) -> None
             remark(lines)
             said = lines
         if left:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS * (1 + len(left) // _FEW))  # each look is a query for each of them
 
 
 def why_workload_is_left(view: WorkloadView) -> str:
