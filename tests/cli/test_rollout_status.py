@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from syncpod.cli.temporal.fleet_workloads import _as_restarted
 from syncpod.cli.view.rollout_status import rollout_status
 from syncpod.fleet.revisions import Revision
+from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.messages.workload import WorkloadView
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -72,3 +74,16 @@ def test_a_rollout_is_told_in_kubectls_words(found: WorkloadView, state: str, sa
 def test_another_revision_than_the_one_asked_for_fails() -> None:
     assert rollout_status(view(), 2).state == "done"
     assert rollout_status(view(), 1).text == "desired revision (1) is different from the running revision (2)"
+
+
+def test_a_manifest_that_is_applied_again_keeps_the_last_restart() -> None:
+    def document(**annotations: str) -> dict[str, Any]:
+        return {"kind": "Deployment", "spec": {"template": {"metadata": {"annotations": annotations}, "spec": {}}}}
+
+    restarted = document(**{RESTARTED_AT: "2026-07-01T12:00:00Z", "note": "a"})
+    before = view(document=restarted)
+    assert _as_restarted(document(note="a"), before) == restarted
+    own = document(**{RESTARTED_AT: "2026-08-01T12:00:00Z"})
+    assert _as_restarted(own, before) == own
+    assert _as_restarted(document(note="a"), view(document=document(note="b"))) == document(note="a")
+    assert _as_restarted(document(note="a"), None) == document(note="a")

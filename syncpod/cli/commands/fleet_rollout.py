@@ -97,7 +97,14 @@ def status(
     namespace: Namespace = "default",
     watch: Annotated[bool, typer.Option("--watch/--no-watch", "-w", help="Wait until the rollout has ended.")] = True,
     revision: Annotated[
-        int, typer.Option("--revision", metavar="NUMBER", min=0, help="Fail if the newest revision is another one.")
+        int,
+        typer.Option(
+            "--revision",
+            metavar="NUMBER",
+            min=0,
+            help="Fail if the newest revision has another number.",
+            show_default="any",
+        ),
     ] = 0,
     timeout: Timeout = "0",
     state_dir: StateDir = "",
