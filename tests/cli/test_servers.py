@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,6 +57,26 @@ def started(state: Path) -> Iterator[ServerRecord]:
     finally:
         end(record.process, patience_seconds=10)
         child.wait()
+
+
+def visibility_indexes(state: Path) -> set[str]:
+    """The named indexes of the server's visibility table."""
+    with contextlib.closing(sqlite3.connect(state / "temporal" / "temporal.db")) as database:
+        rows = database.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql != ''"
+        )
+        return {name for (name,) in rows}
+
+
+def test_a_server_writes_no_index_that_a_node_has_no_use_for(tmp_path: Path) -> None:
+    few = {"default_idx", "by_workflow_id", "by_status"}
+    with started(tmp_path):
+        assert visibility_indexes(tmp_path) == few
+    with contextlib.closing(sqlite3.connect(tmp_path / "temporal" / "temporal.db")) as database:
+        database.execute("CREATE INDEX by_task_queue ON executions_visibility (namespace_id, task_queue)")
+    assert visibility_indexes(tmp_path) > few
+    with started(tmp_path):
+        assert visibility_indexes(tmp_path) == few
 
 
 def free_port() -> int:

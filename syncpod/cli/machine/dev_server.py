@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.console import waiting
+from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import (
@@ -154,10 +154,16 @@ def start(
                 ours = _chosen(port, (usual, *range(PORT, PORT + 100)), "--port")
                 ours_ui = _chosen(ui_port, usual_uis, "--ui-port", taken=ours) if has_ui else None
                 line = command(database=database, port=ours, ui_port=ours_ui)
+                is_new = not database.exists()
+                if not is_new:
+                    _spare_the_disk(database)
                 try:
-                    return _launch(state_dir, line, lock, (ours, ours_ui), detached=detached)
+                    started = _launch(state_dir, line, lock, (ours, ours_ui), detached=detached)
                 except _Outrun:
                     continue
+                if is_new:
+                    _spare_the_disk(database)
+                return started
     raise Failure(f"other processes keep taking the ports before the Temporal server does: choose one with `{_CHOOSE}`")
 
 
@@ -201,6 +207,18 @@ def _launch(
     if _TAKEN in said:
         raise _Outrun
     raise _did_not_start(log)
+
+
+def _spare_the_disk(database: Path) -> None:
+    """Have the server write less, if its database allows it. The server also works if it does not."""
+    import sqlite3
+
+    from syncpod.cli.machine.server_database import drop_costly_indexes
+
+    try:
+        drop_costly_indexes(database)
+    except sqlite3.Error as error:
+        remark(f"Note: the Temporal server writes more than necessary: the indexes of {database} stay: {error}")
 
 
 @contextlib.contextmanager
