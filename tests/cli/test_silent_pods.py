@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +13,14 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cli.fetched import RECORDED_ANNOTATION
+from syncpod.cli.fetched import RECORDED_ANNOTATION, FetchedPod
 from syncpod.cli.input.selector import Selector
-from syncpod.cli.temporal import pods
+from syncpod.cli.temporal import pod_deletion, pods
 from syncpod.cli.temporal.session import refused
 from syncpod.cli.view.pod_table import row_of
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
+from syncpod.pod import ObjectMeta, Pod
 from tests.cli.conftest import Command
 from tests.cli.manifests import fresh_name
 
@@ -111,10 +113,50 @@ async def test_an_unanswering_pod_is_listed_with_the_status_and_restarts_that_we
     assert row_of(fetched.listed, datetime.now(UTC))[1:4] == ("?", "CrashLoopBackOff?", "12?")
 
 
-@pytest.mark.parametrize("words", ["Workflow is busy.", "consistent query buffer is full, this may be caused by …"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Workflow is busy.",
+        "consistent query buffer is full, this may be caused by …",
+        "h2 protocol error: http2 error",
+    ],
+)
 async def test_a_pod_too_busy_for_queries_counts_as_unanswering(words: str) -> None:
     (fetched,) = await read(Server(RPCStatusCode.RESOURCE_EXHAUSTED, words, [Listed(1, "here")]))
     assert not fetched.current and not fetched.stuck
+
+
+async def test_pods_that_end_are_told_so_and_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd that is asked one by one, all together, keeps its node from ending it."""
+    ending = [
+        FetchedPod(Pod(metadata=ObjectMeta(name=f"web-{at}", namespace="default")), {}, current=True)
+        for at in range(120)
+    ]
+    told, gone = Counter[str](), asyncio.Event()
+    reads: list[int] = []
+
+    async def request(*_: Any) -> None:
+        told["now"] += 1
+        told["most"] = max(told["most"], told["now"])
+        await asyncio.sleep(0)
+        told["now"] -= 1
+        told["all"] += 1
+
+    async def read_pods(_: Any, keys: list[Any]) -> list[None]:
+        reads.append(len(keys))
+        gone.set()
+        return [None for _ in keys]
+
+    async def until_gone(*_: Any) -> None:
+        await gone.wait()
+
+    monkeypatch.setattr(pod_deletion, "request_deletion", request)
+    monkeypatch.setattr(pod_deletion, "read_pods", read_pods)
+    monkeypatch.setattr(pod_deletion, "until_gone", until_gone)
+    client: Any = None
+    await pod_deletion._delete(client, ending, None)
+    assert (told["all"], told["most"]) == (120, 50)
+    assert reads[0] == 120, "those of this machine's node all at once"
 
 
 async def test_a_pod_with_failing_tasks_is_not_reported_as_away(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from syncpod.cli.temporal.operator_signals import ACCEPT_SECONDS, records_of
 from syncpod.cli.temporal.pending_steps import pending_steps
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
-from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod
+from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod, read_pods
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
@@ -42,7 +42,7 @@ _TOLD: Final = 10
 _ROUNDS: Final = 3
 """How often the node is listed again, for pods that were applied meanwhile."""
 _AT_ONCE: Final = 50
-"""How many pods are asked at the same time what they wait for: a node that ends them slowly is busy."""
+"""How many pods are told to end, or asked what they wait for, at a time: a node that ends them slowly is busy."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
@@ -127,7 +127,13 @@ async def _pods(client: Client, node: str) -> list[FetchedPod]:
 
 
 async def _delete(client: Client, fetched_pods: list[FetchedPod], patience: timedelta | None) -> None:
-    await asyncio.gather(*(request_deletion(client, *fetched.key, None) for fetched in fetched_pods))
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def request(fetched: FetchedPod) -> None:
+        async with some:
+            await request_deletion(client, *fetched.key, None)
+
+    await asyncio.gather(*map(request, fetched_pods))
     waits = {asyncio.create_task(until_gone(client, *one.key, one.pod.metadata.uid)): one for one in fetched_pods}
     allowed = patience or _longest_grace(fetched_pods) + _MARGIN
     deadline = asyncio.get_running_loop().time() + allowed.total_seconds()
@@ -136,7 +142,7 @@ async def _delete(client: Client, fetched_pods: list[FetchedPod], patience: time
         with Progress() as progress:
             while pending and asyncio.get_running_loop().time() < deadline:
                 _, pending = await asyncio.wait(pending, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                left = await asyncio.gather(*(read_pod(client, *waits[task].key) for task in pending))
+                left = await read_pods(client, [waits[task].key for task in pending]) if pending else []
                 progress.show([fetched for fetched in left if fetched is not None and _is_under_way(fetched)])
     finally:
         for task in pending:

@@ -49,8 +49,9 @@ _SILENT: Final = frozenset(
     )
 )
 """How a query fails if no worker answers it. Anything else is about the asker, or about the server."""
-_BUSY: Final = ("Workflow is busy", "query buffer is full")
-"""Parts of the server's messages, with RESOURCE_EXHAUSTED, if only this one workflow has too much to do."""
+_BUSY: Final = ("Workflow is busy", "query buffer is full", "http2 error")
+"""Parts of messages, with RESOURCE_EXHAUSTED, if only this one workflow has too much to do; the last one is of a
+connection that the server has ended, because too many queries were given up on it."""
 _STUCK: Final = "failed state"
 """Part of the server's message if it does not even ask, because the workflow's tasks have failed again and again."""
 
