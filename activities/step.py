@@ -15,9 +15,10 @@ from activities.node.fences import Claim, StaleFence
 from activities.node.metrics import AttemptOutcome, count_attempt
 from activities.node.uid_owners import UID_IN_USE
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
+from activities.together import begun_after_first, in_company
 from syncpod.cri.errors import CriError
 from syncpod.messages.step_table import Interruption, Stage
-from syncpod.messages.steps import STUCK_FAULTS, Fault, Outcome, Rejection, StepInput, StepResult
+from syncpod.messages.steps import STUCK_FAULTS, CreateSandbox, Fault, Outcome, Rejection, StepInput, StepResult
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[StepAttempt, Request], Awaitable[StepResult]]
@@ -69,7 +70,8 @@ async def run_step(
         delay_seconds=delay_between(info.scheduled_time, info.started_time),
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
-    task = asyncio.create_task(_try(attempt, body, request, interruption, stage))
+    trying = _try(attempt, body, request, interruption, stage)
+    task = asyncio.create_task(in_company(attempt, request, trying))
     pause = FIRST_BEAT_SECONDS
     while not task.done():
         try:
@@ -92,7 +94,8 @@ def _outcome(task: asyncio.Task[StepResult]) -> AttemptOutcome:
         return "cancelled"
     error = task.exception()
     if error is None:
-        return "done" if task.result().outcome not in (Outcome.CANCELLED, Outcome.STOPPING) else "cancelled"
+        undone = (Outcome.NOT_BEGUN, Outcome.CANCELLED, Outcome.STOPPING)
+        return "cancelled" if task.result().outcome in undone else "done"
     if not isinstance(error, ApplicationError) or not error.non_retryable:
         return "retry"
     return "stale" if error.type == Fault.STALE_FENCE.value else "fault"
@@ -102,11 +105,16 @@ async def _try(
     attempt: StepAttempt, body: Body[Request], request: Request, interruption: Interruption, stage: Stage | None
 ) -> StepResult:
     """Act in the pod's turn or lane, and turn the outcome into a result or a Temporal error."""
-    complete = _without_status if request.lane else _with_status
+    complete = _without_status
     try:
+        if (certain := await begun_after_first(attempt, request)) is None:
+            return await complete(attempt, StepResult(outcome=Outcome.NOT_BEGUN))
         if refusal := await attempt.node.uids.bind(attempt.ref):
             return await _of_another(attempt, interruption, refusal)
-        claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
+        request = certain
+        complete = _without_status if request.lane else _with_status
+        followed = isinstance(request, CreateSandbox) and request.followed
+        claim = Claim(request.fence, attempt.number, activity.info().scheduled_time, followed)
         async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_line(stage):
             attempt.doing = "asks the runtime what it has of the pod"
             try:
@@ -216,7 +224,12 @@ async def _with_status(attempt: StepAttempt, result: StepResult) -> StepResult:
 async def _without_status(attempt: StepAttempt, result: StepResult) -> StepResult:
     """Complete the result with all but the pod's status."""
     return result.model_copy(
-        update={"events": tuple(attempt.events), "node": attempt.node.facts(), "attempt": attempt.number}
+        update={
+            "events": tuple(attempt.events),
+            "node": attempt.node.facts(),
+            "attempt": attempt.number,
+            "idle_ms": int(1000 * attempt.idle_seconds),
+        }
     )
 
 

@@ -93,7 +93,9 @@ class StepAttempt:
         self._stage: Stage | None = None
         self._hides = 2
         """How often it still tells the node that it goes on after a wait."""
-        self._known = node.views.before(request.ref, request.fence, number)
+        self.idle_seconds = 0.0
+        """How long it only waited for the step that began together with it."""
+        self._may_know = True
 
     # --- letting go ---------------------------------------------------------------------------------------------------
 
@@ -241,7 +243,8 @@ class StepAttempt:
         made, or has nothing alive that would be removed. Only steps make anything for the pod, so that is still so.
         Exits since then may not show. Raises CriError.
         """
-        known, self._known = self._known, None
+        known = self.node.views.before(self.ref, self.fence, self.number) if self._may_know else None
+        self._may_know = False
         return known if known is not None and suffices(known) else await self.read()
 
     async def read(self) -> ObservedPod:

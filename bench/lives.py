@@ -35,7 +35,7 @@ async def histories(at: Stage) -> tuple[Row, ...]:
     backed_off = await at.engine.history_length(name)
     await at.engine.clear(name)
     return (
-        _row("history of a one-container start", started, 20),
+        _row("history of a one-container start", started, 17),
         _row(f"history of {_IDLE_SECONDS:g} s in which nothing changes", idled - started, 0),
         _row("history of an immediate restart", restarted - idled, 12),
         _row("history of a restart after a back-off", backed_off - restarted, 17),

@@ -10,6 +10,7 @@ from activities.node.fences import Fences
 from activities.node.hooks import PreStops
 from activities.node.ledger import Ledger
 from activities.node.lines import Line
+from activities.node.pairs import Pairs
 from activities.node.pulls import Pulls, PullSettings
 from activities.node.stops import Stops
 from activities.node.uid_owners import UidOwners
@@ -73,6 +74,7 @@ class Node:
     """Returns why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
     fences: Fences = field(default_factory=Fences)
     views: LastViews = field(default_factory=LastViews)
+    pairs: Pairs = field(default_factory=Pairs)
     adopted: Callable[[PodRef], None] = lambda ref: None
     """Called when a workflow that knows nothing of a pod yet has adopted what runs of it."""
     was_deleted: Callable[[PodRef], None] = lambda ref: None

@@ -29,6 +29,8 @@ class Claim:
     """Temporal's number of the attempt, from 1."""
     scheduled: datetime
     """When Temporal first scheduled the step, by the server's clock."""
+    followed: bool = False
+    """The step with the next fence has begun together with this one and waits for it, so it is no newer one."""
 
     def is_older_than(self, other: Claim) -> bool:
         """Say whether this step must not act once `other` has been seen.
@@ -36,7 +38,13 @@ class Claim:
         The fence decides, with one exception: an operator may reset a workflow to an earlier point, and its fences with
         it. A step scheduled later than every one that was seen is not a straggler, whatever its fence.
         """
+        if self.precedes(other):
+            return False
         return (self.fence, self.attempt) < (other.fence, other.attempt) and self.scheduled <= other.scheduled
+
+    def precedes(self, other: Claim) -> bool:
+        """Say whether `other` is the step that follows this one: neither makes the other let go."""
+        return self.followed and other.fence == self.fence + 1
 
 
 class StaleFence(Exception):
@@ -81,15 +89,15 @@ class Fences:
         turn = self._turns.setdefault((ref.uid, lane), _Turn())
         turn.wanted += 1
         try:
-            if turn.holder is not None:
+            if turn.holder is not None and not (turn.claim is not None and claim.precedes(turn.claim)):
                 turn.holder.supersede()
             await holder.interruptible(turn.lock.acquire())
             try:
                 self._see(ref, claim, lane)
-                turn.holder = holder
+                turn.holder, turn.claim = holder, claim
                 yield
             finally:
-                turn.holder = None
+                turn.holder = turn.claim = None
                 turn.lock.release()
         finally:
             turn.wanted -= 1
@@ -128,7 +136,7 @@ class Fences:
         if claim.is_older_than(newest):
             older, newer = (f"try {each.attempt} of step {each.fence}" for each in (claim, newest))
             raise StaleFence(f"{ref.namespace}/{ref.name}: {older} came after {newer}")
-        self._newest[key] = claim
+        self._newest[key] = newest if claim.precedes(newest) else claim
         self._newest.move_to_end(key)
         while len(self._newest) > REMEMBERED:
             self._newest.popitem(last=False)
@@ -140,4 +148,6 @@ class _Turn:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.holder: Holder | None = None
+        self.claim: Claim | None = None
+        """The holder's claim; None for garbage collection, which has none."""
         self.wanted = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Final, Literal
 
 from syncpod.journal.reading import Account
@@ -63,12 +64,25 @@ def start_of(account: Account, *, container: str = "", restart: int | None = Non
         return None
     *_, instance = max(wanted, key=lambda found: found[:2])
     at = _begin(account, instance)
-    done = _done(account.lines, instance, at)
-    lines = [line for line in account.lines if at <= _begun(line) and (done is None or line.at <= done)]
+    recorded = _one_after_the_other(account.lines)
+    done = _done(recorded, instance, at)
+    lines = [line for line in recorded if at <= _begun(line) and (done is None or line.at <= done)]
     results = list(_probes(account.lines, instance, at))
     ready = next((line.at for line in results if line.reason == "Readiness probe: success"), None)
     phases = sorted([*_phases(lines, instance), *map(_moment, results)], key=lambda phase: phase.begun)
     return Start(instance, at, ready, tuple(_with_gaps(phases, lines, done)))
+
+
+def _one_after_the_other(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines, with the end of a sandbox's step where the start that was begun together with it goes on.
+
+    The results of both reach the workflow at the same time. A length is without the time in which a step only waited.
+    """
+    apart = [*lines]
+    for index, (line, after) in enumerate(pairwise(lines)):
+        if line.kind == after.kind == "step" and line.subject == "create_sandbox" and line.at == after.at:
+            apart[index] = replace(line, at=_begun(after))
+    return apart
 
 
 def _begun(line: Line) -> datetime:

@@ -38,6 +38,8 @@ class CreateSandbox(StepInput):
 
     pod: WirePod = Field(default_factory=Pod)
     attempt: int = 0
+    followed: bool = False
+    """The start of a container has begun together with this step, and waits for it."""
     adopt: bool = False
     """Make no sandbox: only take over what exists of the pod, whatever its number, for this Temporal cluster."""
 
@@ -111,7 +113,10 @@ class StartContainer(StepInput):
     kind: ContainerKind = "container"
     restart: int = 0
     sandbox_id: str = ""
+    """Empty if it `follows` the step that makes the sandbox."""
     sandbox_attempt: int = 0
+    follows: int = 0
+    """The fence of the step that makes the sandbox, if both have begun together; 0 = the sandbox is there."""
     pulled: bool = False
     """The image has just been pulled for this start, so no event reports that it was present."""
     prune: tuple[str, ...] = ()
@@ -186,6 +191,8 @@ class Outcome(StrEnum):
     """create_sandbox: the attempt was found dead, stopped and removed; take the next number."""
     IMAGE_ABSENT = "imageAbsent"
     """start_*: the image is not there; pull it first."""
+    NOT_BEGUN = "notBegun"
+    """start_*: what it follows has not ended as expected, so it has changed nothing."""
     CANCELLED = "cancelled"
     """The step was cancelled and let go where it may be left; `status` has what it had done until then."""
     STOPPING = "stopping"
@@ -236,6 +243,8 @@ class StepResult(Message):
     """The sandbox or container made or adopted."""
     attempt: int = 1
     """The number of Temporal's try that succeeded, from 1."""
+    idle_ms: int = 0
+    """How much of its time, in milliseconds, it only waited for the step that began together with it."""
 
 
 class Fault(StrEnum):

@@ -25,8 +25,17 @@ WEB = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")
 class Actor:
     """A holder that acts for as long as it is told to."""
 
-    def __init__(self, fences: Fences, fence: int, attempt: int = 1, ref: PodRef = WEB, lane: str = "") -> None:
-        self.fences, self.ref, self.claim, self.lane = fences, ref, Claim(fence, attempt, EARLY), lane
+    def __init__(
+        self,
+        fences: Fences,
+        fence: int,
+        attempt: int = 1,
+        ref: PodRef = WEB,
+        lane: str = "",
+        *,
+        followed: bool = False,
+    ) -> None:
+        self.fences, self.ref, self.claim, self.lane = fences, ref, Claim(fence, attempt, EARLY, followed), lane
         self.superseded = self.acts = False
         self.may_end = asyncio.Event()
 
@@ -58,6 +67,26 @@ async def test_a_newer_step_supersedes_the_older_one_and_waits_until_it_has_ende
     assert newer.acts
     newer.may_end.set()
     await asyncio.gather(*tasks)
+
+
+async def test_a_step_that_is_tried_again_waits_for_the_one_that_follows_it() -> None:
+    fences = Fences()
+    follower, again = Actor(fences, 2), Actor(fences, 1, 2, followed=True)
+    tasks = [asyncio.create_task(follower.act()), asyncio.create_task(again.act())]
+    await settle()
+    assert (follower.acts, follower.superseded, again.acts) == (True, False, False)
+    follower.may_end.set()
+    await settle()
+    assert again.acts
+    again.may_end.set()
+    await asyncio.gather(*tasks)
+    with pytest.raises(StaleFence):
+        await Actor(fences, 1, 3).act()
+    third = Actor(fences, 3)
+    third.may_end.set()
+    await third.act()
+    with pytest.raises(StaleFence):  # what comes after the follower is newer than both
+        await Actor(fences, 1, 4, followed=True).act()
 
 
 async def test_an_older_step_is_refused_at_once() -> None:

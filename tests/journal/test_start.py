@@ -106,3 +106,14 @@ def test_the_newest_start_begins_with_the_end_that_it_follows() -> None:
 def test_a_start_that_the_journal_does_not_have_is_none() -> None:
     assert start_of(ACCOUNT, restart=9) is None
     assert start_of(ACCOUNT, container="other") is None
+
+
+def test_a_sandbox_and_a_start_whose_results_came_together_follow_one_another() -> None:
+    """Their lengths are without the time in which one only waited for the other."""
+    lines = (LINES[0], step(0.5, "create_sandbox", took=300), step(0.5, "start_container", "app", took=180))
+    instances = (Instance("app", 0, started_at=at(0.45)),)
+    start = start_of(Account(WEB, begun=at(0), seen=at(1), lines=lines, instances=instances))
+    assert [phase for phase in told(start) if phase[2] == "step"] == [
+        (0.02, 0.3, "step", "create_sandbox"),
+        (0.32, 0.18, "step", "start_container app"),
+    ]

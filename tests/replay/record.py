@@ -81,6 +81,7 @@ async def crash_loop(client: Client, node: ScriptedNode) -> Handle:
     await node.tell(handle, node.exits(uid, "web", 1))
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
     await node.tell(handle, node.exits(uid, "web", 2))
+    await until(handle, lambda seen: "waiting" in container(seen, "web").get("state", {}))
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2)
     await node.tell(handle, node.exits(uid, "web", 3, ago=19.0))

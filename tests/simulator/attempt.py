@@ -79,6 +79,16 @@ class Attempt:
         return int(self.request.get("fence", 0))
 
     @property
+    def followed(self) -> bool:
+        """Whether another step has begun together with it, and waits for it."""
+        return bool(self.request.get("followed"))
+
+    @property
+    def follows(self) -> int:
+        """The fence of the step that began together with it, and for which it waits; 0 = none."""
+        return int(self.request.get("follows", 0))
+
+    @property
     def waited(self) -> float:
         """Seconds since the step was scheduled."""
         return self.clock.now - self.activity.scheduled

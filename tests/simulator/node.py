@@ -7,6 +7,7 @@ the server: a result that comes late or never, a try that stalls, a worker that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.simulator.steps import NOT_READY, Steps, View
 
 KILLS = ("kill_container", "kill_pod", "remove_container")
 STEP_PATIENCE = 2.0
+PAIR_SECONDS = 1.0
 EXIT_SEEN, RELIST = 0.05, 1.0
 FACTS = {"name": "node-1", "runtime": "simulated", "hostIps": ["192.0.2.1"], "searchAttributes": True}
 
@@ -43,6 +45,7 @@ class Node:
         self._queues: dict[tuple[str, str], list[Attempt]] = {}
         self._newest: dict[tuple[str, str, str], tuple[tuple[int, int], float]] = {}
         self._pods: dict[str, _Pod] = {}
+        self._pairs: dict[tuple[str, str, int], _Pair] = {}
         self._armed: dict[str, Due] = {}
         self._refused: set[str] = set()
         """UIDs of pods that were made no sandbox since the network is not ready."""
@@ -61,6 +64,14 @@ class Node:
             self.suffered(attempt.ill)
             if attempt.ill.kind == "by_hand":
                 self.clock.after(attempt.ill.seconds, lambda: self._finish_by_hand(attempt))
+        if attempt.follows:
+            self._follow(attempt)
+            return
+        if attempt.followed:
+            self._pair(attempt).begin(attempt)
+        self._claim(attempt)
+
+    def _claim(self, attempt: Attempt) -> None:
         if self._is_stale(attempt):
             self._attempts.remove(attempt)
             self._report(attempt, lambda: self._stale(attempt))
@@ -70,11 +81,96 @@ class Node:
         if holder is None:
             self._act(attempt)
         else:
-            holder.interrupt(superseded=True)
+            if not _precedes(attempt, holder.fence):
+                holder.interrupt(superseded=True)
             self._queues.setdefault((uid, lane), []).append(attempt)
+
+    # --- steps that began together ------------------------------------------------------------------------------------
+
+    def _pair(self, attempt: Attempt) -> _Pair:
+        ref = attempt.request["ref"]
+        key = (str(ref["uid"]), str(ref["incarnation"]), attempt.follows or attempt.fence)
+        return self._pairs.setdefault(key, _Pair())
+
+    def _follow(self, attempt: Attempt) -> None:
+        """Have a start wait for the step that makes its sandbox; without it, the start is not begun."""
+        pair = self._pair(attempt)
+        pair.waiting.append(attempt)
+        if pair.first is None:
+            self.clock.after(PAIR_SECONDS, lambda: self._decide_pair(pair) if pair.first is None else None)
+        elif pair.end is not None:
+            self.clock.after(0.0, lambda: self._decide_pair(pair))
+
+    def _decide_pair(self, pair: _Pair) -> None:
+        """Let the start begin or not, as its first step has ended; or has not been seen in this worker."""
+        waiting, pair.waiting = pair.waiting, []
+        for attempt in waiting:
+            if not attempt.alive:
+                continue
+            if attempt.interrupted:
+                self._ended(attempt, {"stale": True})
+            elif attempt.number > 1 and pair.end == "again":
+                self._ended(attempt, CriError("the sandbox is not certain yet"))
+            elif pair.first is None and attempt.number > 1 and not self.runtime.up:
+                self._ended(attempt, CriError("connection refused"))
+            elif (home := self._home(pair, attempt)) is not None:
+                attempt.request = {**attempt.request, "sandboxId": home}
+                self._claim(attempt)
+            else:
+                self._ended(attempt, {"result": self._complete(attempt, {"outcome": "notBegun"})})
+
+    def _home(self, pair: _Pair, attempt: Attempt) -> str | None:
+        request = attempt.request
+        ref, name, restart = request["ref"], request["container"], int(request["restart"])
+
+        def ours(view: View) -> list[Any]:
+            return [each for each in view["containers"] if each["incarnation"] == ref["incarnation"]]
+
+        def is_its(each: Any) -> bool:
+            return bool(each["name"] == name and each["restartCount"] == restart)
+
+        if pair.first is None:
+            if attempt.number == 1:
+                return None
+            view = self.runtime.list(ref["uid"])
+            home = [s["id"] for s in view["sandboxes"] if s["incarnation"] == ref["incarnation"]]
+            return home[0] if home and any(is_its(each) for each in ours(view)) else None
+        if not isinstance(pair.end, dict) or pair.end["outcome"] not in ("done", "adopted"):
+            return None
+        there = ours(pair.end["status"])
+        if not all(is_its(each) for each in there) or (not there and name in pair.end["missingImages"]):
+            return None
+        return str(pair.end["id"])
+
+    def _first_ended(self, attempt: Attempt, outcome: Any) -> None:
+        """Note how the first of two steps has ended, unless a further attempt of it has begun."""
+        pair = self._pair(attempt)
+        if pair.first is not attempt:
+            return
+        match outcome:
+            case {"result": result}:
+                pair.end = "over" if attempt.asked else result
+            case CriError():
+                pair.end = "again"
+            case _:
+                pair.end = "over"
+        self.clock.after(0.0, lambda: self._decide_pair(pair))
+
+    def _hold(self, attempt: Attempt, report: Callable[[], None]) -> None:
+        """Report the first step's result together with the end of the second one, or after a moment."""
+        pair = self._pair(attempt)
+        if pair.is_over or attempt.interrupted:
+            report()
+            return
+        due = self.clock.after(PAIR_SECONDS, lambda: pair.release())
+        pair.held = _Held(attempt.activity, report, due)
 
     def cancel_try(self, activity: Activity) -> None:
         """Have a try hear with its next heartbeat that it is cancelled."""
+        for pair in self._pairs.values():
+            if pair.held is not None and pair.held.activity is activity:
+                pair.release()
+                return
         attempt = next((a for a in self._attempts if a.activity is activity and a.number == activity.attempt), None)
         if attempt is not None:
             self.clock.after(1.0 - attempt.waited % 1.0, lambda: self._let_go(attempt))
@@ -82,6 +178,10 @@ class Node:
     def _let_go(self, attempt: Attempt) -> None:
         queue = self._queues.get(self._turn(attempt), [])
         attempt.interrupt()
+        if attempt.follows and attempt.alive and attempt in (pair := self._pair(attempt)).waiting:
+            pair.waiting.remove(attempt)
+            self._ended(attempt, {"result": self._complete(attempt, {"outcome": "cancelled"})})
+            return
         if attempt in queue and attempt.alive:
             queue.remove(attempt)
             self._ended(attempt, {"cancelled": True})
@@ -139,7 +239,16 @@ class Node:
             del self._holders[key]
             self._next(key)
         activity, number, server = attempt.activity, attempt.number, self.server
+        if attempt.followed:
+            self._first_ended(attempt, outcome)
+        if attempt.follows:
+            pair = self._pair(attempt)
+            pair.is_over = True
+            self.clock.after(0.0, pair.release)
         match outcome:
+            case {"result": result} if attempt.followed:
+                report = partial(server.completed, activity, number, payload(result))
+                self._hold(attempt, lambda: self._report(attempt, report))
             case {"result": result}:
                 self._report(attempt, lambda: server.completed(activity, number, payload(result)))
             case {"fault": fault, "detail": detail}:
@@ -197,6 +306,8 @@ class Node:
         key = (uid, str(attempt.request["ref"]["incarnation"]), lane)
         claim, scheduled = (attempt.fence, attempt.number), attempt.activity.scheduled
         newest = self._newest.get(key, (claim, scheduled))
+        if _precedes(attempt, newest[0][0]):
+            return False
         if claim < newest[0] and scheduled <= newest[1]:
             return True
         self._newest[key] = (claim, scheduled)
@@ -215,6 +326,9 @@ class Node:
         self._holders.clear()
         self._queues.clear()
         self._newest.clear()
+        for pair in self._pairs.values():
+            pair.forget()
+        self._pairs.clear()
         self.steps.worker_died()
         for due in self._armed.values():
             due.cancel()
@@ -349,6 +463,46 @@ class Node:
                 self.server.signal("backoff_expired", {"container": subject, "restart": restart})
 
         self._armed[subject] = self.clock.after(delay, expire)
+
+
+@dataclass
+class _Held:
+    """A result that is kept back for a moment."""
+
+    activity: Activity
+    report: Callable[[], None]
+    due: Due
+
+
+class _Pair:
+    """A sandbox and a start in it that began together: the model of `activities.together`."""
+
+    def __init__(self) -> None:
+        self.first: Attempt | None = None
+        self.end: dict[str, Any] | str | None = None
+        """The result of the first step; `again` if it is tried again, `over` if it has none."""
+        self.waiting: list[Attempt] = []
+        self.is_over = False
+        self.held: _Held | None = None
+
+    def begin(self, attempt: Attempt) -> None:
+        self.first, self.end = attempt, None
+
+    def release(self) -> None:
+        if (held := self.held) is not None:
+            self.held = None
+            held.due.cancel()
+            held.report()
+
+    def forget(self) -> None:
+        if self.held is not None:
+            self.held.due.cancel()
+            self.held = None
+
+
+def _precedes(attempt: Attempt, fence: int) -> bool:
+    """Say whether the step with this fence follows the attempt's: neither makes the other let go."""
+    return attempt.followed and fence == attempt.fence + 1
 
 
 class _Pod:

@@ -7,6 +7,7 @@ Only workflow tests use it; the steps themselves are tested on real runtimes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,11 +16,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
+from activities.together import HELD_SECONDS, is_as_expected
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import build_id
@@ -54,6 +57,17 @@ DIGEST = "0" * 12
 Script = Callable[[StepInput], Any]
 
 
+class Pair:
+    """A sandbox and a start in it that began together."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.sandbox: asyncio.Future[StepResult | None] = loop.create_future()
+        """The result; None if there is none."""
+        self.over: asyncio.Future[None] = loop.create_future()
+        """The start has ended."""
+
+
 class ScriptedNode:
     """The model runtime of one node, and the steps that change it."""
 
@@ -79,6 +93,7 @@ class ScriptedNode:
         """The answers of the next calls of allocate_resources; after these, there is room for everything."""
         self.gate: dict[str, asyncio.Event] = {}
         """By step name: an event that its calls wait for, heartbeating, before they act."""
+        self._pairs: dict[tuple[str, str, int], Pair] = {}
         self.deaf: set[str] = set()
         """Steps whose calls keep waiting at their gate even if they are cancelled."""
 
@@ -161,6 +176,44 @@ class ScriptedNode:
         return [*(scripted(name) for name in STEPS), activity.defn(name=FORESEE_ADMISSION)(foresee)]
 
     async def _take(self, name: StepName, step: StepInput) -> StepResult:
+        """Take a step. As on a node, a start that has begun with its sandbox waits for it, and both end together."""
+        if isinstance(step, CreateSandbox) and step.followed:
+            pair = self._pair(step, step.fence)
+            try:
+                result = await self._take_alone(name, step)
+            except BaseException:
+                pair.sandbox.set_result(None)
+                raise
+            pair.sandbox.set_result(result)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({pair.over}, timeout=HELD_SECONDS)
+            return result
+        if not isinstance(step, StartContainer) or not step.follows:
+            return await self._take_alone(name, step)
+        pair = self._pair(step, step.follows)
+        try:
+            while not pair.sandbox.done():
+                activity.heartbeat("waits for the pod's sandbox")
+                await asyncio.wait({pair.sandbox}, timeout=0.05)
+            sandbox = pair.sandbox.result()
+            if sandbox is None or not is_as_expected(sandbox, step):
+                return StepResult(outcome=Outcome.NOT_BEGUN, node=self.facts)
+            return await self._take_alone(name, step.model_copy(update={"sandbox_id": sandbox.id}))
+        except asyncio.CancelledError:
+            return StepResult(outcome=Outcome.CANCELLED, node=self.facts)
+        finally:
+            if not pair.over.done():
+                pair.over.set_result(None)
+
+    def _pair(self, step: StepInput, first_fence: int) -> Pair:
+        """What has become of two steps that began together; newly made for a further attempt of the first one."""
+        key = (step.ref.uid, step.ref.incarnation, first_fence)
+        known = self._pairs.get(key)
+        if known is None or (isinstance(step, CreateSandbox) and known.sandbox.done()):
+            known = self._pairs[key] = Pair()
+        return known
+
+    async def _take_alone(self, name: StepName, step: StepInput) -> StepResult:
         self.taken.append((name.value, step))
         gate = self.gate.get(name.value)
         while gate is not None and not gate.is_set():
@@ -182,6 +235,8 @@ class ScriptedNode:
         if isinstance(step, CreateSandbox | PullImage):
             containers = (*step.pod.spec.init_containers, *step.pod.spec.containers)
             more["missing_images"] = tuple(c.name for c in containers if c.image in self.absent)
+        if isinstance(step, CreateSandbox) and outcome in (Outcome.DONE, Outcome.ADOPTED):
+            more["id"] = f"sandbox-{step.attempt}"
         if isinstance(step, AllocateResources):
             more["allocation"] = self.room.pop(0) if self.room else Allocation()
         attempt = activity.info().attempt
@@ -301,6 +356,12 @@ async def in_another_run(handle: WorkflowHandle[Any, Any], first: str | None, pa
         assert asyncio.get_running_loop().time() < deadline, "the run has not continued as new"
         await asyncio.sleep(0.05)
     return run
+
+
+async def pending_step(handle: WorkflowHandle[Any, Any], name: str) -> PendingActivityInfo:
+    """The pod's activity of this name that has not ended."""
+    activities = (await handle.describe()).raw_description.pending_activities
+    return next(each for each in activities if each.activity_type.name == name)
 
 
 async def query_pod(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:

@@ -26,7 +26,16 @@ from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.steps import Fault, Outcome, StartContainer, StepEvent, StepInput, StepResult
-from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, start_pod, until
+from tests.workflows.scripted import (
+    ScriptedNode,
+    container,
+    in_another_run,
+    pending_step,
+    phase,
+    query_pod,
+    start_pod,
+    until,
+)
 
 replayed = pytest.mark.replayed_at_every_task("queries, updates, timers and steps go on from a replayed state too")
 
@@ -497,7 +506,7 @@ async def test_an_undecodable_result_fails_only_its_step(client: Client, node: S
     node.gate["start_container"] = asyncio.Event()
     handle = await start_pod(client, node, manifest())
     await until(handle, lambda _: "start_container web" in node.steps())
-    (pending,) = (await handle.describe()).raw_description.pending_activities
+    pending = await pending_step(handle, "start_container")
     undecodable = Payload(metadata={"encoding": b"binary/unheard-of"}, data=b"?")
     await client.workflow_service.respond_activity_task_completed_by_id(
         RespondActivityTaskCompletedByIdRequest(
@@ -519,7 +528,7 @@ async def test_an_undecodable_failure_fails_only_its_step(client: Client, node: 
     node.gate["start_container"] = asyncio.Event()
     handle = await start_pod(client, node, manifest())
     await until(handle, lambda _: "start_container web" in node.steps())
-    (pending,) = (await handle.describe()).raw_description.pending_activities
+    pending = await pending_step(handle, "start_container")
     undecodable = Payload(metadata={"encoding": b"binary/unheard-of"}, data=b"?")
     failure = Failure(
         message="by hand", application_failure_info=ApplicationFailureInfo(non_retryable=True, type="ByHand")

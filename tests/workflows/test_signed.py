@@ -55,6 +55,7 @@ from tests.workflows.scripted import (
     ScriptedNode,
     container,
     in_another_run,
+    pending_step,
     query_pod,
     scripted_worker,
     start_pod,
@@ -391,7 +392,7 @@ async def test_a_result_that_a_stranger_gives_is_a_failed_step(client: Client, s
     signed.node.gate["start_container"] = asyncio.Event()
     handle = await start_pod(signed.owner, signed.node, manifest())
     await until(handle, lambda _: "start_container web" in signed.node.steps())
-    (pending,) = (await handle.describe()).raw_description.pending_activities
+    pending = await pending_step(handle, "start_container")
     scheduled = [
         event.activity_task_scheduled_event_attributes
         for event in await events_of(handle)
@@ -415,7 +416,7 @@ async def test_what_a_stranger_says_of_a_failed_step_is_not_believed(client: Cli
     signed.node.gate["start_container"] = asyncio.Event()
     handle = await start_pod(signed.owner, signed.node, manifest())
     await until(handle, lambda _: "start_container web" in signed.node.steps())
-    (pending,) = (await handle.describe()).raw_description.pending_activities
+    pending = await pending_step(handle, "start_container")
     failure = Failure(
         message="by hand", application_failure_info=ApplicationFailureInfo(non_retryable=True, type="ByHand")
     )

@@ -10,10 +10,13 @@ from tests.workflows.scripted import ScriptedNode, phase, start_pod, until
 from tests.workflows.test_adoption import recorded
 
 START, DELETION = 3, 3
-"""One task decides the first step, and one follows each of two steps."""
+"""One task decides the first step, and one follows each of two steps. The two of a start end together: one task takes
+both results, unless the server has begun it in between. `tests/simulator/test_together.py` counts the usual case."""
 
 
-async def test_a_start_and_a_deletion_take_three_workflow_tasks_each(client: Client, node: ScriptedNode) -> None:
+async def test_a_start_and_a_deletion_take_three_workflow_tasks_each_at_most(
+    client: Client, node: ScriptedNode
+) -> None:
     """Sandbox and container; kill and removal. An additional step, or a signal to each pod, would be counted here."""
     document = recorded()
     del document["metadata"]["uid"], document["metadata"]["creationTimestamp"]
@@ -24,5 +27,6 @@ async def test_a_start_and_a_deletion_take_three_workflow_tasks_each(client: Cli
     events = (await handle.fetch_history()).events
     at = deletion_of(events)
     begun, ended = counted(events[:at]), counted(events[at:])
-    assert (begun.workflow - begun.timed_out, ended.workflow - ended.timed_out) == (START, DELETION)
+    assert begun.workflow - begun.timed_out in (START - 1, START)
+    assert ended.workflow - ended.timed_out == DELETION
     assert (begun.steps, ended.steps) == (2, 2)

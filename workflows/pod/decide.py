@@ -19,6 +19,7 @@ from syncpod.lifecycle import backoff
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.eviction import EVICTED
+from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD, PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.restart import restart_policy, restarts_on_failure
 from syncpod.lifecycle.step_name import StepName
@@ -33,6 +34,7 @@ from syncpod.messages.steps import (
     RemoveContainers,
     RemovePod,
     ResizePod,
+    StartContainer,
     StepInput,
     SyncVolumes,
 )
@@ -66,6 +68,34 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
         if update is not None:
             decision = replace(decision, step=update.step or decision.step, holds=(*update.holds, *decision.holds))
     return replace(decision, plan=tuple(f"{step.verb} {step.container}".rstrip() for step in steps))
+
+
+def follower(state: PodState, step: Step, now: datetime, *, pulling: Collection[str] = ()) -> Step | None:
+    """Return the start that follows `step` for certain if it makes the pod's first sandbox; None if nothing is certain.
+
+    That is what would be decided if the sandbox was there and all images were: both steps can then begin together. A
+    pod of which anything was ever made, or that is held back by anything, takes one step at a time.
+    """
+    seen = state.observed
+    if not isinstance(step.input, CreateSandbox) or step.input.adopt or seen.sandboxes or seen.containers:
+        return None
+    if state.exits or state.released or state.over or state.vanished:
+        return None
+    mode = "NODE" if state.pod.spec.host_network else "POD"
+    made = ObservedSandbox(
+        attempt=step.input.attempt,
+        state="SANDBOX_READY",
+        network_mode=mode,
+        incarnation=state.incarnation,
+        created_at=now,
+        ip=None,
+    )
+    view = seen.model_copy(update={"sandboxes": (made,)})
+    decision = next_step(state.model_copy(update={"observed": view, "waiting": {}}), now, pulling=pulling)
+    start = decision.step
+    if start is None or decision.holds or not isinstance(start.input, StartContainer) or start.begins_anew:
+        return None
+    return start
 
 
 def planned(state: PodState) -> tuple[PlannedStep, ...]:

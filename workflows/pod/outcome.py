@@ -261,9 +261,9 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
             _done(state, step)
             if isinstance(step.input, AllocateResources) and result.allocation is not None:
                 resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
-        case Outcome.CANCELLED | Outcome.STOPPING:
+        case Outcome.NOT_BEGUN | Outcome.CANCELLED | Outcome.STOPPING:
             state.cleared = _without(state.cleared, step.container)
-    took = int((now - started) / timedelta(milliseconds=1))
+    took = _took(started, now, result)
     seen, state.history = state.history, told
     state.note(
         now, "step", step.name.value, step.why, outcome=result.outcome.value, attempt=result.attempt, took_ms=took,
@@ -271,6 +271,11 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
     )  # fmt: skip
     # The step's consequences follow it in the history: a container may end before its start has returned.
     state.history = (*state.history, *seen)[-HISTORY_KEPT:]
+
+
+def _took(started: datetime, now: datetime, result: StepResult) -> int:
+    """Return how many milliseconds a step took, without the time in which it waited for the one that began with it."""
+    return max(0, int((now - started) / timedelta(milliseconds=1)) - result.idle_ms)
 
 
 def _look(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
@@ -379,6 +384,7 @@ def failed_step(
     if payload is not None:
         try:
             result = StepResult.model_validate(payload)
+            took = _took(started, now, result)
             with state.all_or_nothing():
                 _look(state, step, result, started, now)
             told = bool(result.events)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -70,6 +70,18 @@ TOGETHER: Final = 4
 GUARANTEE: Final = timedelta(seconds=1)
 """How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
 the case that the signal is lost."""
+
+
+@dataclass
+class Begun:
+    """A step that has begun."""
+
+    step: Step
+    activity: workflow.ActivityHandle[Any]
+    at: datetime
+    must_stop: Callable[[], bool]
+    """Says whether it is to let go."""
+    is_cancelled: bool = False
 
 
 class Pull(NamedTuple):
@@ -216,6 +228,8 @@ class PodWorkflow:
     async def perform(self, step: Step) -> None:
         """Run one step to its end and fold its outcome in; never raises for what the step does.
 
+        If it is certain which start follows the step, both begin now. The start waits in the worker for the step.
+
         Signals that arrive meanwhile are absorbed and shown: a kill alone may take hours, and a container that stops
         being ready must show at once.
         """
@@ -232,12 +246,36 @@ class PodWorkflow:
                 return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)
             return self.must_end()
 
-        kill_by, activity, began = self.schedule(step)
-        while not activity.done() and not must_stop():
-            await self.entity.until(lambda: activity.done() or must_stop() or bool(self.entity.inbox))
+        start = decide.follower(self.state, step, workflow.now(), pulling=self.pulls)
+        if start is not None:
+            step = replace(step, input=step.input.model_copy(update={"followed": True}))
+        first = self.schedule(step, must_stop)
+        kill_by = self.state.kill_by
+        if start is None:
+            await self.see_through(first)
+            return
+        container, image = start.container, self.state.container(start.container).image
+
+        def must_not_start() -> bool:
+            return self.must_end() or self.state.container(container).image != image
+
+        start = replace(start, known=step.known, input=start.input.model_copy(update={"follows": self.state.fence}))
+        second = self.schedule(start, must_not_start)
+        await self.see_through(first, second)
+        if not second.activity.done():
+            await self.look(start)
+        await self.see_through(second)
+
+    async def see_through(self, begun: Begun, follower: Begun | None = None) -> None:
+        """Wait for the end of a step, showing what comes in meanwhile, and fold its outcome in."""
+        activity, shown = begun.activity, follower or begun
+        while not activity.done() and not begun.must_stop():
+            await self.entity.until(lambda: activity.done() or begun.must_stop() or bool(self.entity.inbox))
             if self.entity.inbox and not activity.done():
-                await self.look(step)
-        await self.finish(step, activity, began, must_stop)
+                await self.look(shown.step)
+                if follower is not None and follower.must_stop():
+                    self.cancel(follower)
+        await self.finish(begun, follower)
 
     async def look(self, step: Step) -> None:
         """Absorb what has come in while the step runs, and show the resulting status; decide nothing.
@@ -266,18 +304,18 @@ class PodWorkflow:
         def must_stop() -> bool:
             return self.are_pulls_cancelled or self.must_end() or self.state.container(step.container).image != image
 
-        _, activity, began = self.schedule(step)
+        begun = self.schedule(step, must_stop)
 
         async def run() -> None:
-            await self.finish(step, activity, began, must_stop)
+            await self.finish(begun)
             # Replay: nothing is awaited between the outcome and this, or the image could be pulled twice.
             del self.pulls[step.container]
             self.entity.wake()
 
         self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
 
-    def schedule(self, step: Step) -> tuple[datetime | None, workflow.ActivityHandle[Any], datetime]:
-        """Begin a step; return the end of the pod's grace period, the activity's handle, and the time of the start."""
+    def schedule(self, step: Step, must_stop: Callable[[], bool]) -> Begun:
+        """Begin a step, which is cancelled as soon as `must_stop` says so."""
         spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
@@ -301,22 +339,28 @@ class PodWorkflow:
             summary=summary,
             result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
         )
-        return self.state.kill_by, activity, began
+        return Begun(step, activity, began, must_stop)
 
-    async def finish(
-        self,
-        step: Step,
-        activity: workflow.ActivityHandle[Any],
-        began: datetime,
-        must_stop: Callable[[], bool],
-    ) -> None:
-        """Wait for a step's end, cancel it as soon as `must_stop` says so, and fold its outcome into the state."""
+    def cancel(self, begun: Begun) -> None:
+        """Have a step let go, unless it has ended or was told before."""
+        if not begun.is_cancelled and not begun.activity.done():
+            begun.is_cancelled = True
+            begun.activity.cancel()
+            self.extern.hasten_cancellation()
+
+    async def finish(self, begun: Begun, follower: Begun | None = None) -> None:
+        """Wait for a step's end, cancel it as soon as it must stop, and fold its outcome into the state.
+
+        A step that has begun together with it is cancelled with it.
+        """
+        step, activity, began = begun.step, begun.activity, begun.at
         # Replay: `must_stop` is asked whenever the run wakes, and notes that the pod's deadline has passed. It may look
         # at nothing but the state and the workflow's time.
-        await self.entity.until(lambda: activity.done() or must_stop())
+        await self.entity.until(lambda: activity.done() or begun.must_stop())
         if not activity.done():
-            activity.cancel()
-            self.extern.hasten_cancellation()
+            self.cancel(begun)
+            if follower is not None:
+                self.cancel(follower)
             await self.entity.until(activity.done)
         del self.under_way[step.name, step.container]
         try:

@@ -1,0 +1,50 @@
+"""Steps that began together: what has become, in this worker, of the first one, and whether the second one is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import StepResult
+
+REMEMBERED = 1_000
+"""Pairs that are kept; the one longest unseen is dropped first. Its second step then does not begin."""
+
+
+class Pair:
+    """Two steps that one decision has begun: the second one waits for the first."""
+
+    def __init__(self) -> None:
+        self.first: asyncio.Future[StepResult | Exception] | None = None
+        """How the newest attempt of the first step that began here ends; None if none has begun here."""
+        self.came = asyncio.Event()
+        """An attempt of the first step has begun here."""
+        self.second_is_over = asyncio.Event()
+        """An attempt of the second step has ended here."""
+
+    def begin_first(self) -> asyncio.Future[StepResult | Exception]:
+        """Note that an attempt of the first step begins; return what its end is to be set on."""
+        self.first = asyncio.get_running_loop().create_future()
+        self.came.set()
+        return self.first
+
+
+class Pairs:
+    """The pairs of a worker, each by its pod and the fence of its first step."""
+
+    def __init__(self) -> None:
+        self._pairs: OrderedDict[tuple[str, str, int], Pair] = OrderedDict()
+
+    def of(self, ref: PodRef, first_fence: int) -> Pair:
+        """Return the pair whose first step has this fence."""
+        key = (ref.uid, ref.incarnation, first_fence)
+        pair = self._pairs.setdefault(key, Pair())
+        self._pairs.move_to_end(key)
+        while len(self._pairs) > REMEMBERED:
+            self._pairs.popitem(last=False)
+        return pair
+
+    def forget(self, ref: PodRef, first_fence: int) -> None:
+        """Forget a pair both of whose steps are over."""
+        self._pairs.pop((ref.uid, ref.incarnation, first_fence), None)

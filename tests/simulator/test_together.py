@@ -1,0 +1,34 @@
+"""What a start costs in history: sandbox and container are begun by one workflow task, and one takes both results."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulator.faults import Case
+from tests.simulator.pods import pod
+from tests.simulator.runtime import FOREVER, Life
+from tests.simulator.simulation import Simulation
+
+
+def started(names: str, inits: str = "") -> Simulation:
+    """A simulation of a pod with these containers, once all of them run; init containers end after a moment."""
+    spec = {
+        "restartPolicy": "Always",
+        "initContainers": [{"name": name, "image": "busybox:1"} for name in inits],
+        "containers": [{"name": name, "image": "busybox:1"} for name in names],
+    }
+    lives: dict[str, tuple[Life, ...]] = {name: (Life(0.05),) for name in inits}
+    lives.update((name, (FOREVER,)) for name in names)
+    simulation = Simulation(Case(pod(spec), lives, horizon=1000.0))
+    simulation.begin()
+    simulation.clock.run(30.0)
+    return simulation
+
+
+@pytest.mark.parametrize(
+    ("names", "inits", "tasks", "events"), [("a", "", 2, 14), ("ab", "", 3, 20), ("b", "a", 3, 20)]
+)
+def test_a_sandbox_and_the_first_start_take_two_tasks(names: str, inits: str, tasks: int, events: int) -> None:
+    simulation = started(names, inits)
+    assert simulation.server.run is not None
+    assert (simulation.server.tasks, simulation.server.run.events) == (tasks, events)
