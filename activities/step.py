@@ -18,7 +18,16 @@ from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, 
 from activities.together import begun_after_first, in_company
 from syncpod.cri.errors import CriError
 from syncpod.messages.step_table import Interruption, Stage
-from syncpod.messages.steps import STUCK_FAULTS, CreateSandbox, Fault, Outcome, Rejection, StepInput, StepResult
+from syncpod.messages.steps import (
+    STUCK_FAULTS,
+    CreateSandbox,
+    Fault,
+    Outcome,
+    Rejection,
+    StartContainer,
+    StepInput,
+    StepResult,
+)
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[StepAttempt, Request], Awaitable[StepResult]]
@@ -49,7 +58,7 @@ async def run_step(
       at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
-    - It heartbeats every five seconds, at first more often, saying what it does.
+    - It heartbeats every five seconds, saying what it does; at first more often, unless it waits for its sandbox.
     - A cancelled step ends where its body lets go, with the outcome of `interruption`. A body that no longer lets go
       ends normally. A step that lets go for another reason (the worker stops, an operator pauses it) fails, and
       Temporal may try it again.
@@ -72,7 +81,9 @@ async def run_step(
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
     trying = _try(attempt, body, request, interruption, stage)
     task = asyncio.create_task(in_company(attempt, request, trying))
-    pause = FIRST_BEAT_SECONDS
+    # A start that waits for its sandbox has nothing to say: the sandbox's own step says it.
+    waits = isinstance(request, StartContainer) and bool(request.follows)
+    pause = HEARTBEAT_SECONDS if waits else FIRST_BEAT_SECONDS
     while not task.done():
         try:
             await asyncio.wait({task}, timeout=pause)

@@ -53,8 +53,13 @@ async def _first(attempt: StepAttempt, trying: Coroutine[Any, Any, StepResult]) 
     end.set_result(result if not attempt.asked else Interrupted())
     since = time.monotonic()
     attempt.doing = "has made the sandbox; a container is being started in it"
-    with contextlib.suppress(Interrupted):
+    pair.first_is_free.clear()
+    try:
         await attempt.interruptible(_within(HELD_SECONDS, pair.second_is_over))
+    except Interrupted:
+        pass
+    finally:
+        pair.first_is_free.set()
     return result.model_copy(update={"idle_ms": int(1000 * (time.monotonic() - since))})
 
 
@@ -65,6 +70,8 @@ async def _second(attempt: StepAttempt, request: StartContainer, trying: Corouti
         result = await trying
     finally:
         pair.second_is_over.set()
+        # In a busy loop the first step would else be some turns behind, and its result would come too late.
+        await pair.first_is_free.wait()
     attempt.node.pairs.forget(attempt.ref, request.follows)
     return result
 

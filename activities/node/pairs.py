@@ -22,6 +22,9 @@ class Pair:
         """An attempt of the first step has begun here."""
         self.second_is_over = asyncio.Event()
         """An attempt of the second step has ended here."""
+        self.first_is_free = asyncio.Event()
+        """The first step keeps back no result."""
+        self.first_is_free.set()
 
     def begin_first(self) -> asyncio.Future[StepResult | Exception]:
         """Note that an attempt of the first step begins; return what its end is to be set on."""
