@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from opentelemetry import trace
 from temporalio.exceptions import ApplicationError
 
 from activities.containers.noted_starts import noted_start
@@ -20,6 +22,8 @@ from syncpod.messages import ObservedContainer
 from syncpod.messages.steps import CreateSandbox, Outcome, StartContainer, StepInput, StepResult
 
 Request = TypeVar("Request", bound=StepInput)
+
+_tracer = trace.get_tracer("syncpod.activities")
 
 HELD_SECONDS = 1.0
 """How long a finished sandbox is kept back from the workflow, so that its result comes with that of the start."""
@@ -55,9 +59,8 @@ async def _first(attempt: StepAttempt, trying: Coroutine[Any, Any, StepResult]) 
     attempt.doing = "has made the sandbox; a container is being started in it"
     pair.first_is_free.clear()
     try:
-        await attempt.interruptible(_within(HELD_SECONDS, pair.second_is_over))
-    except Interrupted:
-        pass
+        with contextlib.suppress(Interrupted), _span("await_start"):
+            await attempt.interruptible(_within(HELD_SECONDS, pair.second_is_over))
     finally:
         pair.first_is_free.set()
     return result.model_copy(update={"idle_ms": int(1000 * (time.monotonic() - since))})
@@ -88,19 +91,24 @@ async def begun_after_first(attempt: StepAttempt, request: Request) -> Request |
         return request
     began = time.monotonic()
     attempt.doing = "waits for the pod's sandbox"
+    with _span("await_sandbox"):
+        sandbox_id = await _sandbox_id(attempt, request)
+    attempt.idle_seconds = time.monotonic() - began
+    return None if sandbox_id is None else request.model_copy(update={"sandbox_id": sandbox_id})
+
+
+async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | None:
+    """Return the id of the sandbox in which the start is to begin; None if it must not."""
     pair = attempt.node.pairs.of(attempt.ref, request.follows)
     await attempt.interruptible(_within(COMES_SECONDS, pair.came))
     if pair.first is None:
-        sandbox_id = await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
-    else:
-        while not pair.first.done():  # a further attempt may take its place
-            await attempt.interruptible(_until(pair.first))
-        first = pair.first.result()
-        if isinstance(first, Exception) and attempt.number > 1 and _is_tried_again(first):
-            raise NotYet(f"the pod's sandbox is not certain yet: {first}")
-        sandbox_id = first.id if isinstance(first, StepResult) and is_as_expected(first, request) else None
-    attempt.idle_seconds = time.monotonic() - began
-    return None if sandbox_id is None else request.model_copy(update={"sandbox_id": sandbox_id})
+        return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
+    while not pair.first.done():  # a further attempt may take its place
+        await attempt.interruptible(_until(pair.first))
+    first = pair.first.result()
+    if isinstance(first, Exception) and attempt.number > 1 and _is_tried_again(first):
+        raise NotYet(f"the pod's sandbox is not certain yet: {first}")
+    return first.id if isinstance(first, StepResult) and is_as_expected(first, request) else None
 
 
 async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> str | None:
@@ -134,6 +142,11 @@ def _is_its(instance: ObservedContainer, request: StartContainer) -> bool:
 
 def _is_tried_again(error: Exception) -> bool:
     return isinstance(error, ApplicationError) and not error.non_retryable
+
+
+def _span(name: str) -> AbstractContextManager[trace.Span]:
+    """Return a span of the step's. That a step is to let go within it is no error."""
+    return _tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False)
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:
