@@ -51,21 +51,28 @@ def _took(milliseconds: int) -> str:
 def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
     """Return what the events of one run show: steps with their attempts, signals, updates, holds.
 
-    The workflow itself remembers more: exits and decisions are not among these events, nor are earlier runs.
+    The workflow itself remembers more: exits and decisions are not among these events, nor are earlier runs. Two steps
+    that began together and ended one right after the other are in the order in which they were begun.
     """
     scheduled: dict[int, HistoryEvent] = {}
     tries: dict[int, int] = {}
-    records = []
+    records: list[HistoryRecord] = []
+    newest: HistoryEvent | None = None  # what scheduled the step of the last record, if that is a step
     for event in events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled[event.event_id] = event
-        elif event.HasField("activity_task_started_event_attributes"):
+            continue
+        if event.HasField("activity_task_started_event_attributes"):
             started = event.activity_task_started_event_attributes
             tries[started.scheduled_event_id] = started.attempt
-        elif ended := _ended(event):
+            continue
+        if ended := _ended(event):
             scheduled_id, outcome = ended
-            if scheduled_id in scheduled:
-                records.append(_step(scheduled[scheduled_id], event, tries.get(scheduled_id, 0), outcome))
+            if (begun := scheduled.get(scheduled_id)) is not None:
+                record = _step(begun, event, tries.get(scheduled_id, 0), outcome)
+                records.insert(len(records) - (newest is not None and _precedes(begun, newest)), record)
+                newest = begun
+                continue
         elif event.HasField("workflow_execution_signaled_event_attributes"):
             name = event.workflow_execution_signaled_event_attributes.signal_name
             records.append(_record(event, "signal", name))
@@ -74,7 +81,16 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
             records.append(_record(event, "update", request.input.name))
         elif event.HasField("timer_started_event_attributes"):
             records.append(_record(event, "hold", _summary(event)))
+        else:
+            continue
+        newest = None
     return records
+
+
+def _precedes(step: HistoryEvent, other: HistoryEvent) -> bool:
+    """Say whether one workflow task scheduled both steps, this one first."""
+    tasks = {each.activity_task_scheduled_event_attributes.workflow_task_completed_event_id for each in (step, other)}
+    return len(tasks) == 1 and step.event_id < other.event_id
 
 
 def _ended(event: HistoryEvent) -> tuple[int, str] | None:

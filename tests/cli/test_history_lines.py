@@ -1,0 +1,35 @@
+"""What Temporal's own history of a run shows of its steps."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.api.history.v1 import HistoryEvent
+
+from syncpod.cli.view.history_lines import from_events
+
+
+def scheduled(number: int, name: str, task: int) -> HistoryEvent:
+    event = HistoryEvent(event_id=number)
+    event.activity_task_scheduled_event_attributes.activity_type.name = name
+    event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id = task
+    return event
+
+
+def ended(number: int, step: int) -> HistoryEvent:
+    event = HistoryEvent(event_id=number)
+    event.activity_task_completed_event_attributes.scheduled_event_id = step
+    return event
+
+
+@pytest.mark.parametrize("ends", [(5, 6), (6, 5)])
+def test_steps_of_one_task_are_shown_in_the_order_in_which_they_were_begun(ends: tuple[int, int]) -> None:
+    events = [scheduled(5, "create_sandbox", 4), scheduled(6, "start_container", 4), ended(9, ends[0])]
+    assert [each.subject for each in from_events([*events, ended(10, ends[1])])] == [
+        "create_sandbox",
+        "start_container",
+    ]
+
+
+def test_a_step_of_a_later_task_is_shown_where_it_has_ended() -> None:
+    events = [scheduled(5, "pull_image", 4), scheduled(8, "start_container", 7), ended(9, 8), ended(10, 5)]
+    assert [each.subject for each in from_events(events)] == ["start_container", "pull_image"]
