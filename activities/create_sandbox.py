@@ -292,8 +292,8 @@ def _name_in_use(ref: PodRef, uid: str) -> str:
     flag = "" if ref.namespace == "default" else f" -n {ref.namespace}"
     return (
         f"another pod {ref.namespace}/{ref.name} (uid {uid}) runs on this node, and this Temporal server has no "
-        f"workflow for it: `syncpod prune{flag} {ref.name}` there ends it, or `syncpod delete{flag} pod {ref.name}` "
-        f"and then `syncpod adopt{flag} {ref.name}` keeps it in place of this one"
+        f"workflow for it: to end it, run `syncpod prune{flag} {ref.name}` on that node; to keep it instead of this "
+        f"one, run `syncpod delete{flag} pod {ref.name}` and then `syncpod adopt{flag} {ref.name}`"
     )
 
 

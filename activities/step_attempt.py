@@ -92,7 +92,7 @@ class StepAttempt:
         self._place: Place | None = None
         self._stage: Stage | None = None
         self._hides = 2
-        """How often it still tells the node that it goes on after a wait."""
+        """How many more times it may tell the node that it acts again after a wait."""
         self.idle_seconds = 0.0
         """How long it only waited for the step that began together with it."""
         self._may_know = True

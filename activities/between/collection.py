@@ -12,7 +12,7 @@ step. This races with no step:
 - A pod's directory is removed only if the runtime has nothing of its UID, and has had nothing for longer than
   RunPodSandbox may take, and if no workflow of this pod is open. If a pod with that UID is applied meanwhile, its first
   step waits for the turn, and then makes everything again.
-- What another node's label marks is left alone, and so are pods whose sandbox or record names another Temporal cluster.
+- Nothing with another node's label is touched, and no pod whose sandbox or record names another Temporal cluster.
 """
 
 from __future__ import annotations

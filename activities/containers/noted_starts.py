@@ -49,7 +49,7 @@ async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMar
 
 
 async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
-    """Return the listing with those instances of the pod that were told to start and are no longer listed, as ended.
+    """Return the listing, with the instances that were told to start and are no longer listed added as ended.
 
     Without them, a start would be forgotten if its step was cancelled and the runtime lost it too: the container would
     count one restart too few, and an init container would run again with the same number. An end that the pod's

@@ -127,7 +127,7 @@ async def look_at_images(
 async def look_at_image(
     attempt: StepAttempt, pod: Pod, needed: NeededImage, *, pulled: bool = False
 ) -> ImageStatus | None:
-    """Return an image as the node has it, None when it has to be pulled, if only to verify that the pod may use it.
+    """Return an image as the node has it. None: it must be pulled, even if only to check that the pod may use it.
 
     `pulled`: it has just been pulled for this pod. Raises PodFault: InvalidImageName, ImageInspectError, or
     ErrImageNeverPull for an image that must not be pulled and is absent or not for this pod (the message is the same),

@@ -60,8 +60,8 @@ class Node:
     """Called with each status that a step's result or fault carries to the workflow. So the agent knows what the
     workflow knows, and sends no signal for it."""
     acts: Callable[[str], None] = lambda uid: None
-    """Called with the UID of a pod whose step has waited and now goes on to its end: what the agent sees of the pod
-    meanwhile, the step is about to return."""
+    """Called with the UID of a pod whose step has waited and now acts. Until the step ends the agent need not signal
+    what it sees of the pod, since the step returns it."""
     lines: Mapping[Stage, Line] = field(default_factory=_lines)
     """The queues of pods that are to start, and of those that are to end or to be removed."""
     pull_settings: PullSettings = field(default_factory=PullSettings)

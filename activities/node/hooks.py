@@ -69,8 +69,8 @@ class PreStops:
         self._cut_off: set[str] = set()
         """Containers whose hook lost the connection to the runtime: how far it got is not known."""
         self._told: dict[str, StepEvent | None] = {}
-        """What was last reported of a container's hook, until the kill has ended. A kill that was cut off, and is not
-        tried again because the pod's workflow is gone, never takes its entry: the oldest are dropped."""
+        """The last report about each container's hook, until its kill has ended. Nobody takes the entry of a kill that
+        was cut off and is not tried again, since the pod's workflow is gone. So the oldest entries are dropped."""
 
     async def carry_out(
         self, view: ObservedPod, container: ObservedContainer, target: KillTarget, *, waited_seconds: float

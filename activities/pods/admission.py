@@ -85,7 +85,7 @@ async def forget(attempt: StepAttempt) -> None:
 async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
     """Stop counting pods that `syncpod prune` removed without telling the node; return whether there were any.
 
-    Call it before the pod `own`, which still counts, is refused for lack of room. Other pods that wait for room
+    Call it before refusing the pod `own` for lack of room; `own` still counts. Other pods that wait for room
     are told. Raises OSError.
     """
     records = await asyncio.to_thread(read_pod_records, node.context)

@@ -86,7 +86,7 @@ def _shows_what_to_stop(request: KillPod, view: ObservedPod) -> bool:
 def _found_by_an_earlier_try(
     attempt: StepAttempt, view: ObservedPod, targets: Mapping[str, KillTarget], pod: Pod | None, request: KillPod
 ) -> list[KillTarget]:
-    """Return the containers that a try whose worker was killed may have found and stopped: no record names them.
+    """Return containers that an earlier try may have stopped before its worker was killed: no record names them.
 
     They ended after the kill was decided, and the decision knew nothing of them, since they were just being started.
     """

@@ -95,7 +95,7 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
-    """Note, for the node's queue, that the back-offs of a subject that end by now are over.
+    """Note that a subject's back-offs which end by now are over, since the node's queue has signalled it.
 
     A late signal, about another restart, has no effect. Only an operator ends a hold at the limit of restarts.
     """

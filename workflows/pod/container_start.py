@@ -116,7 +116,7 @@ def _released(
     """Return the back-offs after a signal has allowed a start that was held.
 
     The start counts as made at the time when it would have been allowed. If only an operator could allow it, it counts
-    as the first restart of a new row.
+    as the first restart of a new series.
     """
     if held.retry_at is not None:
         return ask(store, held.retry_at)[1]

@@ -5,11 +5,12 @@ has never run for the kubelet. Here a recorded end counts like a listed one, and
 the record counts. So decisions are the same as if the runtime had lost nothing:
 
 - a main or ephemeral container that has run and is no longer listed counts as ended, as recorded;
-- an init container does too, but only in the sandbox in which it ran: a new sandbox begins with the first one again;
+- the same holds for an init container, but only in the sandbox in which it ran: a new sandbox starts again with the
+  first one;
 - a pod that has run and has no listed sandbox counts as having a dead one;
-- an instance whose start was only cut off counts as created and never started: to the kubelet, it has exited with 128,
-  which ends a pod that never restarts. An ephemeral container with such a start does not count as made, since one that
-  is made is never started again.
+- an instance whose start was only cut off counts as created and never started: the kubelet counts it as an exit with
+  128, which ends a pod that never restarts. An ephemeral container with such a start does not count as made, since one
+  that is made is never started again.
 
 If an instance runs, or may run, the runtime's listing counts, whatever is recorded: otherwise a second instance could
 be started.

@@ -89,7 +89,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
 
 
 def _settled(exit_: RecordedExit) -> RecordedExit:
-    """Return an exit as it counts: if the container was ended for good, as unknown, with the runtime's report.
+    """Return the exit that counts. If we ended the container for good, that is an unknown one that quotes the runtime.
 
     The container exited at our signal, perhaps with 0, but nobody knows how its work would have ended. If that counted
     as a success, an init container's successors would start, or a job would succeed.

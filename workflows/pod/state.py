@@ -136,7 +136,7 @@ class PodState(BaseModel):
     released: dict[str, int] = {}
     """By container or step: the restart that an operator or the agent allows to start during its back-off."""
     over: dict[str, datetime] = {}
-    """By container or step: its back-offs that end by this time are over, as the node's queue has signalled."""
+    """By container or step: the node's queue has signalled that its back-offs which end by this time are over."""
     replacing: dict[str, bool] = {}
     """By runtime id: instances that are killed to be replaced, whatever their restart policy says. True means that an
     operator asks for it, and that no crash loop holds it back. Forgotten once the successor is there."""
