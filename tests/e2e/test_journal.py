@@ -46,9 +46,9 @@ while :; do sleep 600 & wait $!; done
 
 
 def probe(life: int, said: str) -> dict[str, Any]:
-    """A probe that fails in one of the lives."""
+    """A probe that fails in one of the lives. It fails once more if its command is killed with the container."""
     script = f"read n < /scratch/n; [ $n != {life} ] || {{ echo {said}; exit 1; }}"
-    return {"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
+    return {"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1, "failureThreshold": 2, "timeoutSeconds": 60}
 
 
 def seven_ways() -> dict[str, Any]:
