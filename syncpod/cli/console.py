@@ -27,6 +27,7 @@ _CODES: Final[dict[str, str]] = {
 _LAYOUT: Final = re.compile(r"([\n\t])")
 _LAYOUT_AND_COLOURS: Final = re.compile(rf"([\n\t]|\033\[(?:{'|'.join(_CODES.values())}|0)m)")
 
+_RESET: Final = "\033[0m"
 SILENCE_SECONDS: Final = 3.0
 """After so long, a command says what it waits for."""
 GAP: Final = "   "
@@ -69,10 +70,21 @@ def harmless(text: str, stream: TextIO) -> str:
     """Return lines with all characters escaped that a terminal obeys or hides, except tabs and our own colours.
 
     Names, messages and reasons come from images, containers and runtimes: only what is read by programs (JSON, YAML)
-    and what a container writes itself (`logs`, `exec`, `attach`) reaches standard output by another way.
+    and what a container writes itself (`logs`, `exec`, `attach`) reaches standard output by another way. A colour that
+    such a text has begun ends with its line.
     """
-    kept = _LAYOUT_AND_COLOURS if wants_colour(stream) else _LAYOUT
+    if not wants_colour(stream):
+        return _escaped(text, _LAYOUT)
+    return "\n".join(_uncoloured_at_its_end(_escaped(line, _LAYOUT_AND_COLOURS)) for line in text.split("\n"))
+
+
+def _escaped(text: str, kept: re.Pattern[str]) -> str:
     return "".join(part if at % 2 else printable(part) for at, part in enumerate(kept.split(text)))
+
+
+def _uncoloured_at_its_end(line: str) -> str:
+    begun = line.rfind("\033[")
+    return line if begun < 0 or line.startswith(_RESET, begun) else f"{line}{_RESET}"
 
 
 def warn(text: str) -> None:
@@ -84,7 +96,7 @@ def paint(text: str, colour: Colour | None, stream: TextIO | None = None) -> str
     """Return the text in a colour if the stream (standard output by default) is a terminal with colours."""
     if colour is None or not text or not wants_colour(stream or sys.stdout):
         return text
-    return f"\033[{_CODES[colour]}m{text}\033[0m"
+    return f"\033[{_CODES[colour]}m{text}{_RESET}"
 
 
 def wants_colour(stream: TextIO) -> bool:

@@ -314,6 +314,11 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
     return fleet
 
 
+def has_fleet(directory: Path) -> bool:
+    """Say whether a directory is that of a fleet. Blocks. Raises OSError."""
+    return (directory / _ID_FILE).exists()
+
+
 def _commander(fleet: str) -> str:
     return f"syncpod://fleet/{fleet}/commander"
 

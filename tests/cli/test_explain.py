@@ -152,6 +152,9 @@ def test_the_log_of_any_instance_is_read_from_its_file_or_else_from_the_journal(
     assert (kept.code, kept.out) == (0, "try 1\nno \x1b[31mroute\n")
     assert "the log file of restart 1 is gone; this is the end of it that the journal keeps" in kept.err
     assert program("logs", "web", "--restart", "1", "--tail", "1", environ=environ).out == "no \x1b[31mroute\n"
+    assert program("logs", "web", "--restart", "1", "--limit-bytes", "5", environ=environ).out == "try 1"
+    timed = program("logs", "web", "--restart", "1", "--since", "10s", environ=environ)
+    assert (timed.out, "--since, --since-time and --timestamps have no effect" in timed.err) == (kept.out, True)
     log = Path(environ["SYNCPOD_LOG_DIR"]) / "default_web_uid-1/app/2.log"
     log.write_text("2026-11-23T12:00:00.000000001Z stdout F the whole log\n")
     whole = program("logs", "web", "app", "--restart", "2", "--prefix", environ=environ)

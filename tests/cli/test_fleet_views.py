@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal import fleet
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
 
@@ -72,3 +73,14 @@ async def test_a_node_that_is_asked_for_by_name_must_answer(fault: str) -> None:
 async def test_if_no_node_answers_that_is_a_failure() -> None:
     with pytest.raises(Failure, match="the workflow of node stuck cannot show it"):
         await fleet.views(of("stuck", "gone"))
+
+
+def test_a_command_makes_no_fleet_where_there_is_none(tmp_path: Path) -> None:
+    async def work(_: Client) -> None:
+        raise AssertionError("there is no fleet")
+
+    with pytest.raises(BadInput, match=r"^this machine commands no fleet, since there is no .*/fleet; `syncpod fleet"):
+        fleet.run(work, state_dir=str(tmp_path))
+    with pytest.raises(BadInput, match=r"^this machine commands no fleet"):
+        fleet.object_sealing(str(tmp_path))
+    assert not list(tmp_path.iterdir())

@@ -102,6 +102,27 @@ def reader(**given: Any) -> Any:
     return logs._Reader(logs._Manner(**(usual | given)))
 
 
+def test_a_container_that_a_failed_pod_never_started_has_no_log() -> None:
+    unknown = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}
+    failed = parse_pod(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "late"},
+            "spec": {"containers": [{"name": "app", "image": "busybox:1"}]},
+            "status": {
+                "phase": "Failed",
+                "reason": "DeadlineExceeded",
+                "containerStatuses": [
+                    {"name": "app", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": unknown}
+                ],
+            },
+        }
+    )
+    with pytest.raises(Failure, match=r'^container "app" in pod "late" has never run: .*DeadlineExceeded'):
+        containers.current_instance(failed, "app")
+
+
 def test_an_unreadable_log_does_not_keep_others_from_being_printed(
     pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -51,6 +51,7 @@ def test_only_our_colours_are_printed_and_only_to_a_terminal(monkeypatch: pytest
     say(f"{paint('Running', 'green')} \x1b[2J")
     assert terminal.getvalue() == "\x1b[32mRunning\x1b[0m \\x1b[2J\n"
     assert harmless("\x1b[32m", io.StringIO()) == "\\x1b[32m"
+    assert harmless("a \x1b[31mlog\nnext", terminal) == "a \x1b[31mlog\x1b[0m\nnext", "a colour ends with its line"
 
 
 def test_a_table_cell_cannot_forge_rows_or_shift_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,8 +261,11 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
         return
     said = instance.log_end.splitlines(keepends=True)
     has = "this is the end of it that the journal keeps" if said else "the journal has nothing of it"
+    if said and (manner.since is not None or manner.timestamps):
+        has = f"{has}, without the times of its lines: --since, --since-time and --timestamps have no effect"
     remark(f"Note: the log file of restart {restart} is gone; {has}")
-    sys.stdout.write("".join(said if manner.tail is None else said[max(0, len(said) - manner.tail) :]))
+    shown = "".join(said if manner.tail is None else said[max(0, len(said) - manner.tail) :]).encode()
+    sys.stdout.write(shown[: manner.limit_bytes].decode(errors="ignore"))
 
 
 def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:

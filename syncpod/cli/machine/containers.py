@@ -69,6 +69,8 @@ def current_instance(pod: Pod, container: str) -> Instance:
     waiting, ended, last = status.state.waiting, status.state.terminated, status.last_state.terminated
     named = f'container "{container}" in pod "{pod.metadata.name}"'
     why = waiting.reason if waiting is not None and waiting.reason else "ContainerCreating"
+    if ended is not None and not (status.container_id or ended.container_id):
+        raise Failure(f"{named} has never run: {_verdict(pod)}")
     if status.state.running is not None or ended is not None:
         why_no_log = _refused(f"{named} could not be started", ended)
         return Instance(_raw(status.container_id), status.restart_count, why_no_log)

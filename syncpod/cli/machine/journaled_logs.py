@@ -44,7 +44,7 @@ def journaled_log(
     """Return the log of the instance with this number, of the newest life of the pod that had one. Blocks.
 
     `container` "" = the only one that the journal knows of the pod. `uid` names the life; "" = any. Raises Failure, and
-    BadInput if the container is not the only one.
+    BadInput if there are several containers.
     """
     from syncpod.journal.reading import NoJournal, accounts_of
 
@@ -100,8 +100,10 @@ def lives_with_uid(accounts: Sequence[Account], uid: str) -> list[Account]:
 
 def _only_container(accounts: Sequence[Account], name: str) -> str:
     names = sorted({instance.container for account in accounts for instance in account.instances})
-    if len(names) != 1:
-        raise BadInput(f'name a container of pod "{name}" with -c: {", ".join(names) or "the journal knows of none"}')
+    if not names:
+        raise Failure(f'the journal knows of no container of pod "{name}" that was ever started')
+    if len(names) > 1:
+        raise BadInput(f'name a container of pod "{name}" with -c: {", ".join(names)}')
     return names[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
@@ -15,6 +16,8 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import fleet_answers, session
 from syncpod.fleet_client import connect_to_fleet, converter_of, object_sealing_of
+from syncpod.gate.authority import has_fleet
+from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.messages.encryption import Undecipherable
 from syncpod.messages.fleet import (
@@ -43,9 +46,10 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     The server is the one that the environment names, or else this machine's own. The fleet's keys are those of the
     state directory. Raises Failure, BadInput.
     """
+    here = _home_of_a_fleet(state_dir)
     config = session.connection(state_dir)
     try:
-        converter = converter_of(settings(state_dir=state_dir).state_dir)
+        converter = converter_of(here)
     except (SettingsInvalid, OSError) as wrong:
         raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
 
@@ -65,9 +69,21 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
 def object_sealing(state_dir: str = "") -> ObjectSealing:
     """Return the sealing of the fleet's ConfigMaps and Secrets. Blocks. Raises BadInput."""
     try:
-        return object_sealing_of(settings(state_dir=state_dir).state_dir)
+        return object_sealing_of(_home_of_a_fleet(state_dir))
     except (SettingsInvalid, OSError) as wrong:
         raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
+
+
+def _home_of_a_fleet(state_dir: str) -> Path:
+    """Return the state directory, which has a fleet: a command with keys of its own could read nothing, nor be read."""
+    here = settings(state_dir=state_dir).state_dir
+    directory = fleet_directory(here)
+    try:
+        if has_fleet(directory):
+            return here
+    except OSError as wrong:
+        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
+    raise BadInput(f"this machine commands no fleet, since there is no {directory}; `syncpod fleet gate` begins one")
 
 
 async def summaries(client: Client) -> list[FleetNodeSummary]:
