@@ -1,4 +1,4 @@
-"""`fleet delete` waits until what it deletes is gone, and says what that waits for."""
+"""`fleet delete` deletes what is named, waits until it is gone, and says what that waits for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli.failure import Failure
-from syncpod.cli.temporal import fleet, fleet_deletion, fleet_workloads
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input import fleet_names as names
+from syncpod.cli.input.fleet_names import fleet_names
+from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_workloads
 from syncpod.cli.temporal.fleet_deletion import Going
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import WorkloadPod, WorkloadView
@@ -101,3 +103,41 @@ async def test_a_timeout_says_what_is_left_and_that_the_deletion_goes_on() -> No
     assert str(failed.value) == (
         "timed out waiting for pod/b on n2 to end; the deletion continues\npod/b on n2: it is busy"
     )
+
+
+KINDS = {**fleet_workloads.KINDS, **fleet_objects.KINDS, **names.PODS}
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("web", {"Pod": ["web"]}),
+        ("pod", {"Pod": []}),
+        ("a b a", {"Pod": ["a", "b"]}),
+        ("Deployment web", {"Deployment": ["web"]}),
+        ("deployment.apps/web", {"Deployment": ["web"]}),
+        ("daemonsets.apps a b", {"DaemonSet": ["a", "b"]}),
+        ("deployment/a pod/b deploy/c", {"Deployment": ["a", "c"], "Pod": ["b"]}),
+        ("secret/keys deployment/web", {"Secret": ["keys"], "Deployment": ["web"]}),
+        ("deployment/a pod b", "'pod': must be KIND/NAME, such as deployment/web"),
+        ("pod a/b", "'pod': must be KIND/NAME, such as deployment/web"),
+        ("pod/a/b", "'pod/a/b': must be KIND/NAME, such as deployment/web"),
+        ("pod/a statefulset/x", "'statefulset/x': its kind must be those"),
+        ("/x", "'/x': its kind must be those"),
+        ("node n1", "KIND: must be those, not node"),
+        ("statefulset.apps x", "KIND: must be those, not statefulset.apps"),
+        ("deployment/", "NAME: must not be empty"),
+    ],
+)
+def test_only_what_is_named_is_deleted(words: str, named: dict[str, list[str]] | str) -> None:
+    if isinstance(named, dict):
+        assert fleet_names(words.split(), KINDS, "those", bare="Pod") == named
+        return
+    with pytest.raises(BadInput) as refused:
+        fleet_names(words.split(), KINDS, "those", bare="Pod")
+    assert str(refused.value) == named
+
+
+def test_a_command_that_needs_a_kind_takes_no_bare_names() -> None:
+    with pytest.raises(BadInput, match="KIND: must be those, not web"):
+        fleet_names(["web"], KINDS, "those")

@@ -9,6 +9,7 @@ import typer
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.fleet_names import PODS, fleet_names
 from syncpod.cli.input.options import Namespace, StateDir, Timeout
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def delete(
 ) -> None:
     """Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes.
 
-    Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, `secret keys`.
+    Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, or `deployment/web secret/keys`. Names
+    alone are of pods.
 
     A workload is gone once its last pod is. After five seconds the command says on standard error what it waits for.
     The deletion goes on even if the command ends.
@@ -40,24 +42,24 @@ def delete(
     """
     from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_workloads
 
-    words = [word for each in what for word in each.split("/", 1)]
-    kind, of_object = fleet_workloads.KINDS.get(words[0]), fleet_objects.KINDS.get(words[0])
-    names = list(dict.fromkeys(words[1:] if kind or of_object or words[0] in ("pod", "pods", "po") else words))
-    if not names:
-        raise BadInput("NAME: required: what to delete")
-    if force and (kind or of_object):
-        raise BadInput(f"--force: is for pods, not for a {kind or of_object}")
+    kinds = {**fleet_workloads.KINDS, **fleet_objects.KINDS, **PODS}
+    named = fleet_names(what, kinds, "deployment, daemonset, pod, configmap or secret", bare="Pod")
+    for kind, names in named.items():
+        if not names:
+            raise BadInput("NAME: required: what to delete")
+        if force and kind != "Pod":
+            raise BadInput(f"--force: is for pods, not for a {kind}")
     patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
         missing, going = [], []
-        for name in names:
-            if of_object is not None:
-                if await fleet_objects.delete(client, of_object, namespace, name):
-                    say(f'{of_object.lower()} "{name}" deleted from {namespace} namespace')
+        for kind, name in [(kind, name) for kind, names in named.items() for name in names]:
+            if kind in fleet_objects.KINDS.values():
+                if await fleet_objects.delete(client, kind, namespace, name):
+                    say(f'{kind.lower()} "{name}" deleted from {namespace} namespace')
                 else:
-                    missing.append(f'{of_object.lower()}s "{name}" not found in the fleet')
-            elif kind is None:
+                    missing.append(f'{kind.lower()}s "{name}" not found in the fleet')
+            elif kind == "Pod":
                 found = await _delete_pod(client, name, namespace, force=force)
                 going += found
                 missing += [] if found else [f'pods "{name}" not found in the fleet']

@@ -8,15 +8,13 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.fleet_names import NODES, PODS, fleet_names
 from syncpod.cli.input.options import Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from temporalio.client import Client
-
-_NODES = ("node", "nodes", "no")
-_PODS = ("pod", "pods", "po")
 
 
 def describe(
@@ -35,19 +33,19 @@ def describe(
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.view.fleet_description import describe_node, describe_workload
 
-    words = [word for each in what for word in each.split("/", 1)]
-    kind, names = fleet_workloads.KINDS.get(words[0]), words[1:]
-    if kind is None and words[0] not in (*_NODES, *_PODS):
-        raise BadInput(f"KIND: must be deployment, daemonset, node or pod, not {words[0]}")
+    kinds = {**fleet_workloads.KINDS, **NODES, **PODS}
+    (kind, names), *others = fleet_names(what, kinds, "deployment, daemonset, node or pod").items()
+    if others:
+        raise BadInput(f"KIND: must be one kind, not both {kind} and {others[0][0]}")
     if not names:
-        raise BadInput(f"NAME: required: which {words[0]}")
+        raise BadInput(f"NAME: required: which {kind}")
 
     async def work(client: Client) -> None:
         now = datetime.now(UTC)
-        if words[0] in _PODS:
+        if kind == "Pod":
             await _describe_pods(client, names, namespace, node)
             return
-        if kind is None:
+        if kind == "Node":
             found = [describe_node(each, now) for each in await fleet.views(client, names)]
         else:
             views = await fleet_workloads.views(client, kind, namespace, names)

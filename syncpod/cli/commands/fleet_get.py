@@ -8,6 +8,7 @@ import typer
 
 from syncpod.cli.console import columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.fleet_names import NODES, PODS, fleet_names
 from syncpod.cli.input.options import AllNamespaces, Namespace, StateDir
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
 
-_NODES = ("node", "nodes", "no")
-_PODS = ("pod", "pods", "po")
+_KNOWN = "nodes, pods, deployments, daemonsets, configmaps or secrets"
 
 
 def get(
@@ -39,20 +39,20 @@ def get(
     from syncpod.cli.temporal.fleet_workloads import KINDS
     from syncpod.cli.view.documents import known_output
 
-    kind, *names = [word for each in what for word in each.split("/", 1)]
-    workloads, objects = KINDS.get(kind), fleet_objects.KINDS.get(kind)
-    if kind not in (*_NODES, *_PODS) and workloads is None and objects is None:
-        raise BadInput(f"KIND: must be nodes, pods, deployments, daemonsets, configmaps or secrets, not {kind}")
+    kinds = {**NODES, **PODS, **KINDS, **fleet_objects.KINDS}
+    (kind, names), *others = fleet_names(what, kinds, _KNOWN).items()
+    if others:
+        raise BadInput(f"KIND: must be one kind, not both {kind} and {others[0][0]}")
     output = known_output(output, ("wide", "json", "yaml", "name"))
 
     async def work(client: Client) -> None:
         scope = None if all_namespaces else namespace
-        if kind in _NODES:
+        if kind == "Node":
             await _nodes(client, names, output, headers=not no_headers)
-        elif objects is not None:
-            await _objects(client, objects, names, scope, output, headers=not no_headers)
-        elif workloads is not None:
-            await _workloads(client, workloads, names, scope, output, headers=not no_headers)
+        elif kind in fleet_objects.KINDS.values():
+            await _objects(client, kind, names, scope, output, headers=not no_headers)
+        elif kind in KINDS.values():
+            await _workloads(client, kind, names, scope, output, headers=not no_headers)
         else:
             await _pods(client, names, scope, output, headers=not no_headers)
 

@@ -9,6 +9,7 @@ import typer
 from syncpod.cli.console import columns, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.options import Namespace, StateDir, Timeout
 from syncpod.cli.manual import Group, Page
 
@@ -199,7 +200,8 @@ def _named(what: list[str]) -> tuple[str, str]:
     """Return kind and name of a workload that has revisions. Raises BadInput."""
     from syncpod.cli.temporal.fleet_workloads import KINDS
 
-    words = [word for each in what for word in each.split("/", 1)]
-    if len(words) != 2 or words[0] not in KINDS or not words[1]:
+    found = fleet_names(what, KINDS, "deployment or daemonset")
+    pairs = [(kind, name) for kind, names in found.items() for name in names]
+    if len(pairs) != 1:
         raise BadInput(f"{' '.join(what)}: name one Deployment or DaemonSet, such as deployment/web")
-    return KINDS[words[0]], words[1]
+    return pairs[0]

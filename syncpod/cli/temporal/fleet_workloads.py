@@ -31,8 +31,13 @@ from syncpod.pod.wire import to_wire
 
 _RPC: Final = timedelta(seconds=10)
 KINDS: Final = {
-    **dict.fromkeys(("deployment", "deployments", "deploy"), "Deployment"),
-    **dict.fromkeys(("daemonset", "daemonsets", "ds"), "DaemonSet"),
+    word + group: kind
+    for group in ("", ".apps")
+    for kind, words in {
+        "Deployment": ("deployment", "deployments", "deploy"),
+        "DaemonSet": ("daemonset", "daemonsets", "ds"),
+    }.items()
+    for word in words
 }
 """Kinds by kubectl's words for them."""
 POD: Final = "Pod"

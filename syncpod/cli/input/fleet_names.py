@@ -1,0 +1,57 @@
+"""Reading what a command about a fleet is for: kinds, and names of each kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from syncpod.cli.failure import BadInput
+
+PODS: Final[Mapping[str, str]] = dict.fromkeys(("pod", "pods", "po"), "Pod")
+"""Words for pods."""
+NODES: Final[Mapping[str, str]] = dict.fromkeys(("node", "nodes", "no"), "Node")
+"""Words for nodes."""
+
+_KIND: Final = re.compile(
+    "all|configmaps?|cm|cronjobs?|cj|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
+    "no|nodes?|ns|namespaces?|pods?|po|pv|persistentvolumes?|pvc|persistentvolumeclaims?|rc|replicationcontrollers?|"
+    "rs|replicasets?|sa|serviceaccounts?|secrets?|svc|services?|sts|statefulsets?"
+)
+"""Words that name a kind in kubectl. Before other words they are never a pod's name."""
+
+
+def fleet_names(words: Sequence[str], kinds: Mapping[str, str], known: str, bare: str = "") -> dict[str, list[str]]:
+    """Return names by kind, each once: ``deployment a b``, or ``deployment/a pod/b``; a kind without names has none.
+
+    `kinds` are the kinds by the words for them, and `known` lists them for the sentence that refuses others. `bare` is
+    the kind of names before which no kind is named; "" = a kind must be named. All words are read before anything is
+    returned, so that a command does nothing if one of them is wrong. Raises BadInput.
+    """
+    if any("/" in word for word in words):
+        return _pairs(words, kinds, known)
+    first, rest = words[0], words[1:]
+    if (kind := kinds.get(first.lower())) is not None:
+        return {kind: _named(rest)}
+    is_kind = bool(rest) and _KIND.fullmatch(first.lower().partition(".")[0]) is not None
+    if not bare or is_kind:
+        raise BadInput(f"KIND: must be {known}, not {first}")
+    return {bare: _named(words)}
+
+
+def _pairs(words: Sequence[str], kinds: Mapping[str, str], known: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for word in words:
+        first, slash, name = word.partition("/")
+        if not slash or "/" in name:
+            raise BadInput(f"{word!r}: must be KIND/NAME, such as deployment/web")
+        if (kind := kinds.get(first.lower())) is None:
+            raise BadInput(f"{word!r}: its kind must be {known}")
+        found.setdefault(kind, []).append(name)
+    return {kind: _named(names) for kind, names in found.items()}
+
+
+def _named(names: Sequence[str]) -> list[str]:
+    if "" in names:
+        raise BadInput("NAME: must not be empty")
+    return list(dict.fromkeys(names))
