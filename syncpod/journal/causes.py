@@ -35,8 +35,11 @@ class Cause(NamedTuple):
     """Who decided: `itself`, `the kernel`, `the liveness probe`, `an operator`, ..."""
 
 
-FOREIGN_SIGNAL: Final = "a signal that the node did not send"
-"""Who decided an end by a signal without a recorded cause: the node records a cause before it sends a signal."""
+FOREIGN_SIGNAL: Final = "a signal that the node did not send, or itself"
+"""Who decided an end with the exit code of a signal and without a recorded cause.
+
+The node records a cause before it sends a signal. The CRI has only the exit code: `exit 137` looks as SIGKILL does.
+"""
 _RELEASED: Final = "an operator ends the back-off of "
 """The beginning of the line of a signal by which an operator ends a container's back-off."""
 _ALL_RESTARTED: Final = "a restart rule asks for all containers"
@@ -99,7 +102,7 @@ def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_li
     if instance.signal:
         # A runtime that was down during an out-of-memory kill did not see it, so only the signal is known.
         unproven = ", with no report that memory ran out" if instance.signal == signal.SIGKILL else ""
-        return Cause("signal", f"ended by {_signal_name(instance.signal)}{unproven}", FOREIGN_SIGNAL)
+        return Cause("signal", f"exited {code} (128+{_signal_name(instance.signal)}){unproven}", FOREIGN_SIGNAL)
     if code == 0:
         return Cause("exit 0", "finished (exit 0)", "itself")
     return Cause(f"exit {code}", f"exited {code}{f' ({reason})' if reason not in ('', 'Error') else ''}", "itself")

@@ -18,14 +18,16 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
     [
         (ended(), Cause("exit 3", "exited 3", "itself")),
         (ended(exit_code=0, reason="Completed"), Cause("exit 0", "finished (exit 0)", "itself")),
-        (ended(exit_code=139), Cause("signal", "ended by SIGSEGV", FOREIGN_SIGNAL)),
+        (ended(exit_code=139), Cause("signal", "exited 139 (128+SIGSEGV)", FOREIGN_SIGNAL)),
         (
             ended(exit_code=137),
             Cause(
-                "signal", "ended by SIGKILL, with no report that memory ran out", "a signal that the node did not send"
+                "signal",
+                "exited 137 (128+SIGKILL), with no report that memory ran out",
+                "a signal that the node did not send, or itself",
             ),
         ),
-        (ended(exit_code=191), Cause("signal", "ended by signal 63", FOREIGN_SIGNAL)),
+        (ended(exit_code=191), Cause("signal", "exited 191 (128+signal 63)", FOREIGN_SIGNAL)),
         (ended(exit_code=200), Cause("exit 200", "exited 200", "itself")),
         (
             ended(exit_code=137, reason="OOMKilled"),

@@ -196,7 +196,7 @@ def _whose(cause: Cause) -> str:
         case "unknown":
             return cause.words
         case by if by == FOREIGN_SIGNAL:
-            return f"{cause.words}, {by}"
+            return f"{cause.words}, ended by {by}"
         case _:
             return f"{cause.words} (decided by {cause.by})"
 
