@@ -40,6 +40,8 @@ FOREIGN_SIGNAL: Final = "a signal that the node did not send, or itself"
 
 The node records a cause before it sends a signal. The CRI has only the exit code: `exit 137` looks as SIGKILL does.
 """
+OOM_WITHIN: Final = "oom within"
+"""The kind of an end by itself after a process other than the container's first one ran out of memory."""
 _RELEASED: Final = "an operator ends the back-off of "
 """The beginning of the line of a signal by which an operator ends a container's back-off."""
 _ALL_RESTARTED: Final = "a restart rule asks for all containers"
@@ -94,7 +96,10 @@ def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_li
     code, reason = instance.exit_code, instance.reason
     if reason == "OOMKilled":
         limit = f" at its limit of {memory_limit}" if memory_limit else ""
-        return Cause("oom", f"out of memory{limit}", "the kernel")
+        if instance.signal == signal.SIGKILL:
+            return Cause("oom", f"out of memory{limit}", "the kernel")
+        # The kernel ended another process. The first one went on, and ended with this code later.
+        return Cause(OOM_WITHIN, f"exited {code} after a process in it ran out of memory{limit}", "itself")
     if reason == _NOT_SEEN or (code, reason) == (255, "Unknown"):
         return Cause("unknown", "nobody saw how it ended", "unknown")
     if reason in NEVER_RAN:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from syncpod.journal.causes import End
+from syncpod.journal.causes import OOM_WITHIN, End
 
 _FEW: Final = 3
 """The fewest ends that make a pattern."""
@@ -61,7 +61,7 @@ def _same_cause(ends: Sequence[End]) -> str:
 
 
 def _out_of_memory(ends: Sequence[End]) -> str:
-    hit = [end for end in ends if end.cause.kind == "oom"]
+    hit = [end for end in ends if end.cause.kind in ("oom", OOM_WITHIN)]
     if not hit:
         return ""
     times = "once" if len(hit) == 1 else f"{len(hit)} times"

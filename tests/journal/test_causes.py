@@ -34,6 +34,10 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
             Cause("oom", "out of memory at its limit of 64Mi", "the kernel"),
         ),
         (
+            ended(reason="OOMKilled"),
+            Cause("oom within", "exited 3 after a process in it ran out of memory at its limit of 64Mi", "itself"),
+        ),
+        (
             ended(
                 exit_code=128,
                 reason="StartError",

@@ -44,6 +44,8 @@ def test_a_growing_back_off_is_no_regular_interval_until_it_is_longest() -> None
 def test_lack_of_memory_is_named_with_its_limit_even_once() -> None:
     oom: dict[str, Any] = {"exit_code": 137, "reason": "OOMKilled"}
     assert found(ends((0, 1), memory="64Mi", **oom)) == ["out of memory once, at the limit of 64Mi"]
+    child: dict[str, Any] = {"exit_code": 3, "reason": "OOMKilled"}
+    assert found(ends((0, 1), memory="64Mi", **child)) == ["out of memory once, at the limit of 64Mi"]
     assert "out of memory 3 times, though the container has no limit" in found(ends((0, 1), (9, 30), (99, 180), **oom))
 
 
