@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from syncpod.go_durations import parse_go_duration
 from syncpod.journal.causes import Change, End, changes_of, ends_of
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Absence, Instance, Line
+from syncpod.journal.records import Absence, Instance, Line, due_of
 
 _NO_TIME: Final = timedelta(0)
 _NOT_ENDED: Final = ("ExceededGracePeriod", "FailedKillPod")
@@ -264,19 +263,10 @@ def _waits_then(account: Account, at: datetime, *, is_served: bool) -> tuple[Wai
         if hold is not None and instance.started_at is not None and instance.started_at > hold.at:
             del newest[instance.container]
     return tuple(
-        Wait(subject, _due(line), line.reason.partition(":")[0].partition(" ")[0], line.reason.partition(": ")[2])
+        Wait(subject, due_of(line), line.reason.partition(":")[0].partition(" ")[0], line.reason.partition(": ")[2])
         for subject, line in newest.items()
-        if not is_served or (_due(line) or at) >= at
+        if not is_served or (due_of(line) or at) >= at
     )
-
-
-def _due(hold: Line) -> datetime | None:
-    """Return when a wait ends by itself. Its line has the delay: `CrashLoopBackOff 10s: ...`."""
-    words = hold.reason.partition(":")[0].split()
-    try:
-        return hold.at + timedelta(microseconds=parse_go_duration(words[1]) // 1000)
-    except (IndexError, ValueError):
-        return None
 
 
 def _is_being_deleted(account: Account, present: Mapping[str, Any]) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from syncpod.go_durations import parse_go_duration
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
@@ -141,6 +143,15 @@ class Told:
     """The pod's present state, as JSON: ``phase``, ``containers``, ``waits``, ... (`workflows/pod/journaled.py`)."""
     is_gone: bool = False
     """Nothing of the pod is left on the node."""
+
+
+def due_of(hold: Line) -> datetime | None:
+    """Return when a wait ends by itself; None if it does not. Its line has the delay: `CrashLoopBackOff 10s: ...`."""
+    words = hold.reason.partition(":")[0].split()
+    try:
+        return hold.at + timedelta(microseconds=parse_go_duration(words[1]) // 1000)
+    except (IndexError, ValueError, OverflowError):
+        return None
 
 
 def microseconds(at: datetime) -> int:

@@ -9,11 +9,12 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from syncpod.journal.reading import Account
-from syncpod.journal.records import SENDER, Instance, Line
+from syncpod.journal.records import SENDER, Absence, Instance, Line, due_of
 
 _NOTHING: Final = timedelta(0)
 _SHORT: Final = timedelta(milliseconds=1)
 """A shorter gap is left out: the journal has the lengths of steps in whole milliseconds."""
+_NO_STEP: Final = "no step under way"
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Phase:
     begun: datetime
     took: timedelta
     """Zero for things without a length: a signal, a decision, an end."""
-    kind: Literal["step", "back-off", "between", "moment"]
-    """`between` is the time without a step or a back-off: the workflow's own tasks, and all that is not recorded."""
+    kind: Literal["step", "back-off", "no worker", "between", "moment"]
+    """`between` is the rest of the time: the workflow's own tasks, and all that is not recorded."""
     what: str
 
 
@@ -49,8 +50,12 @@ class Start:
         return sum((phase.took for phase in self.phases if phase.kind == kind), _NOTHING)
 
 
-def start_of(account: Account, *, container: str = "", restart: int | None = None) -> Start | None:
+def start_of(
+    account: Account, *, container: str = "", restart: int | None = None, absences: Sequence[Absence] = ()
+) -> Start | None:
     """Return the newest start of a pod, or of one container, or the one with a number; None if there is none.
+
+    `absences` are the times in which no worker served the pod's node, oldest first.
 
     Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other begins
     with the previous end, or with the event that made the node decide on that end.
@@ -66,11 +71,18 @@ def start_of(account: Account, *, container: str = "", restart: int | None = Non
     at = _begin(account, instance)
     recorded = _one_after_the_other(account.lines)
     done = _done(recorded, instance, at)
-    lines = [line for line in recorded if at <= _begun(line) and (done is None or line.at <= done)]
+    others = {each.container for each in account.instances} - {instance.container}
+    lines = [
+        line
+        for line in recorded
+        if at <= _begun(line)
+        and (done is None or line.at <= done)
+        and not (line.kind == "hold" and line.subject in others)
+    ]
     results = list(_probes(account.lines, instance, at))
     ready = next((line.at for line in results if line.reason == "Readiness probe: success"), None)
     phases = sorted([*_phases(lines, instance), *map(_moment, results)], key=lambda phase: phase.begun)
-    return Start(instance, at, ready, tuple(_with_gaps(phases, lines, done)))
+    return Start(instance, at, ready, tuple(_with_gaps(phases, lines, done, absences)))
 
 
 def _one_after_the_other(lines: Sequence[Line]) -> list[Line]:
@@ -152,19 +164,51 @@ def _moment(line: Line) -> Phase:
     return Phase(line.at, _NOTHING, "moment", f"{name}: {told}" if told else name)
 
 
-def _with_gaps(phases: Sequence[Phase], lines: Sequence[Line], done: datetime | None) -> Iterator[Phase]:
-    """Yield the phases, with the gaps between the steps filled in: back-offs, or time without a record."""
+def _with_gaps(
+    phases: Sequence[Phase], lines: Sequence[Line], done: datetime | None, absences: Sequence[Absence]
+) -> Iterator[Phase]:
+    """Yield the phases, with the gaps between the steps filled in: back-offs, and time without a worker or a record.
+
+    `lines` have no waits of other containers.
+    """
     covered: datetime | None = None
     for phase in phases:
         is_before_end = done is None or phase.begun <= done
-        if covered is not None and is_before_end and phase.begun - covered >= _SHORT:
-            held = [line for line in lines if line.kind == "hold" and line.at < phase.begun]
-            # A wait lasts until a step begins, whatever is recorded in between.
-            is_held = bool(held) and not any(
-                line.kind == "step" and held[-1].at < _begun(line) < phase.begun for line in lines
-            )
-            kind: Literal["back-off", "between"] = "back-off" if is_held else "between"
-            what = f"{held[-1].subject} waits: {held[-1].reason.partition(':')[0]}" if is_held else "no step under way"
-            yield Phase(covered, phase.begun - covered, kind, what)
+        if covered is not None and is_before_end:
+            yield from _gap(covered, phase.begun, _held(lines, phase.begun), absences)
         covered = max(phase.begun + phase.took, covered or phase.begun)
         yield phase
+
+
+def _held(lines: Sequence[Line], until: datetime) -> Line | None:
+    """Return the wait that began before a moment, if no step that it held had begun by then; None if there is none.
+
+    Whatever else is recorded in between does not end it.
+    """
+    held = [line for line in lines if line.kind == "hold" and line.at < until]
+    if not held:
+        return None
+    newest = held[-1]
+    begun = (
+        line.kind == "step" and newest.subject in (line.container, line.subject) and newest.at < _begun(line) < until
+        for line in lines
+    )
+    return None if any(begun) else newest
+
+
+def _gap(begun: datetime, until: datetime, held: Line | None, absences: Sequence[Absence]) -> Iterator[Phase]:
+    """Yield what a gap consists of. A back-off that goes on without a worker counts as a back-off."""
+    due = begun if held is None else min(due_of(held) or until, until)
+    if held is not None and due - begun >= _SHORT:
+        what = f"{held.subject} waits: {held.reason.partition(':')[0]}"
+        yield Phase(begun, due - begun, "back-off", what)
+        begun = due
+    for away in absences:
+        if away.of(begun, until) >= _SHORT:
+            if away.begun - begun >= _SHORT:
+                yield Phase(begun, away.begun - begun, "between", _NO_STEP)
+            begun = max(away.begun, begun)
+            yield Phase(begun, away.of(begun, until), "no worker", "no worker served the node")
+            begun = min(away.ended, until)
+    if until - begun >= _SHORT:
+        yield Phase(begun, until - begun, "between", _NO_STEP)

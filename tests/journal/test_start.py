@@ -3,8 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
+from syncpod.cli.view.start_timeline import lines as lines_of
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Instance, Line
+from syncpod.journal.records import Absence, Instance, Line
 from syncpod.journal.start import Start, start_of
 from tests.journal.records import WEB, at, ended
 
@@ -91,6 +92,29 @@ def test_a_restart_by_the_node_begins_with_its_decision_and_names_the_back_off()
     assert start is not None and start.spent("back-off") == timedelta(seconds=10)
     assert start.spent("between") == timedelta(0)
     assert start.ready is None
+
+
+def test_only_its_own_waits_are_shown_and_each_no_longer_than_it_was() -> None:
+    lines = (
+        Line(at(0), "exit", "app", restart=0, outcome="exited 3"),
+        Line(at(0), "hold", "app", reason="CrashLoopBackOff 20s: words"),
+        Line(at(1), "hold", "web", reason="CrashLoopBackOff 30s: words"),
+        step(9, "start_container", "web", took=1000),
+        step(60, "start_container", "app", took=1000),
+    )
+    instances = (ended(0, end=0), Instance("app", 1, started_at=at(59.9)), Instance("web", 1, started_at=at(8.9)))
+    account = Account(WEB, begun=at(0), seen=at(60), lines=lines, instances=instances)
+    start = start_of(account, container="app", absences=[Absence(at(15), at(45), "died")])
+    assert [phase for phase in told(start) if phase[2] != "moment"] == [
+        (0, 8, "back-off", "app waits"),
+        (8, 1, "step", "start_container web"),
+        (9, 11, "back-off", "app waits"),
+        (20, 25, "no worker", "no worker served the node"),
+        (45, 14, "between", "no step under way"),
+        (59, 1, "step", "start_container app"),
+    ]
+    assert start is not None
+    assert "back-off 19000ms, no worker 25000ms, no step under way 14000ms" in lines_of(account, start)[-4]
 
 
 def test_the_newest_start_begins_with_the_end_that_it_follows() -> None:

@@ -17,7 +17,7 @@ from syncpod.cli.input.options import Namespace, PodNames
 if TYPE_CHECKING:
     from syncpod.cli.view.explanation import HasLog
     from syncpod.journal.reading import Account
-    from syncpod.journal.records import Life
+    from syncpod.journal.records import Absence, Life
 
 At = Annotated[
     str | None,
@@ -112,7 +112,8 @@ def explain(
         here = settings()
         log = Path(trace_log) if trace_log else worker_log(here.state_dir)
         _, account = _accounts(here.state_dir, namespace, name, moment, uid)
-        explain_start(account, output, container, restart, log if trace else None)
+        absences = _absences(here.state_dir)
+        explain_start(account, output, container, restart, log if trace else None, absences=absences)
         return
     if at is not None and moment.date() != now.astimezone().date() and _is_clock(at):
         remark(f"Note: {at} is taken as {moment.astimezone():%Y-%m-%d %H:%M:%S}: today's is still to come")
@@ -127,14 +128,10 @@ def _explain_pod(
     from syncpod.cli.view.explanation import lines
     from syncpod.cli.view.explanation_document import document
     from syncpod.journal.explain import explain as explained
-    from syncpod.journal.reading import NoJournal, absences_of, services_of
 
     here, past = settings(), moment != now
     accounts, account = _accounts(here.state_dir, namespace, name, moment, uid)
-    try:
-        absences = absences_of(services_of(here.state_dir))
-    except NoJournal as why:
-        raise Failure(str(why)) from None
+    absences = _absences(here.state_dir)
     explanation = explained(account, moment, past=past, since=begin, absences=absences)
     others = [each for each in accounts if each is not account]
     has_log, unserved = _logs_in(here.log_dir, account.life), "" if past else _unserved(here.state_dir, account)
@@ -163,6 +160,16 @@ def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime, uid:
     if account is None:
         raise _unknown(chosen, namespace, name, state_dir)
     return accounts, account
+
+
+def _absences(state_dir: Path) -> list[Absence]:
+    """Return the times in which no worker served the node. Raises Failure."""
+    from syncpod.journal.reading import NoJournal, absences_of, services_of
+
+    try:
+        return absences_of(services_of(state_dir))
+    except NoJournal as why:
+        raise Failure(str(why)) from None
 
 
 def _explain_placement(what: list[str] | None, namespace: str, output: str, others: dict[str, bool]) -> None:

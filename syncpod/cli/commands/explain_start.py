@@ -10,23 +10,35 @@ from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from syncpod.cli.view.span_tree import SpanTree
     from syncpod.journal.reading import Account
+    from syncpod.journal.records import Absence
     from syncpod.journal.start import Start
 
 _READ: Final = 64 << 20
 """How many bytes from the end of a worker's log are searched for traces."""
 
 
-def explain_start(account: Account, output: str, container: str, restart: int | None, traced: Path | None) -> None:
+def explain_start(
+    account: Account,
+    output: str,
+    container: str,
+    restart: int | None,
+    traced: Path | None,
+    *,
+    absences: Sequence[Absence],
+) -> None:
     """Print where the time of a start went. Raises Failure if the journal has no such start.
 
-    With `traced`, print the traces of that start from this worker's log instead. Raises Failure if it has none.
+    `absences` are the times without a worker. With `traced`, print the traces of that start from this worker's log
+    instead. Raises Failure if it has none.
     """
     from syncpod.cli.view.start_timeline import document, heading, lines
     from syncpod.journal.start import start_of
 
-    found = start_of(account, container=container, restart=restart)
+    found = start_of(account, container=container, restart=restart, absences=absences)
     if found is None:
         which = f" of restart {restart}" if restart is not None else ""
         of = f"container {container}" if container else "any container"

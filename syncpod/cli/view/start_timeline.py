@@ -28,7 +28,9 @@ def lines(account: Account, start: Start, *, wide: int | None = None) -> list[st
     """Return the timeline of one start of a container, cut to `wide` characters a line; None = not at all."""
     rows = [("AT", "TOOK", "WHAT"), *(_row(start, phase) for phase in start.phases)]
     steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
-    known = f"{_ms(start.ended - start.begun)} in all: steps {steps}, back-off {held}, no step under way {between}"
+    away = f"no worker {_ms(start.spent('no worker'))}, " if start.spent("no worker") else ""
+    whole = _ms(start.ended - start.begun)
+    known = f"{whole} in all: steps {steps}, back-off {held}, {away}no step under way {between}"
     return [
         heading(account, start),
         *(f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=(2,))),
