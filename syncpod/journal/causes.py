@@ -19,6 +19,7 @@ from syncpod.journal.records import NEVER_RAN, SENDER, Happening, Instance, Line
 
 _SLACK: Final = timedelta(seconds=2)
 """How far the node's clock may differ from the server's, and how late the report of a probe's last failure may be."""
+_NONE: Final = timedelta(0)
 _NOT_SEEN: Final = "ContainerStatusUnknown"
 _HOOK_FAILED: Final = "PostStartHookError"
 _EXITED: Final = re.compile(r"command '.*?' exited with (?P<code>\d+)(: |$)", re.DOTALL)
@@ -127,7 +128,9 @@ def ends_of(
     asked, hooked = _asked_for_all(lines), _ended_by_hooks(lines)
     for name, each_of in by_container.items():
         holds = [line for line in lines if line.kind == "hold" and line.subject == name]
-        released = [line.at for line in lines if line.kind == "signal" and line.reason == f"{_RELEASED}{name}"]
+        signals = [line for line in lines if line.kind == "signal"]
+        released = [line.at for line in signals if line.reason == f"{_RELEASED}{name}"]
+        restarted = [line.at for line in signals if (line.subject, line.container) == ("restart", name)]
         seen = [each for each in happenings if each.container == name]
         limit = (limits or {}).get(name, "")
         following = [*each_of[1:], None]
@@ -139,12 +142,13 @@ def ends_of(
                     is_asked=(name, one.restart) in asked,
                 ),
                 _start_of(after),
-                _back_off(holds, one, after),
+                back_off,
                 limit if one.reason == "OOMKilled" else "",
-                _cut_short(released, one, after),
+                _cut_short(released, one, after) or (bool(back_off) and _cut_short(restarted, one, after, slack=_NONE)),
             )
             for one, after in zip(each_of, following, strict=True)
             if one.has_ended
+            for back_off in (_back_off(holds, one, after),)
         ]
     return found
 
@@ -210,12 +214,15 @@ def _start_of(instance: Instance | None) -> datetime | None:
     return instance.ended_at if instance.never_ran else instance.started_at
 
 
-def _cut_short(released: Sequence[datetime], one: Instance, after: Instance | None) -> bool:
-    """Return whether an operator ended a back-off between an instance's end and the next instance's start."""
+def _cut_short(released: Sequence[datetime], one: Instance, after: Instance | None, slack: timedelta = _SLACK) -> bool:
+    """Return whether an operator acted between an instance's end and the next instance's start.
+
+    A restart that comes just after that start ends the next instance, so it needs to be taken without slack.
+    """
     if one.ended_at is None:
         return False
     begun, until = one.ended_at, _start_of(after)
-    return any(at >= begun and (until is None or at <= until + _SLACK) for at in released)
+    return any(at >= begun and (until is None or at <= until + slack) for at in released)
 
 
 def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> str:

@@ -133,13 +133,19 @@ def test_a_back_off_belongs_to_the_end_before_it_though_no_start_succeeds() -> N
 
 
 def test_a_wait_that_an_operator_cut_short_is_said_to_be() -> None:
-    instances = [ended(0, begun=0, end=1), ended(1, begun=11, end=12), ended(2, begun=20, end=21), ended(3, end=30)]
+    instances = [ended(0, begun=0, end=1), ended(1, begun=11, end=12), ended(2, begun=20, end=21)]
+    instances += [ended(3, begun=25, end=30), ended(4, begun=31, end=32)]
     lines = [
         Line(at(10), "signal", "backoff_expired", reason="an operator ends the back-off of application"),
         Line(at(19), "signal", "backoff_expired", reason="an operator ends the back-off of app"),
+        Line(at(12.5), "signal", "restart", "other", reason="an operator restarts other"),
+        Line(at(21), "hold", "app", reason="CrashLoopBackOff 20s: x"),
+        Line(at(24), "signal", "restart", "app", reason="an operator restarts app"),
+        Line(at(30), "hold", "app", reason="CrashLoopBackOff 40s: x"),
+        Line(at(31.2), "signal", "restart", "app", reason="an operator restarts app"),
         Line(at(22), "signal", "backoff_expired", reason="its secret has come or changed: the back-off of app ends"),
     ]
-    assert [end.cut_short for end in ends_of(instances, lines, [])["app"]] == [False, True, False, False]
+    assert [end.cut_short for end in ends_of(instances, lines, [])["app"]] == [False, True, True, False, False]
 
 
 def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:
