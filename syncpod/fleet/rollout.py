@@ -82,6 +82,8 @@ class RolloutState:
     """No pod is made before this."""
     moving: tuple[str, ...] = ()
     """Pods that were on draining nodes at the last decision."""
+    paused: bool = False
+    """The rollout was paused at the last decision."""
 
 
 @dataclass(frozen=True)
@@ -157,12 +159,16 @@ def health_gate(new: Iterable[Member], revision: str, good: str) -> str:
 
 
 def with_wish(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
-    """Return the state with the wish noted: if it has a new template, that is the target now."""
+    """Return the state with the wish noted: if it has a new template, that is the target now.
+
+    The progress deadline counts anew from a new template, another number of pods, and the end of a pause.
+    """
     if wish.paused:
-        return replace(state, replicas=wish.replicas, progressed_at=now)
+        return replace(state, replicas=wish.replicas, progressed_at=now, paused=True)
+    is_resumed, state = state.paused, replace(state, paused=False)
     if wish.revision != state.asked:
         state = replace(state, asked=wish.revision, target=wish.revision, rolled_back="")
-    elif wish.replicas == state.replicas and state.progressed_at is not None:
+    elif wish.replicas == state.replicas and state.progressed_at is not None and not is_resumed:
         return state
     return replace(state, best=_NOTHING_YET, progressed_at=now, replicas=wish.replicas)
 

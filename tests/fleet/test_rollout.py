@@ -123,6 +123,18 @@ def test_a_pause_lets_only_the_number_change() -> None:
     assert not World(Wish("a", 3, paused=True)).step().create
 
 
+def test_a_pause_in_a_rollout_does_not_count_against_its_deadline() -> None:
+    world = rolled_out(Wish("a", 2, deadline=60 * SECOND))
+    world.wish = replace(world.wish, revision="b")
+    assert world.step().create
+    world.wish = replace(world.wish, paused=True)
+    world.step()
+    world.wish = replace(world.wish, paused=False)
+    assert not world.step(seconds=3600).rolled_back
+    world.settle()
+    assert (world.state.good, world.state.rolled_back) == ("b", "")
+
+
 def test_pods_that_end_are_replaced_more_and_more_slowly() -> None:
     world = rolled_out(Wish("a", 2))
     member = world.counted()[0]
