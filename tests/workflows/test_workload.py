@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio import activity
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import Worker
@@ -23,6 +24,7 @@ from activities.fleet_node import fleet_answers
 from activities.fleet_workload import fleet_steps
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_workloads
+from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.workload_documents import admit_workload
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import (
@@ -34,11 +36,24 @@ from syncpod.messages.fleet import (
     IntentTaken,
     NodeReport,
     PodReport,
+    PodsChanged,
     WhoAsks,
     fleet_node_id,
 )
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import SURVEY_NODES, WORKLOAD_WORKFLOW, WorkloadView
+from syncpod.messages.workload import (
+    PLACE_PODS,
+    SURVEY_NODES,
+    WITHDRAW_PODS,
+    WORKLOAD_WORKFLOW,
+    PlacePods,
+    PodsPlaced,
+    PodsWithdrawn,
+    Survey,
+    Surveyed,
+    WithdrawPods,
+    WorkloadView,
+)
 from tests.agent.waiting import pauses
 from tests.workflows.scripted import DIGEST
 from workflows.fleet.node import FleetNodeWorkflow
@@ -605,3 +620,59 @@ def is_settled(view: WorkloadView) -> bool:
 
 def is_on(machine: Machine, view: WorkloadView) -> bool:
     return is_settled(view) and view.pods[0].node == machine.name
+
+
+@dataclass
+class Steps:
+    """The steps of a workload, without any node behind them."""
+
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """The nodes that have been asked, and for which pod."""
+    silent: str = ""
+    """A node that does not answer until `heard` is set."""
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def activities(self) -> list[Callable[..., Any]]:
+        @activity.defn(name=SURVEY_NODES)
+        async def survey(_asked: Survey) -> Surveyed:
+            return Surveyed(nodes=(NodeOffer("n1"), NodeOffer("n2")))
+
+        @activity.defn(name=PLACE_PODS)
+        async def place(asked: PlacePods) -> PodsPlaced:
+            self.asked += [(asked.node, document["metadata"]["name"].rpartition("-")[2]) for document in asked.pods]
+            if asked.node == self.silent:
+                await self.heard.wait()
+            return PodsPlaced()
+
+        @activity.defn(name=WITHDRAW_PODS)
+        async def withdraw(_asked: WithdrawPods) -> PodsWithdrawn:
+            return PodsWithdrawn()
+
+        return [survey, place, withdraw]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_that_does_not_answer_stops_no_other(client: Client, worker_options: dict[str, Any]) -> None:
+    fleet, steps = Fleet(client, f"w{uuid.uuid4().hex[:8]}"), Steps(silent="n1")
+    worker = Worker(
+        client,
+        task_queue=fleet.queue,
+        workflows=[WorkloadWorkflow],
+        activities=steps.activities(),
+        build_id=build_id("syncpod-test", DIGEST),
+        **worker_options,
+    )
+    document = fleet.document(replicas=2)
+    del document["spec"]["template"]["spec"]["nodeSelector"]
+    async with worker:
+        handle = await fleet.apply(document)
+        await fleet.until(handle, lambda view: len(steps.asked) == 2)
+        (lost,) = [number for node, number in steps.asked if node == "n2"]
+        gone = (PodKey(namespace="default", name=f"{fleet.prefix}-{lost}"),)
+        await handle.signal("pods_changed", PodsChanged(node="n2", presence="Ready", gone=gone))
+        view = await fleet.until(handle, lambda view: len(steps.asked) == 3)
+        assert steps.asked[-1] == ("n2", "3")
+        assert sorted(pod.node for pod in view.pods) == ["n1", "n2"]
+        steps.heard.set()
+        await handle.execute_update("delete")
+        await handle.result()

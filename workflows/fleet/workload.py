@@ -13,7 +13,6 @@ what happens next.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -201,33 +200,45 @@ class WorkloadWorkflow:
         if found is None:
             return
         # Replay: checked after the await, since pods may have been withdrawn meanwhile. No await until all are noted.
-        names = [name for name in names if name in state.pods and not state.pods[name].leaving]
+        # A node that has not answered yet gets no more pods: what it was sent last is in no survey.
+        silent = [node.name for node in found.nodes if f"place {node.name}" in self.busy]
+        nodes = [node for node in found.nodes if node.name not in silent]
+        names = [name for name in names if workload_changes.may_be_placed(state, name, silent)]
+        unheard = f"; no answer yet from {', '.join(silent)}" if silent else ""
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        for name, (pod, placement) in workload_changes.placements(state, names, found.nodes, self.owner).items():
+        for name, (pod, placement) in workload_changes.placements(state, names, nodes, self.owner).items():
+            trouble = placement.summary + unheard
             state.refusals = () if placement.node else tuple(map(str, placement.verdicts[:_SHOWN]))
             if placement.node:
                 # Noted before the node is asked: the pod may be there even if the answer is lost.
                 state.pods[name].node, state.pods[name].trouble = placement.node, ""
                 by_node.setdefault(placement.node, []).append((name, pod_to_wire(pod)))
-            elif state.pods[name].trouble != placement.summary:
-                state.pods[name].trouble = placement.summary
-                state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {placement.summary}")
-        # Replay: nodes are sorted, so that they are asked in the same order each time.
-        await asyncio.gather(*(self.place_on(node, pods) for node, pods in sorted(by_node.items())))
-        if by_node and all(state.pods[name].node for name in names if name in state.pods):
-            self.retry_at, self.retry_pause = None, _PLACED_AGAIN
+            elif state.pods[name].trouble != trouble:
+                state.pods[name].trouble = trouble
+                state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {trouble}")
+        # Replay: nodes are sorted, so that they are asked in the same order each time. Pods are noted as asked for
+        # before anything is awaited: if a withdrawal overtook its request, the node would ignore the withdrawal.
+        for node, pods in sorted(by_node.items()):
+            self.asked.update(name for name, _ in pods)
+            self.busy.begin(f"place {node}", self.place_on(node, pods, names))
 
-    async def place_on(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """Ask a node to run pods."""
+    async def place_on(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]], chosen: Sequence[str]) -> None:
+        """Ask a node to run pods. `chosen` are all pods for which nodes were chosen together.
+
+        The next pods are placed at once if all these are, and otherwise after a pause: a node that does not answer
+        holds up no other for longer than that.
+        """
         asked = PlacePods(node=node, owner=self.owner, pods=tuple(document for _, document in pods))
         names = [name for name, _ in pods]
-        # Before the await: if a withdrawal overtook this request, the node would ignore the withdrawal.
-        self.asked.update(names)
         answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{', '.join(names)} on {node}")
         self.asked.difference_update(names)
         why = "its answer cannot be read" if answer is None else answer.refused
         if not why:
             self.state.event(workflow.now(), "Normal", "Placed", f"{', '.join(names)} on {node}")
+            if all(self.state.pods[name].node for name in chosen if name in self.state.pods) and not (
+                self.asked.intersection(chosen)
+            ):
+                self.retry_at, self.retry_pause = None, _PLACED_AGAIN
             return
         for name in names:
             if (pod := self.state.pods.get(name)) is not None:

@@ -334,6 +334,12 @@ def unplaced(state: WorkloadState) -> list[str]:
     return sorted(names, key=lambda name: state.pods[name].number)[:PLACED_AT_ONCE]
 
 
+def may_be_placed(state: WorkloadState, name: str, silent: Collection[str]) -> bool:
+    """Say whether a node can be chosen for a pod now; `silent` are nodes that are still being asked to run others."""
+    pod = state.pods.get(name)
+    return pod is not None and not pod.leaving and not pod.node and pod.bound not in silent
+
+
 def pod_to_run(state: WorkloadState, name: str) -> Pod:
     """Return a pod of the workload, as its node must run it. Raises Rejected without a document."""
     workload, pod = state.workload(), state.pods[name]
