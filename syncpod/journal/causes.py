@@ -41,6 +41,8 @@ FOREIGN_SIGNAL: Final = "a signal that the node did not send, or itself"
 
 The node records a cause before it sends a signal. The CRI has only the exit code: `exit 137` looks as SIGKILL does.
 """
+UNKNOWN: Final = "unknown"
+"""The kind of an end that nobody saw. Its exit code is only a stand-in."""
 OOM_WITHIN: Final = "oom within"
 """The kind of an end by itself after a process other than the container's first one ran out of memory."""
 _RELEASED: Final = "an operator ends the back-off of "
@@ -102,16 +104,25 @@ def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_li
         # The kernel ended another process. The first one went on, and ended with this code later.
         return Cause(OOM_WITHIN, f"exited {code} after a process in it ran out of memory{limit}", "itself")
     if reason == _NOT_SEEN or (code, reason) == (255, "Unknown"):
-        return Cause("unknown", "nobody saw how it ended", "unknown")
+        known = f": {one_line(instance.message)}" if instance.message else ""
+        return Cause(UNKNOWN, f"nobody saw how it ended{known}", "unknown")
     if reason in NEVER_RAN:
         return Cause("start", f"could not be started: {innermost(instance.message)}", "the runtime")
     if instance.signal:
         # A runtime that was down during an out-of-memory kill did not see it, so only the signal is known.
         unproven = ", with no report that memory ran out" if instance.signal == signal.SIGKILL else ""
-        return Cause("signal", f"exited {code} (128+{_signal_name(instance.signal)}){unproven}", FOREIGN_SIGNAL)
+        words = f"exited {code} (128+{_signal_name(instance.signal)}){unproven}{_left_message(instance)}"
+        return Cause("signal", words, FOREIGN_SIGNAL)
     if code == 0:
         return Cause("exit 0", "finished (exit 0)", "itself")
-    return Cause(f"exit {code}", f"exited {code}{f' ({reason})' if reason not in ('', 'Error') else ''}", "itself")
+    other = f" ({reason})" if reason not in ("", "Error") else ""
+    return Cause(f"exit {code}", f"exited {code}{other}{_left_message(instance)}", "itself")
+
+
+def _left_message(instance: Instance) -> str:
+    """Return `: ` and the container's termination message; "" if it left none, or one that is the end of its log."""
+    message, log = one_line(instance.message), one_line(instance.log_end)
+    return f": {message}" if message and not (log and (log.endswith(message) or message.endswith(log))) else ""
 
 
 def ends_of(

@@ -49,15 +49,21 @@ def _same_cause(ends: Sequence[End]) -> str:
         return ""
     kinds = Counter(end.cause.kind for end in ends)
     kind, often = kinds.most_common(1)[0]
-    words = next(end.cause.words for end in reversed(ends) if end.cause.kind == kind)
+    words = _words([end for end in ends if end.cause.kind == kind])
     if often == len(ends):
         return f"always the same: {words}"
     if often >= _FEW and often / len(ends) >= _MOSTLY:
         return f"mostly the same, {often} of {len(ends)} times: {words}"
     last = [end.cause.kind for end in ends[-_FEW:]]
     if len(set(last)) == 1:
-        return f"the same for the last {_FEW} times: {ends[-1].cause.words}"
+        return f"the same for the last {_FEW} times: {_words(ends[-_FEW:])}"
     return ""
+
+
+def _words(ends: Sequence[End]) -> str:
+    """Return the cause of ends of the same kind, without what they said if they did not say the same."""
+    words = ends[-1].cause.words
+    return words if all(end.cause.words == words for end in ends) else words.partition(": ")[0]
 
 
 def _out_of_memory(ends: Sequence[End]) -> str:

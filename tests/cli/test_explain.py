@@ -13,6 +13,7 @@ import pytest
 from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.explanation import lines
+from syncpod.cli.view.explanation_document import document
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import Account
@@ -116,6 +117,14 @@ def test_json_has_everything(environ: dict[str, str]) -> None:
         (3, "itself", True),
     ]
     assert app["ends"][0]["logEnd"] == "try 0\nno \x1b[31mroute\n"
+
+
+def test_json_names_no_signal_of_an_end_that_nobody_saw() -> None:
+    lost = replace(crash(0, 60, 50), exit_code=137, reason="ContainerStatusUnknown")
+    killed = replace(crash(1, 40, 30), exit_code=137)
+    one = explain(Account(WEB, ago(60), ago(1), present=PRESENT, instances=(lost, killed)), NOW)
+    (app,) = document(one, [], has_log=lambda *_: False, unserved="")["containers"]
+    assert [(end["exitCode"], end["signal"]) for end in app["ends"]] == [(137, None), (137, 9)]
 
 
 def test_a_gone_life_and_a_moment_of_the_past_are_explained(environ: dict[str, str]) -> None:

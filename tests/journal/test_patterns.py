@@ -1,6 +1,7 @@
 """What the ends of a container have in common is named, and chance is not."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -93,6 +94,13 @@ def test_causes_that_prevail_are_named(codes: tuple[int, ...], said: str) -> Non
     ]
     named = found(ends_of(instances, [], [])["app"])
     assert named == ([said] if said else [])
+
+
+def test_ends_that_said_different_things_are_the_same_without_what_they_said() -> None:
+    same = [ended(each, begun=each**3 * 10, end=each**3 * 10 + each * 2, message="no config") for each in range(3)]
+    assert found(ends_of(same, [], [])["app"]) == ["always the same: exited 3: no config"]
+    other = [*same[:2], replace(same[2], message="no disk")]
+    assert found(ends_of(other, [], [])["app"]) == ["always the same: exited 3"]
 
 
 @given(

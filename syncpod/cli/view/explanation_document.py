@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from syncpod.cli.view.explanation import HasLog, length
-from syncpod.journal.causes import End
+from syncpod.journal.causes import UNKNOWN, End
 from syncpod.journal.explain import Explanation
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import Account
@@ -73,7 +73,7 @@ def _end_document(end: End, has_log: HasLog) -> dict[str, Any]:
         "startedAt": _stamp(instance.started_at),
         "endedAt": _stamp(instance.ended_at),
         "exitCode": instance.exit_code,
-        "signal": instance.signal or None,
+        "signal": (instance.signal or None) if end.cause.kind != UNKNOWN else None,
         "reason": instance.reason,
         "message": instance.message,
         "cause": end.cause.words,
