@@ -142,7 +142,7 @@ async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
             node=offer.name,
             presence=view.presence,
             draining=view.draining,
-            pods=tuple(each for each in view.placed if each.owner == owner),
+            pods=tuple(each.brief() for each in view.placed if each.owner == owner),
         ),
         revisions=_revisions(offer, owner),
     )

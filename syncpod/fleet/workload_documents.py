@@ -24,6 +24,9 @@ from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
 LARGEST_NUMBER: Final = 9_999_999
 """The largest number of a pod: pods are named after their workload and a number, as in ``web-7``."""
 
+MOST_REPLICAS: Final = 2_000
+"""The most replicas. Twice as many pods fit into the workload's snapshot, so all can be replaced at once."""
+
 NO_DEADLINE: Final = 2**31 - 1
 """The value of `progressDeadlineSeconds` that means no deadline."""
 
@@ -324,6 +327,8 @@ def _check_selector(selector: LabelSelector | None, template: PodTemplate, kind:
 def _check_deployment(spec: DeploymentSpec) -> Iterator[Problem]:
     if spec.replicas is not None and spec.replicas < 0:
         yield Problem("spec.replicas", "must not be negative")
+    elif spec.replicas is not None and spec.replicas > MOST_REPLICAS:
+        yield Problem("spec.replicas", f"must be no more than {MOST_REPLICAS}, is {spec.replicas}")
     deadline = spec.progress_deadline_seconds
     if deadline is not None and deadline < 0:
         yield Problem("spec.progressDeadlineSeconds", "must not be negative")

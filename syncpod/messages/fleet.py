@@ -10,6 +10,7 @@ Kubernetes' camelCase. Pods are plain JSON here, and are checked strictly where 
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -45,6 +46,11 @@ HEARTBEAT_SECONDS: Final = 10.0
 """Pause between two heartbeats of a node: a kubelet's nodeStatusUpdateFrequency."""
 GRACE_SECONDS: Final = 50.0
 """How long a node may be silent before it counts as Unknown: the node-monitor-grace-period of a cluster."""
+MESSAGE_LIMIT: Final = 256
+"""The most bytes of JSON, nearly, that a pod's owner is told of the pod's message."""
+WORD_LIMIT: Final = 64
+"""The same for a pod's phase and its status. The longest known ones are half as long."""
+MOST_RESTARTS: Final = 2**31 - 1
 ATTEND_SECONDS: Final = 600.0
 """The longest that one ``attend`` waits for a change."""
 COALESCED_SECONDS: Final = 1.0
@@ -143,6 +149,21 @@ class PodReport(Message):
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    def brief(self) -> PodReport:
+        """Return what the pod's owner is told of this: a short message, and nothing that it does not need.
+
+        An owner keeps the reports of all its pods in one payload, and a stolen node can write much into each.
+        """
+        return PodReport(
+            namespace=self.namespace,
+            name=self.name,
+            phase=_shortened(self.phase, WORD_LIMIT),
+            status=_shortened(self.status, WORD_LIMIT),
+            ready=self.ready,
+            restarts=min(self.restarts, MOST_RESTARTS),
+            message=_shortened(self.message, MESSAGE_LIMIT),
+        )
+
 
 class Attended(Message):
     """The changes on a node since the version that the fleet has."""
@@ -211,6 +232,11 @@ class PlacedPod(Message):
     is_orphan: bool = False
     """Its owner could not be told of it the last time, since there is no such workflow. Nobody ends the pod."""
 
+    def brief(self) -> PlacedPod:
+        """Return what the pod's owner is told of this. See :meth:`PodReport.brief`."""
+        report = self.report.brief() if self.report is not None else None
+        return self.model_copy(update={"report": report, "why": _shortened(self.why, MESSAGE_LIMIT)})
+
 
 class FleetNodeSummary(Message):
     """The contents of the memo: enough to list nodes and to place pods, without asking each node's workflow."""
@@ -262,3 +288,13 @@ class PodsChanged(Message):
     """The node is being drained."""
     pods: tuple[PlacedPod, ...] = ()
     gone: tuple[PodKey, ...] = ()
+
+
+def _shortened(text: str, limit: int) -> str:
+    """Cut a text to so many bytes of JSON. A control character takes six."""
+    if len(json.dumps(text)) <= limit:
+        return text
+    text = text[: limit - 1]
+    while (size := len(json.dumps(text))) > limit:
+        text = text[: -max(1, (size - limit) // 12)]
+    return f"{text}…"

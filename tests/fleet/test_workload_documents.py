@@ -82,6 +82,7 @@ def test_a_daemon_set_gets_the_defaults_of_an_api_server() -> None:
         (changed(apiVersion="v1"), "apiVersion: must be apps/v1"),
         (changed(metadata__name=...), "metadata.name: required"),
         (changed(spec__replicas=-1), "spec.replicas: must not be negative"),
+        (changed(spec__replicas=2001), "spec.replicas: must be no more than 2000, is 2001"),
         (changed(spec__replicas="3"), "spec.replicas: must be an integer, not a string"),
         (changed(spec__replica=3), "spec.replica: unknown field; did you mean replicas?"),
         (changed(spec__selector=...), "spec.selector: required"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,15 +11,17 @@ import pytest
 from syncpod.fleet.rollout import Creation, Decision, RolloutState
 from syncpod.fleet.workload_documents import LARGEST_NUMBER, admit_workload
 from syncpod.fleet.workload_pods import number_of
-from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodsChanged
+from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import LIST_LIMIT
 from syncpod.pod import admit, pod_to_wire
 from tests.fleet.test_workload_documents import changed
 from workflows.fleet import node_changes, node_report, workload_changes, workload_report
 from workflows.fleet.claimed_pods import Claims
-from workflows.fleet.node_changes import LAST_GENERATION, PLACED_LIMIT
+from workflows.fleet.node_changes import ENDING_LIMIT, LAST_GENERATION, PLACED_LIMIT
 from workflows.fleet.node_state import FleetNodeState, Placed
-from workflows.fleet.workload_state import WorkloadState
+from workflows.fleet.workload_changes import ADOPTED_LIMIT, PODS_LIMIT
+from workflows.fleet.workload_state import PodState, WorkloadState
+from workflows.rejections import Rejected
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OWNER = "workload/Deployment/default/web"
@@ -97,6 +100,20 @@ def test_no_more_is_taken_over_than_a_node_may_have() -> None:
     assert "there is no room for it" in state.events[-1].message
 
 
+def test_pods_that_a_node_never_ends_leave_ever_less_room_for_those_that_it_claims() -> None:
+    """It has a newer list each time, its pods are withdrawn each time, and it never says that it has taken that."""
+    state = FleetNodeState(fleet="f", name="n")
+    for turn in range(4):
+        many = claimed(*(document(f"web-{1 + turn * PLACED_LIMIT + number}") for number in range(PLACED_LIMIT)))
+        node_changes.recalled(state, 1, many, NOW, replaces=True)
+        ended = [{"namespace": "default", "name": key.removeprefix("default/")} for key in state.placed]
+        node_changes.change(state, "withdraw", ({"pods": ended},), NOW)
+    assert (len(state.placed), len(state.withdrawn)) == (0, PLACED_LIMIT + ENDING_LIMIT)
+    state.presence = "Ready"
+    with pytest.raises(Rejected, match="has yet to end 2000 pods before it takes new ones"):
+        node_changes.change(state, "place", ({"owner": "", "pods": [document("own")]},), NOW)
+
+
 @pytest.mark.parametrize("generation", [10**4299, -(10**4299)])
 def test_no_generation_is_too_large_to_be_written(generation: int) -> None:
     state = FleetNodeState(fleet="f", name="n", generation=7)
@@ -132,6 +149,40 @@ def test_a_claimed_pod_with_the_largest_number_leaves_valid_names_for_others() -
     workload_changes.carry_out(state, Decision(state=RolloutState(), create=create), NOW)
     assert [*state.pods] == [f"web-{LARGEST_NUMBER}", "web-1", "web-2", "web-3"]
     assert workload_report.view(state, None).pods
+
+
+def test_a_workload_has_no_more_pods_of_a_node_than_a_node_may_have_and_no_more_than_it_can_keep() -> None:
+    state = workload()
+    for turn in range(2):
+        names = [f"web-{1 + turn * ADOPTED_LIMIT + number}" for number in range(ADOPTED_LIMIT)]
+        workload_changes.pods_reported(state, news(*names), NOW)
+        workload_changes.withdraw_all(state)
+    assert len(state.pods) == ADOPTED_LIMIT == PLACED_LIMIT
+    assert (state.events[-1].reason, "n has more" in state.events[-1].message) == ("NotAdopted", True)
+    for number in range(PODS_LIMIT - ADOPTED_LIMIT):
+        name = f"web-{LARGEST_NUMBER - number}"
+        state.pods[name] = PodState(number=LARGEST_NUMBER - number, revision="r", created=NOW, node="m")
+    workload_changes.pods_reported(state, news("web-5000").model_copy(update={"node": "o"}), NOW)
+    workload_changes.carry_out(state, Decision(state=RolloutState(), create=(Creation("r"),)), NOW)
+    assert len(state.pods) == PODS_LIMIT
+
+
+@pytest.mark.parametrize("letter", ["x", "\x01", "\U0001f600"])
+def test_an_owner_keeps_little_of_what_a_node_writes_into_its_reports(letter: str) -> None:
+    long = letter * 3000
+    wordy = PodReport(name="web-1", uid=long, phase=long, status=long, ip=long, message=long, restarts=10**4000)
+    node = FleetNodeState(fleet="f", name="n", presence="Ready", pods={"default/web-1": wordy})
+    node.placed["default/web-1"] = Placed(document=document(), generation=1)
+    told = node.news(OWNER, ("default/web-1",))
+    assert len(json.dumps(told.model_dump(mode="json", exclude_defaults=True))) < 1000
+    (said,) = told.pods
+    state = workload()
+    said = said.model_copy(update={"report": wordy})
+    workload_changes.pods_reported(state, told.model_copy(update={"pods": (said,)}), NOW)
+    sizes = [len(json.dumps(state.pods["web-1"].model_dump(mode="json", exclude_defaults=True)))]
+    workload_changes.withdraw_all(state)
+    sizes.append(len(json.dumps(state.pods["web-1"].model_dump(mode="json", exclude_defaults=True))))
+    assert sizes[0] < 1000 and sizes[1] < 500 and state.pods["web-1"].leaving
 
 
 def test_the_numbers_of_a_workload_are_those_that_it_gives() -> None:

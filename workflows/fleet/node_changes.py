@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from workflows.rejections import Rejected
 
 PLACED_LIMIT: Final = 1000
 """The most pods that a fleet places on one node."""
+ENDING_LIMIT: Final = PLACED_LIMIT
+"""How many pods more a node may have, counted with those that it has yet to end. A stolen one may end none."""
 LAST_GENERATION: Final = 2**53
 """The largest generation that a node is believed: with more than 4,300 digits, none could be written any more."""
 
@@ -127,6 +129,8 @@ def _require_room(state: FleetNodeState, changed: dict[str, dict[str, Any]]) -> 
     after = {key: placed.document for key, placed in state.placed.items()} | changed
     if len(after) > PLACED_LIMIT:
         raise Rejected(f"node {state.name} would have {len(after)} pods; a fleet places at most {PLACED_LIMIT} on one")
+    if len(after.keys() | state.withdrawn.keys()) > PLACED_LIMIT + ENDING_LIMIT:
+        raise Rejected(f"node {state.name} has yet to end {len(state.withdrawn)} pods before it takes new ones")
     if sum(map(_size, after.values())) > LIST_LIMIT:
         raise Rejected(f"the pods of node {state.name} would take more than {LIST_LIMIT} bytes of JSON in all")
 
@@ -209,7 +213,8 @@ def recalled(state: FleetNodeState, generation: int, claims: Claims, now: dateti
     Documents that cannot be a fleet's, and those for which there is no room, are left out and shown.
     """
     generation = min(max(0, generation), LAST_GENERATION)
-    new, left_out = _with_room({} if replaces else state.placed, claims)
+    ending = state.withdrawn.keys() - claims.pods.keys()
+    new, left_out = _with_room({} if replaces else state.placed, ending, claims)
     if replaces:
         for key in [key for key in state.placed if key not in new]:
             owner = state.placed.pop(key).owner
@@ -229,12 +234,16 @@ def recalled(state: FleetNodeState, generation: int, claims: Claims, now: dateti
         state.event(now, "Warning", "RefusedClaim", text)
 
 
-def _with_room(staying: Mapping[str, Placed], claims: Claims) -> tuple[list[str], list[str]]:
-    """Return the claimed pods that fit into the node's list beside those that stay in it, and the others."""
+def _with_room(staying: Mapping[str, Placed], ending: Collection[str], claims: Claims) -> tuple[list[str], list[str]]:
+    """Return the claimed pods that fit into the node's list beside those that stay in it, and the others.
+
+    The pods that are ending count too: a stolen node that never ends one could otherwise claim others without end.
+    """
     count, size, fit, left_out = len(staying), sum(_size(placed.document) for placed in staying.values()), [], []
+    most = min(PLACED_LIMIT, PLACED_LIMIT + ENDING_LIMIT - len(ending))
     for key in [key for key in claims.pods if key not in staying]:
         larger = size + _size(claims.pods[key])
-        if count >= PLACED_LIMIT or larger > LIST_LIMIT:
+        if count >= most or larger > LIST_LIMIT:
             left_out.append(key)
         else:
             count, size = count + 1, larger

@@ -146,7 +146,7 @@ class FleetNodeState(BaseModel):
             node=self.name,
             presence=self.presence,
             draining=self.draining,
-            pods=tuple(self.pod(key) for key in there),
+            pods=tuple(self.pod(key).brief() for key in there),
             gone=tuple(split(key) for key in keys if key not in there),
         )
 

@@ -16,6 +16,7 @@ from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import Placement, place, with_pod
 from syncpod.fleet.rollout import Decision, decide
 from syncpod.fleet.workload_documents import (
+    MOST_REPLICAS,
     RESTARTED_AT,
     DaemonSet,
     Deployment,
@@ -34,7 +35,7 @@ from syncpod.fleet.workload_pods import (
     revision_of,
     wish_of,
 )
-from syncpod.messages.fleet import PlacedPod, PodsChanged
+from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import PodKey
 from syncpod.messages.workload import Pause, Restart, Surveyed, Undo, Undone
 from syncpod.pod import Pod, pod_to_wire
@@ -43,6 +44,11 @@ from workflows.fleet.workload_state import PodState, WorkloadState
 from workflows.rejections import Rejected
 
 _PAUSED: Final = "it is paused, so nothing would be rolled out: resume it first with `syncpod fleet rollout resume`"
+ADOPTED_LIMIT: Final = 1000
+"""The most pods that a workload has on a node from which it adopts one, counted with those that are leaving: as many as
+a fleet places on one node."""
+PODS_LIMIT: Final = 2 * MOST_REPLICAS
+"""The most pods that a workload creates or adopts: so many fit into its snapshot, with their reports."""
 PLACED_AT_ONCE: Final = 25
 """The most pods that nodes are chosen for in one workflow task, and that one node is sent in one request."""
 
@@ -193,7 +199,7 @@ def _part_namesakes(state: WorkloadState, now: datetime) -> None:
             continue
         if (node := stay.setdefault(member.pod, member.node)) != member.node:
             pod, why = state.pods[member.name], f"{member.called} is removed: {node} has a pod of the same name"
-            pod.leaving, pod.why = True, why
+            _leave(pod, why)
             state.event(now, "Normal", "Withdrawn", why)
 
 
@@ -226,7 +232,11 @@ def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now:
     number = number_of(workload, said.name) if workload is not None else None
     if number is None or state.on_node(said.name, node):
         return False
-    number = number or _next_number(state)
+    if len(state.pods) >= PODS_LIMIT or sum(pod.node == node for pod in state.pods.values()) >= ADOPTED_LIMIT:
+        text = f"a workload has at most {ADOPTED_LIMIT} pods of one node, and {PODS_LIMIT} in all: {node} has more"
+        state.event(now, "Warning", "NotAdopted", text)
+        return False
+    number = number or next_number(state.numbered, {pod.number for pod in state.pods.values()}.__contains__)
     leaving = said.state == "ending"
     pod = PodState(number=number, revision=revision, created=now, node=node)
     pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
@@ -243,12 +253,24 @@ def _pod_reported(pod: PodState, said: PlacedPod, news: PodsChanged, now: dateti
     pod.recalled = said.recalled or said.is_orphan
     pod.is_proof_sent = pod.is_proof_sent and pod.recalled
     if said.report is not None:
-        pod.report = said.report
+        pod.report = _kept(said.report, pod.leaving)
         pod.ready_at = (pod.ready_at or now) if said.report.ready else None
     pod.refused, pod.trouble = said.state == "refused", said.why if said.state == "refused" else ""
     pod.moving = news.draining
     pod.presence = "Unknown" if news.presence == "Joining" else news.presence
     pod.since = (pod.since or now) if pod.presence == "Unknown" else None
+
+
+def _leave(pod: PodState, why: str) -> None:
+    """Mark a pod for removal."""
+    pod.leaving, pod.why = True, why
+    pod.report = _kept(pod.report, leaving=True) if pod.report is not None else None
+
+
+def _kept(report: PodReport, leaving: bool) -> PodReport:
+    """Return what is kept of a pod's report. Of one that is leaving, nobody asks for more than whether it has ended."""
+    brief = report.brief()
+    return PodReport(phase=brief.phase, status=brief.status) if leaving else brief
 
 
 def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> Decision:
@@ -293,10 +315,12 @@ def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
     asked = asked_for(state) if state.is_lone else ""
     for withdrawal in decided.withdraw:
         pod = state.pods[withdrawal.name]
-        pod.leaving, pod.why = True, withdrawal.why
+        _leave(pod, withdrawal.why)
         state.event(now, "Normal", "Withdrawn", withdrawal.why)
-    for creation in decided.create:
-        state.numbered = _next_number(state)
+    taken, room = {pod.number for pod in state.pods.values()}, max(0, PODS_LIMIT - len(state.pods))
+    for creation in decided.create[:room]:
+        state.numbered = next_number(state.numbered, taken.__contains__)
+        taken.add(state.numbered)
         name = f"{_name(state)}-{state.numbered}"
         state.pods[name] = PodState(
             number=state.numbered,
@@ -318,7 +342,7 @@ def withdraw_all(state: WorkloadState) -> None:
     """Mark every pod for removal, since the workload is being deleted."""
     for pod in state.pods.values():
         if not pod.leaving:
-            pod.leaving, pod.why = True, "the workload is being deleted"
+            _leave(pod, "the workload is being deleted")
     drop_unplaced(state)
 
 
@@ -419,10 +443,6 @@ def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple
             key = PodKey(namespace=_namespace(state), name=state.pod_name(name))
             found[pod.node] = (*found.get(pod.node, ()), key)
     return found
-
-
-def _next_number(state: WorkloadState) -> int:
-    return next_number(state.numbered, {pod.number for pod in state.pods.values()}.__contains__)
 
 
 def _name(state: WorkloadState) -> str:
