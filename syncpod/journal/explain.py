@@ -111,6 +111,8 @@ class Explanation:
     """The times during its life in which no worker served its node."""
     under_way: tuple[StepUnderWay, ...] = ()
     """Steps that are being taken now; not known for the past."""
+    last_sign: datetime | None = None
+    """The last sign of life of the node's worker, if none serves the node now."""
 
     @property
     def is_gone(self) -> bool:
@@ -121,6 +123,15 @@ class Explanation:
     def unserved(self) -> Absence | None:
         """The time without a worker that the moment falls into; None if a worker served the node then."""
         return next((each for each in self.absences if each.begun <= self.at < each.ended), None)
+
+    @property
+    def known_until(self) -> datetime:
+        """Up to when the state is known: the moment itself, or when the last worker before it ended."""
+        if self.is_gone or self.phase in ("Succeeded", "Failed"):  # nothing of it changes any more
+            return self.at
+        if self.last_sign is not None:
+            return min(self.at, max(self.last_sign, self.account.seen))
+        return self.unserved.begun if self.unserved is not None else self.at
 
     @property
     def awaited(self) -> Explained | None:
@@ -144,10 +155,12 @@ def explain(
     past: bool = False,
     since: datetime | None = None,
     absences: Iterable[Absence] = (),
+    last_sign: datetime | None = None,
 ) -> Explanation:
     """Return the state of a pod at a moment. `past` says that the moment is not now.
 
-    Records before `since` are left out. `absences` are the times in which no worker served the pod's node.
+    Records before `since` are left out. `absences` are the times in which no worker served the pod's node, and
+    `last_sign` is the last sign of life of its worker if none serves the node now.
     """
     known = as_of(account, at) if past else account
     present: Mapping[str, Any] = {} if past else known.present
@@ -197,6 +210,7 @@ def explain(
             for each in present.get("underWay", ())
             if known.gone is None
         ),
+        last_sign=last_sign,
     )
 
 

@@ -17,7 +17,7 @@ from syncpod.cli.view.explanation_document import document
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Happening, Instance, Life, Line, Told
+from syncpod.journal.records import Absence, Happening, Instance, Life, Line, Told
 from tests.cli.conftest import program
 from tests.cli.starts import started
 from tests.journal.records import WEB, ended, exit_line
@@ -87,6 +87,7 @@ def test_one_screen_says_what_why_and_what_next(environ: dict[str, str]) -> None
     out = done.out
     assert "default/web on node n1, since" in out
     assert "Running: app waits since" in out
+    assert f"At {ago(90).astimezone():%H:%M:%S}: " in out and "; what happened since is not known" in out
     assert ": exited 3 by itself" in out
     assert "no worker serves this node: nothing of this happens until `syncpod up`" in out
     due = datetime.fromisoformat(str(PRESENT["waits"][0]["until"])).astimezone()
@@ -303,7 +304,8 @@ def test_why_a_container_is_not_ready_is_what_its_probe_said_last(environ: dict[
     present = {"phase": "Running", "containers": [{"name": "app", "ready": False, "state": {"running": {}}}]}
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
     journal.write([Told(life, ago(5), happenings=(failed,), instances=(runs,), present=json.dumps(present))])
-    assert "Why:   app is not ready: Readiness probe failed: not yet (9 times since " in told_of(environ, "slow")
+    why = " ".join(told_of(environ, "slow").split())
+    assert " Why: app is not ready: Readiness probe failed: not yet (9 times since " in why
     waiting = {"name": "app", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
     over = Life("default", "over", "uid-6", "inc")
     journal.write([Told(over, ago(5), present=json.dumps({"phase": "Failed", "containers": [waiting]}))])
@@ -380,6 +382,22 @@ def test_nothing_is_due_now_while_no_worker_serves_the_node() -> None:
     away, first, second = of(one, "Next", unserved="no worker").split(" | ")
     assert (away, first) == ("no worker", f"app starts again then, due since {due} (CrashLoopBackOff)")
     assert second.startswith("create_sandbox is tried again then, not before ") and f"{after} (X)" in second
+
+
+def test_what_was_running_when_the_worker_ended_is_not_said_to_run_now() -> None:
+    present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}]}
+    account = Account(WEB, ago(60), ago(50), present=present, instances=(Instance("app", 0, started_at=ago(60)),))
+    then = ago(20).astimezone()
+    state = f"At {then:%H:%M:%S}: Running: app had been running for 40s; what happened since is not known"
+    away = explain(account, NOW, last_sign=then)
+    assert " ".join(screen(away)[1].split()) == state
+    assert f"Container app had never ended by {then:%H:%M:%S}" in screen(away)
+    past = screen(explain(account, ago(10), past=True, absences=[Absence(then, NOW, "died")]))
+    assert " ".join(past[1].split()) == state.replace("Running: ", "")
+    served = screen(explain(account, NOW))
+    assert served[1] == "Now:   Running: app has been running for 60s"
+    assert "Container app has never ended" in served
+    assert document(away, [], has_log=lambda *_: False, unserved="")["knownUntil"].endswith(f":{then:%S}.000Z")
 
 
 def test_a_moment_of_another_day_is_named_with_its_date() -> None:

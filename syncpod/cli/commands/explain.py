@@ -132,9 +132,10 @@ def _explain_pod(
     here, past = settings(), moment != now
     accounts, account = _accounts(here.state_dir, namespace, name, moment, uid)
     absences = _absences(here.state_dir)
-    explanation = explained(account, moment, past=past, since=begin, absences=absences)
+    unserved, last_sign = ("", None) if past else _unserved(here.state_dir, account)
+    explanation = explained(account, moment, past=past, since=begin, absences=absences, last_sign=last_sign)
     others = [each for each in accounts if each is not account]
-    has_log, unserved = _logs_in(here.log_dir, account.life), "" if past else _unserved(here.state_dir, account)
+    has_log = _logs_in(here.log_dir, account.life)
     if output == "json":
         say(json.dumps(document(explanation, others, has_log=has_log, unserved=unserved), indent=4))
         return
@@ -240,17 +241,21 @@ def _unknown(accounts: list[Account], namespace: str, name: str, state_dir: Path
     return Failure(f"{where}; for a pod of another node, run `explain` there")
 
 
-def _unserved(state_dir: Path, account: Account) -> str:
-    """Return a sentence if no worker serves the node; "" if one does, or if the pod is gone."""
+def _unserved(state_dir: Path, account: Account) -> tuple[str, datetime | None]:
+    """Return a sentence if no worker serves the node, and the last sign of life of the last one.
+
+    Returns "" and None if a worker serves it, or if the pod is gone.
+    """
     from syncpod.cli.machine.worker_process import serving
     from syncpod.journal.reading import last_sign_of
 
     if account.gone is not None or serving(state_dir) is not None:
-        return ""
-    seen, sign = account.seen.astimezone(), last_sign_of(state_dir)
-    since = f" since {max(account.seen, sign).astimezone():%Y-%m-%d %H:%M:%S}" if sign is not None else ""
-    remark(f"Note: no worker serves this node{since}; this is the state at {seen:%Y-%m-%d %H:%M:%S}")
-    return "no worker serves this node: nothing of this happens until `syncpod up`"
+        return "", None
+    seen, sign = account.seen, last_sign_of(state_dir)
+    known = max(seen, sign) if sign is not None else seen
+    since = f" since {known.astimezone():%Y-%m-%d %H:%M:%S}" if sign is not None else ""
+    remark(f"Note: no worker serves this node{since}; this is the state at {known.astimezone():%Y-%m-%d %H:%M:%S}")
+    return "no worker serves this node: nothing of this happens until `syncpod up`", known
 
 
 def _logs_in(log_dir: Path, life: Life) -> HasLog:

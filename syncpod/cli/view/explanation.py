@@ -30,6 +30,7 @@ _HEALTHY: Final = timedelta(minutes=10)
 _DELETED: Final = ("delete: ", "evict: ")
 """How the changes begin that end a pod."""
 
+_NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 
 HasLog = Callable[[str, int], bool]
@@ -90,10 +91,10 @@ def length(span: timedelta | None) -> str:
 def _heading(one: Explanation, clock: Clock, now: datetime, unserved: str) -> list[tuple[str, list[str]]]:
     life, account = one.account.life, one.account
     node = account.present.get("node", "")
-    then = f"At {Clock(now)(one.at)}"  # with the date if that was not today
+    then = f"At {Clock(now)(one.known_until)}"  # with the date if that was not today
     titled = [
         ("Pod", [f"{life.namespace}/{life.name}{f' on node {node}' if node else ''}, since {clock(account.begun)}"]),
-        ("Now" if one.at >= now else then, [_now(one, clock)]),
+        ("Now" if one.known_until >= now else then, [_now(one, clock)]),
     ]
     if why := _why(one, clock):
         titled.append(("Why", why))
@@ -107,7 +108,8 @@ def _now(one: Explanation, clock: Clock) -> str:
     state = ", ".join(_state(each, one, clock) for each in one.containers) or "no container has been started"
     phase = "being deleted" if one.is_being_deleted else one.phase
     reason = f" ({one.reason}: {one.message})" if one.reason else ""
-    return f"{phase}{reason}: {state}" if phase else state
+    unknown = "; what happened since is not known" if one.known_until < one.at else ""
+    return f"{phase}{reason}: {state}{unknown}" if phase else f"{state}{unknown}"
 
 
 def _state(container: Explained, one: Explanation, clock: Clock) -> str:
@@ -119,8 +121,9 @@ def _state(container: Explained, one: Explanation, clock: Clock) -> str:
         return f"{container.name} has not started{f' ({reason})' if reason else ''}"
     if container.runs:
         ready = "" if container.is_ready in (None, True) else ", not ready"
-        since = one.at - newest.started_at if newest.started_at is not None else None
-        return f"{container.name} has been running for {length(since)}{ready}"
+        since = max(_NO_TIME, one.known_until - newest.started_at) if newest.started_at is not None else None
+        has = "has" if one.known_until >= one.at else "had"
+        return f"{container.name} {has} been running for {length(since)}{ready}"
     reason = container.wait.reason if container.wait is not None else ""
     words = f"waits since {clock(newest.ended_at)}, {reason}" if reason else f"ended at {clock(newest.ended_at)}"
     return f"{container.name} {words}"
@@ -261,7 +264,9 @@ def _container(
     newest = container.newest
     image = f", image {newest.image}" if newest is not None and newest.image else ""
     ends = container.ends
-    count = {0: _no_end(container, clock), 1: "ended once", 2: "ended twice"}.get(len(ends), f"ended {len(ends)} times")
+    count = {0: _no_end(container, one, clock), 1: "ended once", 2: "ended twice"}.get(
+        len(ends), f"ended {len(ends)} times"
+    )
     shown = [paint(f"Container {container.name} {count}{image}", "bold")]
     if not ends:
         return shown
@@ -282,10 +287,11 @@ _CUT: Final = (4, 5, 6)
 """The columns WHY, DECIDED BY and WAITED, whose texts are cut where a terminal is too narrow."""
 
 
-def _no_end(container: Explained, clock: Clock) -> str:
+def _no_end(container: Explained, one: Explanation, clock: Clock) -> str:
     """Say that no end is shown: there was none, or none in the time that is asked for."""
-    earlier = [each for each in container.instances if each.has_ended]
-    return f"has not ended in this time, last at {clock(earlier[-1].ended_at)}" if earlier else "has never ended"
+    if earlier := [each for each in container.instances if each.has_ended]:
+        return f"has not ended in this time, last at {clock(earlier[-1].ended_at)}"
+    return "has never ended" if one.known_until >= one.at else f"had never ended by {clock(one.known_until)}"
 
 
 def _shown(ends: Sequence[End]) -> list[End]:

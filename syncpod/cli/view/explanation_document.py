@@ -19,6 +19,7 @@ def document(explanation: Explanation, others: Sequence[Account], *, has_log: Ha
     return {
         **_life_document(account),
         "at": _stamp(explanation.at),
+        "knownUntil": _stamp(explanation.known_until),
         "phase": explanation.phase,
         "reason": explanation.reason,
         "message": explanation.message,
