@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -107,6 +108,10 @@ class Explanation:
     is_being_deleted: bool
     deadline: datetime | None
     """When its active deadline ends."""
+    grace_ends: datetime | None = None
+    """When the grace period of its deletion ends; None if it is not being deleted."""
+    is_followed: bool = False
+    """Whether another pod of its name was applied during its deletion and follows it."""
     absences: tuple[Absence, ...] = ()
     """The times during its life in which no worker served its node."""
     under_way: tuple[StepUnderWay, ...] = ()
@@ -202,6 +207,8 @@ def explain(
         changes=changes,
         is_being_deleted=is_being_deleted,
         deadline=None if past or known.gone is not None else _deadline(present),
+        grace_ends=_grace_ends(known, present) if is_being_deleted else None,
+        is_followed=is_being_deleted and _is_followed(known),
         absences=tuple(
             each for each in absences if each.of(max(known.begun, since or known.begun), known.gone or at) > _NO_TIME
         ),
@@ -289,6 +296,31 @@ def _is_being_deleted(account: Account, present: Mapping[str, Any]) -> bool:
     return any(
         line.kind == "update" and line.subject == "delete" and line.reason.startswith("grace") for line in account.lines
     )
+
+
+_GRACE: Final = re.compile(r"grace (?:shortened to )?(\d+) s$")
+"""How the line of a deletion ends that sets the grace period."""
+
+
+def _grace_ends(account: Account, present: Mapping[str, Any]) -> datetime | None:
+    """Return when the grace period of a deletion ends. A later deletion may have shortened it."""
+    asked = [line for line in account.lines if (line.kind, line.subject) == ("update", "delete")]
+    graces = [(line.at, int(found[1])) for line in asked if (found := _GRACE.match(line.reason))]
+    deletion = present.get("deletion") or {}
+    begun = _moment(deletion.get("at"))
+    if not graces and begun is not None:
+        graces = [(begun, deletion.get("graceSeconds") or 0)]
+    return min((at + timedelta(seconds=seconds) for at, seconds in graces), default=None)
+
+
+def _is_followed(account: Account) -> bool:
+    """Return whether a pod was applied during the deletion, and the deletion was not repeated after that."""
+    told = [
+        line.subject == "apply"
+        for line in account.lines
+        if line.kind == "update" and line.reason.endswith((" this one follows", " does not follow"))
+    ]
+    return bool(told) and told[-1]
 
 
 def _deadline(present: Mapping[str, Any]) -> datetime | None:

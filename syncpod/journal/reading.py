@@ -103,7 +103,7 @@ class NodeAccount:
     restless: tuple[tuple[Account, int], ...]
     """The pods with the most ends since then and how many each has, sorted by that number, highest first."""
     due: tuple[Account, ...] = ()
-    """The pods for which something is due at a known time: their present state, without records."""
+    """The pods for which something is due at a known time: their present state, without most records."""
 
 
 def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
@@ -126,13 +126,19 @@ def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
 
 
 def _due(connection: sqlite3.Connection) -> Iterator[Account]:
-    """Yield the lives that wait for a moment: the end of a back-off, or of the pod's active deadline."""
+    """Yield the lives that wait for a moment: the end of a back-off, of the active deadline, or of a deletion's grace.
+
+    One that is being deleted comes with its lines, which say when its grace period was shortened.
+    """
     rows = connection.execute(
-        "SELECT namespace, name, uid, incarnation, begun, seen, present FROM life WHERE gone IS NULL "
-        """AND (present LIKE '%"until"%' OR present LIKE '%"activeDeadlineSeconds"%') ORDER BY begun, id"""
-    )
-    for *life, begun, seen, present in rows:
-        yield Account(Life(*life), moment(begun), moment(seen), present=json.loads(present))
+        "SELECT id, namespace, name, uid, incarnation, begun, seen, present FROM life WHERE gone IS NULL "
+        """AND (present LIKE '%"until"%' OR present LIKE '%"activeDeadlineSeconds"%' """
+        """OR present LIKE '%"graceSeconds"%') ORDER BY begun, id"""
+    ).fetchall()
+    for number, *life, begun, seen, text in rows:
+        present = json.loads(text)
+        lines = tuple(_lines(connection, number)) if present.get("deletion") else ()
+        yield Account(Life(*life), moment(begun), moment(seen), present=present, lines=lines)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 
 from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
-from syncpod.cli.view.explanation import lines
+from syncpod.cli.view.explanation import Clock, lines
 from syncpod.cli.view.explanation_document import document
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
@@ -368,8 +368,29 @@ def test_why_is_said_of_what_is_wrong_now() -> None:
     assert of(explain(Account(WEB, ago(60), ago(1), present=init, instances=(finished,)), NOW), "Why") == ""
     asked = Line(ago(9), "update", "delete", reason="grace 30 s")
     sender = Line(ago(9), "sender", "delete", reason="syncpod delete, root@vm, pid 1")
-    gone = replace(running(60), gone=ago(2), lines=(asked, sender))
-    assert of(explain(gone, NOW), "Why") == "delete: grace 30 s, by syncpod delete, root@vm"
+    sooner = Line(ago(5), "update", "delete", reason="grace shortened to 3 s")
+    gone = replace(running(60), gone=ago(2), lines=(asked, sender, sooner))
+    then = f"{ago(9).astimezone():%H:%M:%S}"
+    assert of(explain(gone, NOW), "Why") == f"delete: grace 30 s, by syncpod delete, root@vm, at {then}"
+
+
+def test_when_the_grace_of_a_deletion_ends_is_said_of_the_pod_and_of_its_node(environ: dict[str, str]) -> None:
+    asked = Line(ago(9), "update", "delete", reason="grace 3609 s")
+    follows = Line(ago(5), "update", "apply", reason="the pod is being deleted; this one follows")
+    ends, present = NOW + timedelta(hours=1), {**PRESENT, "deletion": {"at": f"{ago(9)}", "graceSeconds": 3609}}
+    one = explain(replace(running(60), present=present, lines=(asked, follows)), NOW)
+    said = f"its containers are killed at {Clock(NOW)(ends)}, when its grace period ends, and then it is removed"
+    assert of(one, "Next") == f"{said}; the pod of this name that was applied meanwhile follows"
+    over = explain(replace(running(60), present=present, lines=(replace(asked, reason="grace 3 s"),)), NOW)
+    assert of(over, "Next").startswith(f"its grace period ended at {Clock(NOW)(ago(6))}: ")
+    journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
+    journal.write([Told(WEB, ago(1), lines=(asked,), present=json.dumps(present))])
+    journal.close()
+    node = json.loads(told_of(environ, "node", "-o", "json"))
+    assert node["restless"][0]["now"] == "being deleted"
+    (due,) = node["next"]
+    assert (datetime.fromisoformat(due["at"]), due["name"]) == (ends, "web")
+    assert due["what"].startswith("what still runs is killed")
 
 
 def test_nothing_is_due_now_while_no_worker_serves_the_node() -> None:

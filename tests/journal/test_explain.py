@@ -91,6 +91,23 @@ def test_a_pod_that_is_being_deleted_waits_for_no_start() -> None:
     assert (then.is_being_deleted, then.waits) == (True, ())
 
 
+def test_the_grace_of_a_deletion_ends_when_its_shortest_request_says_and_a_later_pod_follows() -> None:
+    present = {**PRESENT, "deletion": {"at": at(32).isoformat(), "graceSeconds": 60}}
+    assert explain(account(present=present), at(33)).grace_ends == at(92)
+    lines = (
+        *account().lines,
+        Line(at(32), "update", "delete", reason="grace 60 s"),
+        Line(at(34), "update", "delete", reason="grace shortened to 40 s"),
+        Line(at(36), "update", "apply", reason="the pod is being deleted; this one follows"),
+        Line(at(38), "update", "delete", reason="the pod applied during the deletion does not follow"),
+    )
+    whole = account(present=present, lines=lines)
+    then = [explain(whole, at(each), past=True) for each in (31, 33, 37, 39)]
+    assert [each.grace_ends for each in then] == [None, at(92), at(74), at(74)]
+    assert [each.is_followed for each in then] == [False, False, True, False]
+    assert explain(account(present=present, gone=at(50), lines=lines), at(60)).grace_ends is None
+
+
 def test_a_container_that_never_started_is_explained_by_its_status() -> None:
     present = {"containers": [{"name": "app", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such"}}}]}
     (app,) = explain(account(present=present, instances=()), at(35)).containers

@@ -27,8 +27,8 @@ _SENTENCE: Final = 160
 """The most characters that are shown of a message: all of a change if there is room for any."""
 _HEALTHY: Final = timedelta(minutes=10)
 """A kubelet begins a back-off anew for a container that ran for so long: twice the longest back-off."""
-_DELETED: Final = ("delete: ", "evict: ")
-"""How the changes begin that end a pod."""
+_DELETED: Final = (*(f"delete: grace {digit}" for digit in range(10)), "evict: ")
+"""How the changes begin that end a pod. One that only shortens the grace period is none of them."""
 
 _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
@@ -132,7 +132,8 @@ def _state(container: Explained, one: Explanation, clock: Clock) -> str:
 def _why(one: Explanation, clock: Clock) -> list[str]:
     """Return why containers do not start or are not ready, and why they ended last; or who ended a pod that is gone."""
     if one.is_gone:
-        return [each.what for each in one.changes if each.what.startswith(_DELETED)][-1:]
+        ended = [each for each in one.changes if each.what.startswith(_DELETED)]
+        return [f"{each.what}, at {clock(each.at)}" for each in ended[-1:]]
     is_over = one.phase in ("Succeeded", "Failed")
     awaited = one.awaited
     stays = [
@@ -215,7 +216,7 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
     if one.deadline is not None:
         said.append(f"it fails at {clock(one.deadline)}, when its active deadline has passed")
     if one.is_being_deleted:
-        said.append("its containers are ended within its grace period, and then it is removed")
+        said.append(_removal(one, clock))
     if said:
         return said
     if one.phase in ("Succeeded", "Failed"):
@@ -225,6 +226,18 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
     if all(each.runs for each in one.containers) and one.containers:
         return ["nothing is due: it runs until something happens"]
     return ["nothing is due: it waits for something to happen (`syncpod describe pod`)"]
+
+
+def _removal(one: Explanation, clock: Clock) -> str:
+    """Say what ends a pod that is being deleted, and what follows it."""
+    ends = one.grace_ends
+    if ends is None:
+        said = "its containers are ended within its grace period, and then it is removed"
+    elif ends > one.at:
+        said = f"its containers are killed at {clock(ends)}, when its grace period ends, and then it is removed"
+    else:
+        said = f"its grace period ended at {clock(ends)}: its containers are killed, and then it is removed"
+    return f"{said}; the pod of this name that was applied meanwhile follows" if one.is_followed else said
 
 
 def _under_way(step: StepUnderWay, clock: Clock) -> str:

@@ -90,6 +90,8 @@ def _due(account: NodeAccount, now: datetime) -> list[tuple[datetime, Explanatio
         for wait in one.waits:
             if wait.until is not None:
                 found.append((wait.until, one, f"{what_is_due(wait, one)} ({wait.reason})"))
+        if one.grace_ends is not None:
+            found.append((one.grace_ends, one, "what still runs is killed: the grace period of its deletion ends"))
         if one.deadline is not None:
             found.append((one.deadline, one, "the pod fails: its active deadline has passed"))
     return sorted(found, key=lambda each: each[0])
@@ -147,6 +149,8 @@ def _last(explanation: Explanation) -> End | None:
 def _now(explanation: Explanation) -> str:
     if explanation.is_gone:
         return "gone"
+    if explanation.is_being_deleted:
+        return "being deleted"
     waits = [each.reason for each in explanation.waits]
     return waits[0] if waits else explanation.phase
 
