@@ -185,6 +185,8 @@ class WorkloadView(WorkloadSummary):
     """It ends once its last pod is gone, and takes no document any more."""
     document: dict[str, Any] | None = None
     """The document as admitted, with its defaults."""
+    missed: tuple[str, ...] = ()
+    """Nodes that have not said yet which pods of the workload they have; it does not end before they do."""
     pods: tuple[WorkloadPod, ...] = ()
     history: tuple[Revision, ...] = ()
     """The revisions of the workload, oldest first."""

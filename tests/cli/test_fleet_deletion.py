@@ -49,6 +49,7 @@ async def test_a_deployment_is_waited_for_and_what_for_is_said_once(
         WorkloadView(deleting=True, pods=PODS),
         WorkloadView(deleting=True, pods=PODS),
         WorkloadView(deleting=True, pods=(away,)),
+        WorkloadView(deleting=True, missed=("n8", "n9")),
         WorkloadView(deleting=True),
         None,
     )
@@ -56,6 +57,8 @@ async def test_a_deployment_is_waited_for_and_what_for_is_said_once(
     assert capsys.readouterr().err.splitlines() == [
         "deployment.apps/web: 5 pods are left: web-1 on n1, web-2 on n2, web-3 on n3 and 2 more",
         "deployment.apps/web: 1 pod is left: web-1 on n1, which cannot be reached",
+        "deployment.apps/web: no answer yet from n8, n9, which may have pods of it "
+        "(a node that is gone: `fleet remove --force`)",
         "deployment.apps/web: its workflow is ending",
     ]
 

@@ -631,11 +631,15 @@ class Steps:
     silent: str = ""
     """A node that does not answer until `heard` is set."""
     heard: asyncio.Event = field(default_factory=asyncio.Event)
+    missed: tuple[str, ...] = ()
+    """Nodes that do not say which pods they have."""
+    surveys: int = 0
 
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn(name=SURVEY_NODES)
         async def survey(_asked: Survey) -> Surveyed:
-            return Surveyed(nodes=(NodeOffer("n1"), NodeOffer("n2")))
+            self.surveys += 1
+            return Surveyed(nodes=(NodeOffer("n1"), NodeOffer("n2")), missed=self.missed)
 
         @activity.defn(name=PLACE_PODS)
         async def place(asked: PlacePods) -> PodsPlaced:
@@ -653,7 +657,7 @@ class Steps:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_node_that_does_not_answer_stops_no_other(client: Client, worker_options: dict[str, Any]) -> None:
-    fleet, steps = Fleet(client, f"w{uuid.uuid4().hex[:8]}"), Steps(silent="n1")
+    fleet, steps = Fleet(client, f"w{uuid.uuid4().hex[:8]}"), Steps(silent="n1", missed=("n9",))
     worker = Worker(
         client,
         task_queue=fleet.queue,
@@ -674,5 +678,7 @@ async def test_a_node_that_does_not_answer_stops_no_other(client: Client, worker
         assert steps.asked[-1] == ("n2", "3")
         assert sorted(pod.node for pod in view.pods) == ["n1", "n2"]
         steps.heard.set()
+        steps.missed, surveys = (), steps.surveys
         await handle.execute_update("delete")
         await handle.result()
+        assert steps.surveys == surveys + 1, "n9 was asked again before the workload ended"

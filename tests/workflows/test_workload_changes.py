@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from syncpod.fleet.offers import NodeOffer
+from syncpod.fleet.rollout import RolloutState
 from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged, Presence
 from syncpod.messages.node import PodKey
@@ -272,7 +273,7 @@ def test_a_restart_is_a_revision_and_repeated_it_changes_nothing() -> None:
     }
     workload_changes.undo(state, owner, Undo(), NOW)
     assert workload_changes.asked_for(state) == before
-    with pytest.raises(Rejected, match="at: must be a time such as 2026-01-31T12:00:00Z, is 'soon'"):
+    with pytest.raises(Rejected, match="at: must be an RFC 3339 time such as 2026-01-31T12:00:00Z, is 'soon'"):
         workload_changes.restart(state, owner, Restart(at="soon"), NOW)
     with pytest.raises(Rejected, match="it has no template"):
         workload_changes.restart(applied("Pod"), OWNER.format(kind="Pod"), Restart(at=NOW.isoformat()), NOW)
@@ -312,6 +313,35 @@ def test_a_deployment_whose_manifest_pauses_it_is_resumed_too() -> None:
     assert not state.is_paused
     with pytest.raises(Rejected, match="only the rollouts of a Deployment"):
         workload_changes.pause(applied("DaemonSet"), Pause(), NOW)
+
+
+def test_a_deleted_workload_ends_once_each_node_has_said_what_it_has() -> None:
+    state = applied(replicas=1)
+    workload_changes.surveyed(state, Surveyed(missed=("n9",)), NOW)
+    workload_changes.delete(state, NOW)
+    assert not workload_changes.is_over(state)
+    assert workload_report.view(state, None).missed == ("n9",)
+    workload_changes.surveyed(state, Surveyed(), NOW)
+    assert workload_changes.is_over(state)
+    with pytest.raises(Rejected, match="it is being deleted"):
+        workload_changes.pause(state, Pause(), NOW)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_a_template_that_was_rolled_back_is_not_restarted(kind: str) -> None:
+    state, owner = applied(kind), OWNER.format(kind=kind)
+    state.rollout = RolloutState(asked=workload_changes.asked_for(state), rolled_back="web-1 of it fails")
+    with pytest.raises(Rejected, match="its newest template was rolled back"):
+        workload_changes.restart(state, owner, Restart(at=NOW.isoformat()), NOW)
+    workload_changes.apply(state, owner, document(kind, image="registry.local/web:2"), NOW)
+    workload_changes.restart(state, owner, Restart(at=NOW.isoformat()), NOW)
+
+
+@pytest.mark.parametrize("at", ["soon", "2026-W27", "2026-07-01", "20260701T000000Z", "2026-07-01T00:00:00"])
+def test_a_restart_has_a_time_in_rfc_3339(at: str) -> None:
+    state = applied()
+    with pytest.raises(Rejected, match="at: must be an RFC 3339 time such as 2026-01-31T12:00:00Z, is '"):
+        workload_changes.restart(state, OWNER.format(kind="Deployment"), Restart(at=at), NOW)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])

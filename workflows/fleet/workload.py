@@ -108,9 +108,7 @@ class WorkloadWorkflow:
             if not due:
                 self.begin_all()
             self.publish()
-            is_asked = self.state.is_known or self.state.document is None
-            is_over = self.state.deleting and is_asked and not self.state.pods
-            if is_over and not self.busy and workflow.all_handlers_finished():
+            if workload_changes.is_over(self.state) and not self.busy and workflow.all_handlers_finished():
                 return
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
@@ -447,7 +445,13 @@ class WorkloadWorkflow:
     async def delete(self, *args: Any) -> dict[str, Any]:
         """Remove all pods, and then end this workflow."""
         self.entity.obey("delete", args)
-        await self.entity.change(lambda: workload_changes.delete(self.state, workflow.now()))
+
+        def change() -> None:
+            workload_changes.delete(self.state, workflow.now())
+            if self.state.missed:
+                self.surveyed_at = None  # it ends only when these have answered, so they are asked at once
+
+        await self.entity.change(change)
         return {"pods": len(self.state.pods)}
 
     @delete.validator

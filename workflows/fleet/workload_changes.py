@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+from pydantic import TypeAdapter
+
 from syncpod.fleet import revisions
 from syncpod.fleet.daemons import Standing, decide_daemons, standing
 from syncpod.fleet.lone_pods import decide_lone, placement_changed
@@ -39,7 +41,7 @@ from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import PodKey
 from syncpod.messages.workload import Pause, Restart, Surveyed, Undo, Undone
 from syncpod.pod import Pod, pod_to_wire
-from syncpod.pod.wire import to_wire
+from syncpod.pod.wire import Time, to_wire
 from workflows.fleet.workload_state import PodState, WorkloadState
 from workflows.rejections import Rejected
 
@@ -49,6 +51,10 @@ ADOPTED_LIMIT: Final = 1000
 a fleet places on one node."""
 PODS_LIMIT: Final = 2 * MOST_REPLICAS
 """The most pods that a workload creates or adopts: so many fit into its snapshot, with their reports."""
+_ROLLED_BACK: Final = (
+    "its newest template was rolled back: take the last good one for it first, with `syncpod fleet rollout undo`"
+)
+_TIME: Final[TypeAdapter[datetime]] = TypeAdapter(Time)
 PLACED_AT_ONCE: Final = 25
 """The most pods that nodes are chosen for in one workflow task, and that one node is sent in one request."""
 
@@ -121,10 +127,12 @@ def restart(state: WorkloadState, workflow_id: str, asked: Restart, now: datetim
         raise Rejected("it has no template: delete the pod, and apply it again")
     if state.is_paused:
         raise Rejected(_PAUSED)
+    if state.rollout.rolled_back and state.rollout.asked == asked_for(state):
+        raise Rejected(_ROLLED_BACK)
     try:
-        datetime.fromisoformat(asked.at)
+        _TIME.validate_python(asked.at)
     except ValueError:
-        raise Rejected(f"at: must be a time such as 2026-01-31T12:00:00Z, is {asked.at[:64]!r}") from None
+        raise Rejected(f"at: must be an RFC 3339 time such as 2026-01-31T12:00:00Z, is {asked.at[:64]!r}") from None
     document: dict[str, Any] = dict(state.document or {})
     template = dict(document["spec"]["template"])
     meta = dict(template.get("metadata") or {})
@@ -136,6 +144,8 @@ def pause(state: WorkloadState, asked: Pause, now: datetime) -> None:
     """Pause the workload's rollouts, or resume them. Raises Rejected, and then changes nothing."""
     if not isinstance(state.workload(), Deployment):
         raise Rejected("only the rollouts of a Deployment can be paused")
+    if state.deleting:
+        raise Rejected("it is being deleted")
     if asked.paused == state.is_paused:
         return
     state.paused = asked.paused
@@ -161,6 +171,15 @@ def delete(state: WorkloadState, now: datetime) -> None:
     if not state.deleting:
         state.deleting = True
         state.event(now, "Normal", "Deleting", f"{len(state.pods)} pods are being removed")
+
+
+def is_over(state: WorkloadState) -> bool:
+    """Say whether the workload is deleted, and its last pod is gone.
+
+    A node that has not said yet which pods it has may have some, and they would run on without their workload.
+    """
+    is_asked = (state.is_known and not state.missed) or state.document is None
+    return state.deleting and is_asked and not state.pods
 
 
 def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> None:

@@ -55,6 +55,7 @@ def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
         **summary(state, decided).model_dump(),
         deleting=state.deleting,
         document=state.document,
+        missed=state.missed,
         pods=tuple(
             WorkloadPod(
                 name=state.pod_name(name),

@@ -149,6 +149,7 @@ def restart(what: WorkloadName, namespace: Namespace = "default", state_dir: Sta
     """Replace all pods of a workload by new ones, step by step, as in the rollout of another template.
 
     The template gets the annotation `syncpod.dev/fleet-restarted-at`. It stays when the same manifest is applied again.
+    A workload whose newest template was rolled back is not restarted: `undo` or apply another one first.
     """
     from datetime import UTC, datetime
 

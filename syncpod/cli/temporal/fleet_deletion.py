@@ -81,6 +81,9 @@ async def until_gone(going: Sequence[Going], patience: timedelta | None) -> None
 
 def why_workload_is_left(view: WorkloadView) -> str:
     """Return what the end of a workload waits for."""
+    if not view.pods and view.missed:
+        names = ", ".join(view.missed)
+        return f"no answer yet from {names}, which may have pods of it (a node that is gone: `fleet remove --force`)"
     if not view.pods:
         return "its workflow is ending"
     named = ", ".join(map(_pod, view.pods[:_NAMED]))
