@@ -62,6 +62,8 @@ class Member:
     deletion_cost: int = 0
     moving: bool = False
     """Its node is being drained, so another pod is to replace it elsewhere."""
+    recalled: bool = False
+    """Only its node claims that the fleet placed it there."""
     pod: str = ""
     """The pod's name, if `name` is not it; "" = `name`."""
 
@@ -102,8 +104,9 @@ def leaving_order(members: Iterable[Member]) -> list[Member]:
 
     Mirrors pkg/controller/controller_utils.go, v1.36, ActivePodsWithRanks. Pods come first that have no node, do not
     run, are not ready, have a lower deletion cost, share their node with others, have been ready for less time, have
-    more restarts, or are newer; in this order of importance. Difference: a pod on a lost node comes right after those
-    without a node.
+    more restarts, or are newer; in this order of importance. Differences: a pod on a lost node comes right after those
+    without a node. Of two that are equally ready, one that only its node claims to have been given comes first, since a
+    stolen node can claim any.
     """
     found = list(members)
     on_node: dict[str, int] = {}
@@ -117,6 +120,7 @@ def leaving_order(members: Iterable[Member]) -> list[Member]:
             member.presence == "Ready",
             health(member) == "fine",
             member.is_ready(),
+            not member.recalled,
             member.deletion_cost,
             -on_node[member.node],
             -ready_since,

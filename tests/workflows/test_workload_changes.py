@@ -114,6 +114,22 @@ def test_of_two_pods_of_one_name_the_one_in_trouble_is_withdrawn() -> None:
     assert [pod.node for pod in state.pods.values()] == ["n1"]
 
 
+@pytest.mark.parametrize("name", ["web-2", "web-77"])
+@pytest.mark.parametrize("honest", ["Running", "CrashLoopBackOff"])
+def test_a_pod_that_a_stolen_node_claims_never_takes_the_place_of_one_that_is_ready(name: str, honest: str) -> None:
+    """Both honest pods are on one node, so one of them would go, since the claimed one is alone on its node."""
+    state = applied()
+    known(state, report(state, "n1", "web-1", "web-2"))
+    decide(state)
+    workload_changes.pods_reported(state, report(state, "n1", "web-2", status=honest), NOW)
+    said = report(state, "thief", name)
+    claimed = said.model_copy(update={"pods": tuple(pod.model_copy(update={"recalled": True}) for pod in said.pods)})
+    workload_changes.pods_reported(state, claimed, NOW + timedelta(days=1))
+    decide(state)
+    second = ("web-2", "n1") if honest == "Running" else (name, "thief")
+    assert staying(state) == [("web-1", "n1"), second], "a pod that is not ready counts for less than any that is"
+
+
 def test_two_pods_of_one_name_stay_while_the_node_of_one_is_away() -> None:
     state = applied(replicas=2)
     known(state, report(state, "n1", "web-8"), report(state, "n2", "web-8", presence="Joining"))

@@ -163,5 +163,6 @@ def _member(name: str, pod: PodState, called: str) -> Member:
         replaces=pod.replaces,
         restarts=report.restarts,
         moving=pod.moving and not pod.bound,
+        recalled=pod.recalled,
         pod=called,
     )
