@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, IntentTaken, NodeReport, PodReport
 from syncpod.messages.node import PodKey
 from workflows.fleet import node_changes
+from workflows.fleet.node_changes import FORGIVEN_AFTER
 from workflows.fleet.node_state import FleetNodeState, Placed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -63,3 +64,12 @@ def test_a_node_with_another_key_is_sent_its_list_again_if_objects_were_sealed_f
     state.referred, state.report = (), NodeReport(key="a")
     node_changes.attended(state, Attended(node=NodeReport(ready=True, key="c")), NOW)
     assert state.generation == 1
+
+
+def test_a_node_that_lies_every_second_time_is_asked_ever_more_slowly_too() -> None:
+    state, now, times = node(), datetime(2026, 7, 1, tzinfo=UTC), []
+    for pause in (timedelta(), timedelta(minutes=5), FORGIVEN_AFTER - timedelta(seconds=1), FORGIVEN_AFTER):
+        now += pause
+        times.append(node_changes.stale(state, now))
+        node_changes.taken(state, IntentTaken(generation=state.generation), now)
+    assert times == [1, 2, 3, 1], "an honest node, after a fleet's database was restored, has a newer list once"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, IntentTaken, Place, Withdraw
@@ -20,6 +20,9 @@ PLACED_LIMIT: Final = 1000
 """The most pods that a fleet places on one node."""
 ENDING_LIMIT: Final = PLACED_LIMIT
 """How many pods more a node may have, counted with those that it has yet to end. A stolen one may end none."""
+FORGIVEN_AFTER: Final = timedelta(minutes=15)
+"""How long a node must not have said that it has a newer list to be asked for it at once: three of the longest pauses
+before it is asked."""
 LAST_GENERATION: Final = 2**53
 """The largest generation that a node is believed: with more than 4,300 digits, none could be written any more."""
 
@@ -251,9 +254,20 @@ def _with_room(staying: Mapping[str, Placed], ending: Collection[str], claims: C
     return fit, left_out
 
 
+def stale(state: FleetNodeState, now: datetime) -> int:
+    """Note that the node says it has a newer list; return how often it has said so lately.
+
+    A list that it takes in between changes nothing: a stolen node could otherwise lie every second time.
+    """
+    if state.stale_at is None or now - state.stale_at >= FORGIVEN_AFTER:
+        state.stale = 0
+    state.stale, state.stale_at = state.stale + 1, now
+    return state.stale
+
+
 def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
     """Note that the node has taken an intent, and what it refuses of it."""
-    state.taken, state.stale = max(state.taken, answer.generation), 0
+    state.taken = max(state.taken, answer.generation)
     refused = {key: clipped(why) for key, why in answer.refused.items() if key in state.placed}
     # Replay: sorted, since a set's order differs from process to process, and owners are signalled in this order.
     for key in sorted(refused.keys() ^ state.refused.keys()):

@@ -218,11 +218,10 @@ class NodeQuestions:
         """
         state = self.state
         state.event(workflow.now(), "Warning", "StaleIntent", why)
-        state.stale += 1
-        if state.stale > 1:
-            pause = min(_PAUSE * 2 ** min(state.stale - 2, 10), _LONGEST_PAUSE)
+        if (times := node_changes.stale(state, workflow.now())) > 1:
+            pause = min(_PAUSE * 2 ** min(times - 2, 10), _LONGEST_PAUSE)
             state.troubles[TAKE_INTENT] = (
-                f"it says that it has a newer list, {state.stale} times in a row: "
+                f"it has said {times} times that it has a newer list: "
                 f"it is asked for that in {_seconds(pause)}"
             )
             await workflow.sleep(pause, summary=f"before {state.name} is asked again for its newer list")

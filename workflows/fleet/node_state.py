@@ -107,7 +107,9 @@ class FleetNodeState(BaseModel):
     troubles: dict[str, str] = {}
     """By the name of the activity that asks it: why the node did not answer as it should the last time."""
     stale: int = 0
-    """How many times in a row the node has refused its list, because it has a newer one."""
+    """How many times the node has lately refused its list, because it has a newer one."""
+    stale_at: datetime | None = None
+    """When it last did so; None = never."""
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
     untold: dict[str, tuple[str, ...]] = {}
