@@ -278,6 +278,25 @@ def test_a_node_that_says_nothing_stops_no_other_and_no_copy_of_its_pods_is_made
     )
 
 
+@pytest.mark.parametrize("missed", [(), ("n1", "n2")])
+def test_what_a_node_reports_during_a_survey_counts_after_it(missed: tuple[str, ...]) -> None:
+    """A pod that ends while a slow survey is under way would otherwise count as running for good."""
+    state = applied(replicas=2)
+    if missed:
+        workload_changes.surveyed(state, Surveyed(missed=missed), NOW)
+    gone = PodsChanged(node="n1", presence="Ready", gone=(PodKey(namespace="default", name="web-1"),))
+    heard = [gone, report(state, "n2", "web-2", status="CrashLoopBackOff")]
+    for news in heard:
+        workload_changes.pods_reported(state, news, NOW)
+    revisions = {name: workload_changes.asked_for(state) for name in ("web-1", "web-2")}
+    own = tuple(
+        OwnPods(news=news, revisions=revisions) for news in (report(state, "n1", "web-1"), report(state, "n2", "web-2"))
+    )
+    workload_changes.surveyed(state, Surveyed(own=own), NOW, heard)
+    (pod,) = state.pods.items()
+    assert (pod[0], pod[1].report and pod[1].report.status) == ("web-2", "CrashLoopBackOff")
+
+
 def test_a_restart_is_a_revision_and_repeated_it_changes_nothing() -> None:
     state, owner = applied(), OWNER.format(kind="Deployment")
     before = workload_changes.asked_for(state)

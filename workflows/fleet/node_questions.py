@@ -221,8 +221,7 @@ class NodeQuestions:
         if (times := node_changes.stale(state, workflow.now())) > 1:
             pause = min(_PAUSE * 2 ** min(times - 2, 10), _LONGEST_PAUSE)
             state.troubles[TAKE_INTENT] = (
-                f"it has said {times} times that it has a newer list: "
-                f"it is asked for that in {_seconds(pause)}"
+                f"it has said {times} times that it has a newer list: it is asked for that in {_seconds(pause)}"
             )
             await workflow.sleep(pause, summary=f"before {state.name} is asked again for its newer list")
         asked = WhoAsks(fleet=state.fleet, node=state.name)

@@ -87,6 +87,8 @@ class WorkloadWorkflow:
         """The nodes of this run's last survey; None = there was none yet."""
         self.asked: set[str] = set()
         """Pods that a node is being asked to run right now."""
+        self.heard: list[PodsChanged] = []
+        """What nodes that are being surveyed have reported since then, oldest first."""
         self.retry_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
         self.surveyed_at: datetime | None = None
@@ -179,6 +181,7 @@ class WorkloadWorkflow:
         """Learn which nodes there are, and which pods of this workload they already have."""
         missed = () if self.is_daemon_set() or not self.state.is_known else self.state.missed
         asked = Survey(owner=self.owner, nodes=missed)
+        self.heard.clear()
         found = await self.call(SURVEY_NODES, asked, Surveyed, summary="which nodes are there?")
         # Replay: this is the time of the task that has the answer; the next survey is timed from it.
         self.surveyed_at = workflow.now()
@@ -186,7 +189,8 @@ class WorkloadWorkflow:
             return
         if not missed:
             self.nodes = found.nodes
-        workload_changes.surveyed(self.state, found, self.surveyed_at)
+        workload_changes.surveyed(self.state, found, self.surveyed_at, self.heard)
+        self.heard.clear()
 
     async def place(self, names: Sequence[str]) -> None:
         """Choose nodes for pods, and ask the nodes to run them."""
@@ -326,6 +330,8 @@ class WorkloadWorkflow:
             self.state.reject(workflow.now(), f"signal {name}", sentence(wrong))
             return
         workload_changes.pods_reported(self.state, news, workflow.now())
+        if "survey" in self.busy and (not self.state.is_known or news.node in self.state.missed):
+            self.heard.append(news)
         if self.retry_at is not None and news.gone:  # there may be room now
             self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
         if self.nodes is not None and workload_changes.is_outdated(self.nodes, news):

@@ -222,11 +222,15 @@ def _part_namesakes(state: WorkloadState, now: datetime) -> None:
             state.event(now, "Normal", "Withdrawn", why)
 
 
-def surveyed(state: WorkloadState, found: Surveyed, now: datetime) -> None:
+def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterable[PodsChanged] = ()) -> None:
     """Adopt the pods of this workload that nodes already have. There are some if the fleet's database was lost.
 
     A node that does not answer holds up no other. It is asked again; if its list could be read, the pods in it are
     Unknown until then, so that no other is made in their place.
+
+    `heard` is what nodes have reported since the survey began, oldest first. A node may have said it after it answered
+    the survey, such as that a pod is gone; so it counts again, after the survey. If it was said earlier, the survey's
+    news are newer, but then the node's next report is yet to come.
     """
     before = state.missed if state.is_known else None
     for each in found.own:
@@ -234,7 +238,10 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime) -> None:
             for said in each.news.pods:
                 _adopt(state, said, each.news.node, each.revisions.get(said.name, ""), now)
             pods_reported(state, each.news, now)
-    state.is_known = True
+    is_first, state.is_known = before is None, True
+    for news in heard:
+        if is_first or news.node in (before or ()):
+            pods_reported(state, news, now)
     state.missed = tuple(name for name in found.missed if before is None or name in before)
     if state.missed and before is None:
         text = f"without an answer from {', '.join(state.missed)}, which may have pods of it"
