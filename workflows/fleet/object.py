@@ -185,6 +185,11 @@ class FleetObjectWorkflow:
         put = self.state.put
         return SealedObject.model_validate(put.model_dump()).model_dump(mode="json", by_alias=True) if put else None
 
+    @workflow.query
+    def is_deleting(self) -> bool:
+        """Say whether the object is being deleted; not, if it was put again meanwhile."""
+        return self.state.deleting
+
 
 def next_input(state: ObjectState) -> dict[str, Any]:
     """Return the input of the run that follows this one."""

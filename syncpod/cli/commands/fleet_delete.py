@@ -33,8 +33,8 @@ def delete(
     Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, or `deployment/web secret/keys`. Names
     alone are of pods.
 
-    A workload is gone once its last pod is. After five seconds the command says on standard error what it waits for.
-    The deletion goes on even if the command ends.
+    A workload is gone once its last pod is, and a ConfigMap or Secret once its nodes have been told. After five
+    seconds the command says on standard error what it waits for. The deletion goes on even if the command ends.
 
     A node that cannot be reached ends its pods when it is back. Until then they count as ending. With `--force` they
     count as gone at once, which is meant for nodes that never come back. If such a node is in fact still running, so
@@ -57,6 +57,7 @@ def delete(
             if kind in fleet_objects.KINDS.values():
                 if await fleet_objects.delete(client, kind, namespace, name):
                     say(f'{kind.lower()} "{name}" deleted from {namespace} namespace')
+                    going.append(fleet_deletion.fleet_object(client, kind, namespace, name))
                 else:
                     missing.append(f'{kind.lower()}s "{name}" not found in the fleet')
             elif kind == "Pod":

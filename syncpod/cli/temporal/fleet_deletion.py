@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
 from syncpod.messages.fleet import PlacedPod
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 
@@ -44,6 +44,16 @@ def workload(client: Client, kind: str, namespace: str, name: str) -> Going:
         return "" if view is None or not view.deleting else why_workload_is_left(view)
 
     return Going(f"pod/{name}" if kind == fleet_workloads.POD else f"{kind.lower()}.apps/{name}", left)
+
+
+def fleet_object(client: Client, kind: str, namespace: str, name: str) -> Going:
+    """Return a ConfigMap or a Secret that is being deleted."""
+
+    async def left() -> str:
+        is_left = await fleet_objects.is_deleting(client, kind, namespace, name)
+        return "its nodes are being told" if is_left else ""
+
+    return Going(f"{kind.lower()}/{name}", left)
 
 
 def pod(client: Client, namespace: str, name: str, node: str) -> Going:

@@ -58,6 +58,18 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
     return True
 
 
+async def is_deleting(client: Client, kind: str, namespace: str, name: str) -> bool:
+    """Say whether nodes are still being told that an object is gone; not, if it was applied anew. Raises Failure."""
+    handle = client.get_workflow_handle(object_id(kind, namespace, name))
+    try:
+        described = await handle.describe(rpc_timeout=_RPC)
+        return described.close_time is None and bool(await fleet_answers.query(client, handle, "is_deleting"))
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise refused(error) from None
+
+
 async def views(client: Client, kind: str, namespace: str | None) -> list[FleetObjectView]:
     """Return the objects of a kind as lists show them, sorted by namespace and name; `namespace` None = all."""
     query = f"WorkflowType = '{FLEET_OBJECT_WORKFLOW}' AND ExecutionStatus = 'Running'"
