@@ -10,6 +10,8 @@ _WRAPPING: Final = re.compile(
     r"|Back-off |ErrImage|ImagePull|RunContainer"
 )
 """The beginnings of clauses that only say what was attempted."""
+_STATUS: Final = re.compile(r"^code = \w+ desc = ")
+"""What gRPC writes between `rpc error: ` and the error itself."""
 
 
 def one_line(text: str) -> str:
@@ -22,4 +24,5 @@ def innermost(text: str) -> str:
     clauses = one_line(text).split(": ")
     while len(clauses) > 1 and _WRAPPING.match(clauses[0]):
         del clauses[0]
+        clauses[0] = _STATUS.sub("", clauses[0])
     return ": ".join(clauses)

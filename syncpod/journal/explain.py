@@ -41,6 +41,8 @@ class StepUnderWay:
     what: str
     """What it does and why, such as `start app: first start`."""
     since: datetime | None
+    step: str = ""
+    """Its name, such as `start_container`."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ def explain(
             each for each in absences if each.of(max(known.begun, since or known.begun), known.gone or at) > _NO_TIME
         ),
         under_way=tuple(
-            StepUnderWay(each.get("what", ""), _moment(each.get("since")))
+            StepUnderWay(each.get("what", ""), _moment(each.get("since")), each.get("step", ""))
             for each in present.get("underWay", ())
             if known.gone is None
         ),

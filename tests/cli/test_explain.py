@@ -374,6 +374,18 @@ def test_why_is_said_of_what_is_wrong_now() -> None:
     assert of(explain(gone, NOW), "Why") == f"delete: grace 30 s, by syncpod delete, root@vm, at {then}"
 
 
+def test_a_pull_that_is_tried_again_says_what_failed_and_that_it_may_wait() -> None:
+    error = 'rpc error: code = NotFound desc = failed to pull and unpack image "r/no:1": r/no:1: not found'
+    waiting = {"reason": "ErrImagePull", "message": error}
+    begun = {"step": "pull_image", "container": "app", "what": "pull r/no:1; last try: …tFound desc", "since": f"{NOW}"}
+    present = {"containers": [{"name": "app", "state": {"waiting": waiting}}], "underWay": [begun]}
+    one = explain(Account(WEB, ago(60), ago(1), present=present), NOW)
+    assert of(one, "Why") == "app does not start: ErrImagePull: r/no:1: not found"
+    then = f"{NOW.astimezone():%H:%M:%S}"
+    may_wait = "it may still wait for other pulls (`syncpod describe pod`)"
+    assert of(one, "Next") == f"under way since {then}: pull r/no:1; {may_wait}"
+
+
 def test_when_the_grace_of_a_deletion_ends_is_said_of_the_pod_and_of_its_node(environ: dict[str, str]) -> None:
     asked = Line(ago(9), "update", "delete", reason="grace 3609 s")
     follows = Line(ago(5), "update", "apply", reason="the pod is being deleted; this one follows")

@@ -137,7 +137,7 @@ def _why(one: Explanation, clock: Clock) -> list[str]:
     is_over = one.phase in ("Succeeded", "Failed")
     awaited = one.awaited
     stays = [
-        f"{each.name} does not start: {innermost(each.why_not)}"
+        f"{each.name} does not start: {_shortened(each.why_not)}"
         for each in one.containers
         if each.why_not and not is_over and not (awaited is not None and each.waits_for_init)
     ]
@@ -152,6 +152,12 @@ def _why(one: Explanation, clock: Clock) -> list[str]:
             if each.last_end is not None and _tells(each, each.last_end, one)
         ]
     )
+
+
+def _shortened(why_not: str) -> str:
+    """Return why a container does not start: the reason, and of its message what says most."""
+    reason, _, message = why_not.partition(": ")
+    return f"{reason}: {innermost(message)}" if message else reason
 
 
 def _tells(container: Explained, end: End, one: Explanation) -> bool:
@@ -241,7 +247,11 @@ def _removal(one: Explanation, clock: Clock) -> str:
 
 
 def _under_way(step: StepUnderWay, clock: Clock) -> str:
-    return f"under way since {clock(step.since)}: {step.what}"
+    what, last_try, failure = step.what.partition("; last try: ")
+    if "…" in failure:  # it was made for a line of the Temporal UI; Why and the changes have all of it
+        last_try = failure = ""
+    may_wait = "; it may still wait for other pulls (`syncpod describe pod`)" if step.step == "pull_image" else ""
+    return f"under way since {clock(step.since)}: {what}{last_try}{failure}{may_wait}"
 
 
 def what_is_due(wait: Wait, one: Explanation) -> str:
