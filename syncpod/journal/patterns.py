@@ -19,6 +19,8 @@ _OTHERS: Final = 2
 """The most unusual last lines that are named."""
 _REGULAR: Final = 0.15
 """How far each gap may differ from the usual gap, as a fraction of that."""
+_LATELY: Final = 4
+"""How many of the newest gaps between ends show a regular interval if the earlier ones do not."""
 _CLIP: Final = 100
 """How many characters of a last line are shown: a whole log may be one line."""
 _ASKED_FOR: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
@@ -37,9 +39,12 @@ def patterns(
 
     `changed` are the times at which the pod was changed. `span` and `clock` write a length and a moment.
     """
-    found = [_since_change(ends, changed, clock)]
+    found, every = [_since_change(ends, changed, clock)], len(ends)
     ends = [end for end in ends if end.cause.kind not in _ASKED_FOR]
-    found += [_out_of_memory(ends), "" if all(end.cause.kind == "oom" for end in ends) else _same_cause(ends)]
+    same = "" if all(end.cause.kind == "oom" for end in ends) else _same_cause(ends)
+    if same and len(ends) < every:
+        same = f"{same} (without the {every - len(ends)} that {'was' if every - len(ends) == 1 else 'were'} asked for)"
+    found += [_out_of_memory(ends), same]
     found += [_same_run_time(ends, span), _regular(ends, span), _last_lines(ends)]
     return [sentence for sentence in found if sentence]
 
@@ -102,11 +107,12 @@ def _regular(ends: Sequence[End], span: Callable[[timedelta], str]) -> str:
     """Name a regular interval between ends that a growing back-off does not explain."""
     at = [end.instance.ended_at for end in ends[-10:] if end.instance.ended_at is not None]
     gaps = [after - before for before, after in pairwise(at)]
-    if len(gaps) < _FEW or not _alike(gaps):
-        gaps = gaps[-4:]  # a back-off grows until it reaches its maximum
-        if len(gaps) < 4 or not _alike(gaps):
-            return ""
-    return f"it ends every {span(_usual(gaps))}"
+    if len(gaps) >= _FEW and _alike(gaps):
+        return f"it ends about every {span(_usual(gaps))}"
+    gaps = gaps[-_LATELY:]  # a back-off grows until it reaches its maximum
+    if len(gaps) < _LATELY or not _alike(gaps):
+        return ""
+    return f"its last {_LATELY + 1} ends came about every {span(_usual(gaps))}"
 
 
 def _last_lines(ends: Sequence[End]) -> str:

@@ -366,12 +366,30 @@ def test_why_is_said_of_what_is_wrong_now() -> None:
     finished = replace(crash(0, 60, 50), exit_code=0, reason="Completed")
     init = {"phase": "Running", "containers": [{"name": "app", "init": True, "state": {}}]}
     assert of(explain(Account(WEB, ago(60), ago(1), present=init, instances=(finished,)), NOW), "Why") == ""
+    both = {
+        "phase": "Running",
+        "containers": [{"name": "app", "state": {"terminated": {"exitCode": 0}}}, {"name": "b"}],
+    }
+    runs = Instance("b", 0, started_at=ago(60))
+    assert of(explain(Account(WEB, ago(60), ago(1), present=both, instances=(finished, runs)), NOW), "Why") == ""
+    waits = [{"subject": "app", "until": f"{NOW}", "reason": "CrashLoopBackOff", "message": ""}]
+    again = Account(WEB, ago(60), ago(1), present={**both, "waits": waits}, instances=(finished, runs))
+    assert "finished (exit 0)" in of(explain(again, NOW), "Why"), "it should go on, and does not"
     asked = Line(ago(9), "update", "delete", reason="grace 30 s")
     sender = Line(ago(9), "sender", "delete", reason="syncpod delete, root@vm, pid 1")
     sooner = Line(ago(5), "update", "delete", reason="grace shortened to 3 s")
     gone = replace(running(60), gone=ago(2), lines=(asked, sender, sooner))
     then = f"{ago(9).astimezone():%H:%M:%S}"
     assert of(explain(gone, NOW), "Why") == f"delete: grace 30 s, by syncpod delete, root@vm, at {then}"
+
+
+def test_the_image_of_what_ended_is_named_if_another_runs_now() -> None:
+    account = running(60)
+    now = replace(account.instances[1], image="busybox:2")
+    changed = screen(explain(replace(account, instances=(account.instances[0], now)), NOW))
+    assert "Container app ended once, image busybox:2 now, busybox:1 when it ended last" in changed
+    same = screen(explain(replace(account, instances=(account.instances[0], replace(now, image="busybox:1"))), NOW))
+    assert "Container app ended once, image busybox:1" in same
 
 
 def test_a_pull_that_is_tried_again_says_what_failed_and_that_it_may_wait() -> None:

@@ -166,7 +166,8 @@ def _tells(container: Explained, end: End, one: Explanation) -> bool:
     It does not if the container has finished as it should, or if it is ready and has run for so long since that a
     kubelet would have forgotten its back-off.
     """
-    if end.cause.kind == "exit 0" and (container.is_init or one.phase == "Succeeded"):
+    goes_on = container.runs or container.wait is not None or container.why_not
+    if end.cause.kind == "exit 0" and (container.is_init or one.phase == "Succeeded" or not goes_on):
         return False
     newest = container.newest
     begun = newest.started_at if newest is not None and container.runs else None
@@ -285,8 +286,11 @@ def _container(
     one: Explanation, container: Explained, clock: Clock, log_dir: Path, has_log: HasLog, wide: int | None
 ) -> list[str]:
     newest = container.newest
-    image = f", image {newest.image}" if newest is not None and newest.image else ""
     ends = container.ends
+    image = f", image {newest.image}" if newest is not None and newest.image else ""
+    ended = ends[-1].instance.image if ends else ""
+    if image and ended and newest is not None and ended != newest.image:
+        image = f"{image} now, {ended} when it ended last"
     count = {0: _no_end(container, one, clock), 1: "ended once", 2: "ended twice"}.get(
         len(ends), f"ended {len(ends)} times"
     )
