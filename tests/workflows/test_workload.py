@@ -35,6 +35,7 @@ from syncpod.messages.fleet import (
     Intent,
     IntentTaken,
     NodeReport,
+    PlacedPod,
     PodReport,
     PodsChanged,
     WhoAsks,
@@ -46,6 +47,7 @@ from syncpod.messages.workload import (
     SURVEY_NODES,
     WITHDRAW_PODS,
     WORKLOAD_WORKFLOW,
+    OwnPods,
     PlacePods,
     PodsPlaced,
     PodsWithdrawn,
@@ -633,13 +635,18 @@ class Steps:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     missed: tuple[str, ...] = ()
     """Nodes that do not say which pods they have."""
+    own: tuple[OwnPods, ...] = ()
+    slow: asyncio.Event | None = None
+    """Surveys do not answer until this is set."""
     surveys: int = 0
 
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn(name=SURVEY_NODES)
         async def survey(_asked: Survey) -> Surveyed:
             self.surveys += 1
-            return Surveyed(nodes=(NodeOffer("n1"), NodeOffer("n2")), missed=self.missed)
+            if self.slow is not None:
+                await self.slow.wait()
+            return Surveyed(nodes=(NodeOffer("n1"), NodeOffer("n2")), own=self.own, missed=self.missed)
 
         @activity.defn(name=PLACE_PODS)
         async def place(asked: PlacePods) -> PodsPlaced:
@@ -654,21 +661,24 @@ class Steps:
 
         return [survey, place, withdraw]
 
+    def worker(self, fleet: Fleet, options: dict[str, Any]) -> Worker:
+        """Return a worker of the fleet that takes these steps."""
+        return Worker(
+            fleet.client,
+            task_queue=fleet.queue,
+            workflows=[WorkloadWorkflow],
+            activities=self.activities(),
+            build_id=build_id("syncpod-test", DIGEST),
+            **options,
+        )
+
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_node_that_does_not_answer_stops_no_other(client: Client, worker_options: dict[str, Any]) -> None:
     fleet, steps = Fleet(client, f"w{uuid.uuid4().hex[:8]}"), Steps(silent="n1", missed=("n9",))
-    worker = Worker(
-        client,
-        task_queue=fleet.queue,
-        workflows=[WorkloadWorkflow],
-        activities=steps.activities(),
-        build_id=build_id("syncpod-test", DIGEST),
-        **worker_options,
-    )
     document = fleet.document(replicas=2)
     del document["spec"]["template"]["spec"]["nodeSelector"]
-    async with worker:
+    async with steps.worker(fleet, worker_options):
         handle = await fleet.apply(document)
         await fleet.until(handle, lambda view: len(steps.asked) == 2)
         (lost,) = [number for node, number in steps.asked if node == "n2"]
@@ -682,3 +692,27 @@ async def test_a_node_that_does_not_answer_stops_no_other(client: Client, worker
         await handle.execute_update("delete")
         await handle.result()
         assert steps.surveys == surveys + 1, "n9 was asked again before the workload ended"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_pod_that_ends_during_the_first_survey_is_not_taken_for_running(
+    client: Client, worker_options: dict[str, Any]
+) -> None:
+    fleet, steps = Fleet(client, f"w{uuid.uuid4().hex[:8]}"), Steps(slow=asyncio.Event())
+    named = f"{fleet.prefix}-1"
+    there = PlacedPod(name=named, state="taken", report=PodReport(name=named, status="Running", ready=True))
+    steps.own = (OwnPods(news=PodsChanged(node="n1", presence="Ready", pods=(there,)), revisions={named: "older"}),)
+    document = fleet.document(replicas=1)
+    del document["spec"]["template"]["spec"]["nodeSelector"]
+    async with steps.worker(fleet, worker_options):
+        handle = await fleet.apply(document)
+        await fleet.until(handle, lambda view: steps.surveys == 1)
+        gone = (PodKey(namespace="default", name=named),)
+        await handle.signal("pods_changed", PodsChanged(node="n1", presence="Ready", gone=gone))
+        await handle.query("workload")  # answered only after the signal was handled
+        assert steps.slow is not None
+        steps.slow.set()
+        view = await fleet.until(handle, lambda view: len(steps.asked) == 1)
+        assert [pod.name for pod in view.pods] == [f"{fleet.prefix}-2"]
+        await handle.execute_update("delete")
+        await handle.result()
