@@ -81,12 +81,16 @@ async def run_step(
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
     trying = _try(attempt, body, request, interruption, stage)
     task = asyncio.create_task(in_company(attempt, request, trying))
-    # A start that waits for its sandbox has nothing to say: the sandbox's own step says it.
     waits = isinstance(request, StartContainer) and bool(request.follows)
-    pause = HEARTBEAT_SECONDS if waits else FIRST_BEAT_SECONDS
+    pause = FIRST_BEAT_SECONDS
     while not task.done():
         try:
-            await asyncio.wait({task}, timeout=pause)
+            if waits:
+                waits = await _waits_on(attempt, task)
+                if not waits:
+                    continue
+            else:
+                await asyncio.wait({task}, timeout=pause)
         except asyncio.CancelledError:
             if (this := asyncio.current_task()) is not None:
                 this.uncancel()
@@ -94,9 +98,22 @@ async def run_step(
         else:
             if not task.done():
                 activity.heartbeat(attempt.telling)
-                pause = min(2 * pause, HEARTBEAT_SECONDS)
+                pause = FIRST_BEAT_SECONDS if waits else min(2 * pause, HEARTBEAT_SECONDS)
     count_attempt(info.activity_type, _outcome(task))
     return task.result()
+
+
+async def _waits_on(attempt: StepAttempt, task: asyncio.Task[StepResult]) -> bool:
+    """Return whether a start still waits for its sandbox after the longest pause; False as soon as it does not.
+
+    It has nothing to say meanwhile, since the sandbox's own step says it.
+    """
+    acts = asyncio.create_task(attempt.acts.wait())
+    try:
+        await asyncio.wait({task, acts}, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        acts.cancel()
+    return not task.done() and not attempt.acts.is_set()
 
 
 def _outcome(task: asyncio.Task[StepResult]) -> AttemptOutcome:

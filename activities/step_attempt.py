@@ -93,6 +93,8 @@ class StepAttempt:
         self._stage: Stage | None = None
         self._hides = 2
         """How many more times it may tell the node that it acts again after a wait."""
+        self.acts = asyncio.Event()
+        """It has waited for the step that it follows, if it follows one."""
         self.idle_seconds = 0.0
         """How long it only waited for the step that began together with it."""
         self._may_know = True

@@ -94,6 +94,7 @@ async def begun_after_first(attempt: StepAttempt, request: Request) -> Request |
     with _span("await_sandbox"):
         sandbox_id = await _sandbox_id(attempt, request)
     attempt.idle_seconds = time.monotonic() - began
+    attempt.acts.set()
     return None if sandbox_id is None else request.model_copy(update={"sandbox_id": sandbox_id})
 
 

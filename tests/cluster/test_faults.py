@@ -27,6 +27,7 @@ from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.messages.fleet import FleetNodeView, fleet_node_id
 from syncpod.settings.membership import keep_membership
+from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import POD_NAME_LABEL
 from tests.agent.waiting import pauses
 from tests.e2e.test_fleet import FleetOfOne, Node, pod, serving, words
@@ -68,7 +69,7 @@ async def fleet(cluster: TemporalCluster, tmp_path: Path) -> AsyncIterator[Fleet
         worker = serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull})
         await asyncio.to_thread(worker.__enter__)
         last.push_async_callback(asyncio.to_thread, worker.__exit__, None, None, None)
-        client = await Client.connect(front.address, data_converter=converter_of(state_dir))
+        client = await Client.connect(front.address, data_converter=converter_of(state_dir), interceptors=[AskAgain()])
         fleet = FleetOfOne(open_fleet(fleet_directory(state_dir), now()), front, client, environ)
         await fleet.open()
         last.push_async_callback(fleet.cut)

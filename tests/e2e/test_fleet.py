@@ -30,6 +30,7 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import pauses
 from tests.cli.conftest import Result, program
 from tests.e2e.engine import PATIENCE
@@ -170,7 +171,9 @@ async def fleet_of_one(directory: Path) -> AsyncIterator[FleetOfOne]:
         last.callback(server.close)
         environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(directory / "fleet")}
         last.enter_context(serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}))
-        client = await Client.connect(server.address, data_converter=converter_of(directory / "fleet"))
+        client = await Client.connect(
+            server.address, data_converter=converter_of(directory / "fleet"), interceptors=[AskAgain()]
+        )
         fleet = FleetOfOne(open_fleet(fleet_directory(directory / "fleet"), now()), server, client, environ)
         await fleet.open()
         last.push_async_callback(fleet.cut)
