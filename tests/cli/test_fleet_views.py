@@ -10,8 +10,9 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.temporal import fleet
+from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
+from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadView
 
 FAULTS: dict[str, Exception] = {
     "stuck": WorkflowQueryFailedError("object of type 'int' has no len()"),
@@ -84,3 +85,27 @@ def test_a_command_makes_no_fleet_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"^this machine commands no fleet"):
         fleet.object_sealing(str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("pods", "why"),
+    [
+        ((), ""),
+        ((WorkloadPod(name="web", node="n1"),), "node n1 has not answered yet"),
+        ((WorkloadPod(name="web", node="n1", leaving=True),), ""),
+    ],
+)
+async def test_a_pod_that_no_list_shows_yet_is_found_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, pods: tuple[WorkloadPod, ...], why: str
+) -> None:
+    found = WorkloadView(kind="Pod", document={"spec": {"containers": [{}, {}]}}, pods=pods)
+
+    async def view(_: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
+        return found if (kind, namespace, name) == ("Pod", "default", "web") else None
+
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    client = cast("Client", None)
+    assert await fleet_workloads.just_applied(client, "default", "web") == PendingPod(name="web", why=why, containers=2)
+    assert await fleet_workloads.just_applied(client, "default", "other") is None
+    found = found.model_copy(update={"deleting": True})
+    assert await fleet_workloads.just_applied(client, "default", "web") is None

@@ -12,11 +12,12 @@ from syncpod.cli.input.fleet_names import NODES, PODS, fleet_names
 from syncpod.cli.input.options import AllNamespaces, Namespace, StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from temporalio.client import Client
 
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
+    from syncpod.messages.workload import PendingPod
 
 _KNOWN = "nodes, pods, deployments, daemonsets, configmaps or secrets"
 
@@ -87,7 +88,7 @@ async def _nodes(client: Client, names: Sequence[str], output: str, *, headers: 
 async def _pods(client: Client, names: Sequence[str], namespace: str | None, output: str, *, headers: bool) -> None:
     from datetime import UTC, datetime
 
-    from syncpod.cli.temporal import fleet, fleet_workloads
+    from syncpod.cli.temporal import fleet
     from syncpod.cli.view import fleet_table
     from syncpod.cli.view.documents import is_of_documents, print_documents
 
@@ -97,14 +98,8 @@ async def _pods(client: Client, names: Sequence[str], namespace: str | None, out
     found: list[tuple[FleetNodeView, PlacedPod]] = [
         (node, pod) for node in await fleet.views(client) for pod in node.placed if is_asked_for(pod)
     ]
-    pending = [
-        (one.namespace, pod)
-        for one in await fleet_workloads.all_summaries(client, namespace)
-        for pod in one.pending
-        if not names or pod.name in names
-    ]
+    pending = await _pending_pods(client, names, namespace, {pod.name for _, pod in found})
     found.sort(key=lambda one: (one[1].namespace, one[1].name))
-    pending.sort(key=lambda one: (one[0], one[1].name))
     known = {pod.name for _, pod in found} | {pod.name for _, pod in pending}
     if is_of_documents(output):
         documents = [fleet_table.pod_document(*each) for each in found]
@@ -128,6 +123,25 @@ async def _pods(client: Client, names: Sequence[str], namespace: str | None, out
         remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
     if missing := [each for each in names if each not in known]:
         raise Failure("\n".join(f'pods "{each}" not found in the fleet' for each in missing))
+
+
+async def _pending_pods(
+    client: Client, names: Sequence[str], namespace: str | None, placed: Collection[str]
+) -> list[tuple[str, PendingPod]]:
+    """Return the pods that no node has yet, each with its namespace, sorted by both; no `names` = all of them."""
+    from syncpod.cli.temporal import fleet_workloads
+
+    listed = [
+        (one.namespace, pod)
+        for one in await fleet_workloads.all_summaries(client, namespace)
+        for pod in one.pending
+        if not names or pod.name in names
+    ]
+    where = namespace or "default"
+    for name in set(names) - {pod.name for _, pod in listed} - set(placed):
+        if (new := await fleet_workloads.just_applied(client, where, name)) is not None:
+            listed.append((where, new))
+    return sorted(listed, key=lambda one: (one[0], one[1].name))
 
 
 async def _workloads(

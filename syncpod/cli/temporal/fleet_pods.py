@@ -50,6 +50,8 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
             whys = (each.why or "the fleet is looking for one" for each in one.pending if each.name == name)
             if why := next(whys, ""):
                 raise Failure(f"pod {name} is on no node yet: {why} (`fleet explain --placement {name}` says more)")
+        if await fleet_workloads.just_applied(client, namespace, name) is not None:
+            raise Failure(f"pod {name} is on no node yet (`fleet explain --placement {name}` says more)")
         other = "name the node of a pod that is not the fleet's with --node"
         raise NotInFleet(f'pods "{name}" not found in the fleet; {other}')
     if not found:

@@ -21,6 +21,7 @@ from syncpod.messages.workload import (
     WORKLOAD_MEMO,
     WORKLOAD_WORKFLOW,
     Pause,
+    PendingPod,
     Restart,
     Undo,
     Undone,
@@ -148,6 +149,20 @@ async def views(client: Client, kind: str, namespace: str, names: Sequence[str])
     if missing := [name for name, each in zip(names, found, strict=True) if each is None]:
         raise Failure("\n".join(f'{kind.lower()}s.apps "{each}" not found in the fleet' for each in missing))
     return [each for each in found if each is not None]
+
+
+async def just_applied(client: Client, namespace: str, name: str) -> PendingPod | None:
+    """Return a single Pod that its node does not have yet, and that lists do not show; None if there is none.
+
+    Lists of workloads are a moment late, and name only pods without a node. Raises Failure.
+    """
+    found = await view(client, "Pod", namespace, name)
+    if found is None or found.deleting or found.document is None:
+        return None
+    nodes = [pod.node for pod in found.pods if pod.node and not pod.leaving]
+    why = f"node {nodes[0]} has not answered yet" if nodes else ""
+    containers = len(found.document.get("spec", {}).get("containers", ()))
+    return PendingPod(name=name, created=found.since, why=why, containers=containers)
 
 
 async def view(client: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
