@@ -101,7 +101,7 @@ async def test_a_container_is_restarted_on_a_full_disk(node: FaultyNode) -> None
     await pod.running()
     with filled(node.directory):
         done = await node.cri.exec_sync((await pod.live("web")).id, ("sh", "-c", says("/go/on")), timeout_seconds=20)
-        assert done.exit_code == 0, done
+        assert done.exit_code in (0, 137), done  # the container that it tells to end may take it along
         await pod.running(web=1)
         await pod.assert_whole(web=1)
     await pod.delete()
