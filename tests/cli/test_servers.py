@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -80,20 +79,10 @@ def test_a_server_writes_no_index_that_a_node_has_no_use_for(tmp_path: Path) -> 
         assert visibility_indexes(tmp_path) == few
 
 
-def test_a_new_database_whose_first_server_lost_its_port_has_no_such_index_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launch, tries = dev_server._launch, iter(range(9))
-
-    def outrun_once(*how: Any, **more: Any) -> tuple[ServerRecord, subprocess.Popen[bytes]]:
-        record, child = launch(*how, **more)
-        if next(tries) == 0:
-            end(record.process, patience_seconds=10)
-            child.wait()
-            raise dev_server._Outrun
-        return record, child
-
-    monkeypatch.setattr(dev_server, "_launch", outrun_once)
+def test_an_empty_database_that_a_server_left_as_it_began_keeps_no_other_from_starting(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    (tmp_path / "temporal").mkdir(mode=0o700)
+    (tmp_path / "temporal" / "temporal.db").touch()
     with started(tmp_path):
         assert visibility_indexes(tmp_path) == {"default_idx", "by_workflow_id", "by_status"}
 

@@ -150,13 +150,13 @@ def start(
         has_ui = ui or ui_port is not None or usual_ui is not None
         usual_uis = (usual_ui or UI_PORT, *range(UI_PORT, UI_PORT + 100))
         with _database(state_dir) as (database, lock):
-            is_new = not database.exists()
-            if not is_new:
-                _spare_the_disk(database)
             for _ in range(_ATTEMPTS):
                 ours = _chosen(port, (usual, *range(PORT, PORT + 100)), "--port")
                 ours_ui = _chosen(ui_port, usual_uis, "--ui-port", taken=ours) if has_ui else None
                 line = command(database=database, port=ours, ui_port=ours_ui)
+                is_new = _is_new(database)
+                if not is_new:
+                    _spare_the_disk(database)
                 try:
                     started = _launch(state_dir, line, lock, (ours, ours_ui), detached=detached)
                 except _Outrun:
@@ -207,6 +207,18 @@ def _launch(
     if _TAKEN in said:
         raise _Outrun
     raise _did_not_start(log)
+
+
+def _is_new(database: Path) -> bool:
+    """Return whether there is no database yet, and remove an empty file of one.
+
+    A server leaves that if it is killed as it begins. The next one would take it for a whole database, and not start.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if database.stat().st_size > 0 or database.with_name(f"{database.name}-wal").exists():
+            return False
+        database.unlink()
+    return True
 
 
 def _spare_the_disk(database: Path) -> None:
