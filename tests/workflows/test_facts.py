@@ -12,7 +12,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from temporalio.client import Client
 
-from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD
 from syncpod.messages.steps import Outcome, StartContainer, StepInput, StepResult
@@ -99,11 +98,8 @@ def dated(world: World) -> ObservedPod:
 def test_removing_a_dead_container_changes_no_decision(world: World, data: st.DataObject) -> None:
     whole = dated(world)
     assume(whole.sandboxes)  # a pod that has run had a sandbox; see the tests below
-    good = not compute_pod_actions(world.pod, whole, liveness={}, startup={}, actuated=world.actuated).create_sandbox
-    init = {each.name for each in world.pod.spec.init_containers}
     alive = {c.name for c in whole.containers if c.state in ("running", "unknown")}  # those count as they are listed
-    ended = [c for c in whole.containers if c.state == "exited" and c.name not in alive]
-    dead = [c for c in ended if good or c.name not in init]
+    dead = [c for c in whole.containers if c.state == "exited" and c.name not in alive]
     gone = {c.id for c in dead if data.draw(st.booleans())}
     left = tuple(c for c in whole.containers if c.id not in gone)
     pruned = whole.model_copy(update={"seq": Seq(boot=1, counter=2), "containers": left})
@@ -169,6 +165,16 @@ def test_a_pruned_finished_init_container_does_not_run_again() -> None:
     done = [exited("first"), exited("second")]
     state = seen(pod, listing(1, *done, running("web")), listing(2, exited("web", 1)))
     assert verbs(state) == ["start_container web"]
+
+
+def test_a_pod_that_never_restarts_is_not_begun_again_if_its_dead_sandbox_loses_its_init_container() -> None:
+    """The kubelet ends such a pod while a container is listed, and begins it again once none is."""
+    pod = a_pod("Never", "web", init=["first"])
+    dead = SANDBOX.model_copy(update={"state": "SANDBOX_NOTREADY", "ip": None})
+    state = seen(pod, listing(1, exited("first"), sandboxes=(dead,)))
+    with_it = verbs(state)
+    observe(state, listing(2, sandboxes=(dead,)), NOW)
+    assert verbs(state) == with_it == ["kill_pod"]
 
 
 def test_in_a_new_sandbox_init_containers_run_again() -> None:

@@ -114,7 +114,7 @@ def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
         instances = [each for each in view.containers if each.name == container.name]
         if any(each.restart_count >= end.restart or each.state in ("running", "unknown") for each in instances):
             continue
-        if container.name in init and (current is None or not current.ready or end.sandbox != current.id):
+        if container.name in init and (current is None or end.sandbox != current.id):
             continue
         ends.append(end)
     return ends
