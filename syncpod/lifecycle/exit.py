@@ -25,6 +25,9 @@ UNKNOWN_EXIT_CODE: Final = 137
 DOUBTFUL_EXIT_CODE: Final = 255
 """The code that a runtime lists for a container whose end it missed, or whose shim was killed."""
 
+OUT_OF_MEMORY: Final = "OOMKilled"
+"""The reason that runtimes give if a process of the container, its first or another, was ended for lack of memory."""
+
 UNKNOWN_TO_RUNTIME: Final = "Unknown"
 """The reason that runtimes list, with 255, if they know only that a container has ended."""
 

@@ -173,8 +173,10 @@ def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
             victims, words = [target.id for target in targets], ""
             if not final:
                 state.replacing = dict.fromkeys(_moving(state), False) | state.replacing
-        case KillContainer(target=target, message=words):
+        case KillContainer(target=target, message=words, reason=reason):
             victims = [target.id]
+            if reason in ("LivenessProbe", "StartupProbe"):
+                state.probe_graces = {target.id: moment_after(now, target.grace_seconds)} | state.probe_graces
         case RemoveContainers(kill=kill, message=words):
             victims = list(kill)
         case _:

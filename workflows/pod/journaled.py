@@ -14,7 +14,6 @@ from syncpod.journal.records import Happening, Instance, Life, Line, Told
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.messages.queries import EventRecord, HistoryRecord
-from syncpod.messages.steps import Fault
 from syncpod.pod import ContainerStatus
 from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.state import PodState
@@ -87,7 +86,8 @@ def _happening(event: EventRecord, now: datetime) -> Happening:
 def _instances(state: PodState) -> tuple[Instance, ...]:
     """Return each instance whose end is recorded, and each listed instance that has run."""
     listed = {(each.name, each.restart_count): each for each in state.own.containers if each.has_run}
-    hooks = _failed_hooks(state)
+    # The pod's history omits a hook's output. Only the node's user can read the journal, which keeps it.
+    hooks = {(each.container, each.restart): each.message for each in state.failed_hooks}
     found = {
         (each.name, each.restart): _ended(
             each, listed.get((each.name, each.restart)), each.cause or hooks.get((each.name, each.restart), "")
@@ -97,25 +97,6 @@ def _instances(state: PodState) -> tuple[Instance, ...]:
     for key, container in listed.items():
         found.setdefault(key, _listed(container))
     return tuple(found.values())
-
-
-def _failed_hooks(state: PodState) -> dict[tuple[str, int], str]:
-    """Return the output of each postStart hook that failed last, by the instance that was ended for it.
-
-    The end of that instance and of its step are recorded at the same time. The pod's history omits a hook's output. The
-    journal, which only the node's user can read, keeps the output from the pod's status.
-    """
-    said = {name: why.message for name, why in state.waiting.items() if why.reason == Fault.POST_START_HOOK_ERROR}
-    newest = {
-        each.container: each.at
-        for each in state.history
-        if each.container in said and (each.kind, each.outcome) == ("step", Fault.POST_START_HOOK_ERROR)
-    }
-    return {
-        (each.subject, each.restart): said[each.subject]
-        for each in state.history
-        if each.kind == "exit" and each.subject in newest and each.at == newest[each.subject]
-    }
 
 
 def _ended(exit_: RecordedExit, container: ObservedContainer | None, cause: str) -> Instance:

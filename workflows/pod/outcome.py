@@ -10,7 +10,7 @@ from typing import Any
 
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
-from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, RecordedExit
+from syncpod.lifecycle.exit import OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit, RecordedExit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_containers, order_restarts
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD, something_to_stop
 from syncpod.lifecycle.probing import failure_text
@@ -36,8 +36,10 @@ from syncpod.pod import Pod, PodCondition
 from workflows.pod import facts, resizing
 from workflows.pod.decide import expiry
 from workflows.pod.decision import Step
-from workflows.pod.state import HISTORY_KEPT, RESTARTS_KEPT, PodState, age, clipped
+from workflows.pod.state import FAILED_HOOKS_KEPT, HISTORY_KEPT, RESTARTS_KEPT, FailedHook, PodState, age, clipped
 
+_KILLED = 128 + 9
+"""The exit code that runtimes give to an end by SIGKILL."""
 _INSTANCES_KEPT = 50
 """How many instances keep their probe results while the view lacks them: more than a pod starts at once."""
 
@@ -82,10 +84,24 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         if known is not None and (known.is_settled or not known.is_unknown or ended.is_unknown):
             continue  # an unknown end is recorded again only if more is known about it now
         cause = state.killed.get(container.id, known.cause if known is not None else "")
-        exit_ = _settled(RecordedExit(**dict(ended), at=now - age(listing, container), cause=cause))
+        at = now - age(listing, container)
+        if _ran_out_of_memory_first(state, ended, at):
+            cause = ""
+        exit_ = _settled(RecordedExit(**dict(ended), at=at, cause=cause))
         state.record_exit(exit_)
         _tell_exit(state, exit_, now)
         state.forget_stuck_kills()
+
+
+def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool:
+    """Return whether the kernel ended a container, for lack of memory, that was about to be ended for a failed probe.
+
+    The command of a probe is killed together with its container, which then counts as one more failure. The node sends
+    no SIGKILL before the grace is over. `at` is never too early: it is when the end was heard of, minus its age then.
+    """
+    grace_ends = state.probe_graces.get(ended.id)
+    is_out_of_memory = (ended.reason, ended.exit_code) == (OUT_OF_MEMORY, _KILLED)
+    return is_out_of_memory and grace_ends is not None and at < grace_ends
 
 
 def _settled(exit_: RecordedExit) -> RecordedExit:
@@ -123,6 +139,7 @@ def _forget_what_went(state: PodState) -> None:
     """Drop what is kept about instances and sandboxes that are gone or replaced."""
     present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
+    state.probe_graces = {each: ends for each, ends in state.probe_graces.items() if each in present}
     if state.replacing:
         newest = {container.id for container in facts.newest_begun(state).values()}
         state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
@@ -401,6 +418,9 @@ def failed_step(
                 return
         except ValueError as wrong:
             state.reject(now, step.name.value, f"the step's status cannot be read: {wrong}")
+    if fault == Fault.POST_START_HOOK_ERROR and isinstance(step.input, StartContainer):
+        failed = FailedHook(container=step.container, restart=step.input.restart, message=message)
+        state.failed_hooks = (*state.failed_hooks, failed)[-FAILED_HOOKS_KEPT:]
     if not _ended_by_start(state, step, fault):
         state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
     state.cleared = _without(state.cleared, step.container)

@@ -33,6 +33,7 @@ from workflows.rejections import REJECTED, without_surplus
 EVENTS_KEPT = 100
 HISTORY_KEPT = 200
 RESTARTS_KEPT = 100
+FAILED_HOOKS_KEPT = 10
 """How many records the snapshot keeps of each kind. It is written again with every continue-as-new."""
 
 
@@ -86,6 +87,17 @@ class Round(BaseModel):
         return RecordedExit(id=f"round {self.number}", exit_code=self.exit_code, at=self.at)
 
 
+class FailedHook(BaseModel):
+    """A postStart hook that failed, so that the node ended its instance."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    container: str
+    restart: int
+    message: str
+    """How it failed, with its output."""
+
+
 class PodState(BaseModel):
     """The snapshot. Mutable; changed only by functions of this package, between two awaits."""
 
@@ -129,6 +141,8 @@ class PodState(BaseModel):
     """The disagreements between record and runtime that events have reported."""
     killed: dict[str, str] = {}
     """By runtime id: why the workflow killed a container. Forgotten with the container."""
+    probe_graces: dict[str, datetime] = {}
+    """By runtime id: when the grace ends of a container that is ended for a failed probe. Forgotten with it."""
 
     backoff: BackoffStore = Field(default_factory=BackoffStore)
     cleared: dict[str, str] = {}
@@ -147,6 +161,8 @@ class PodState(BaseModel):
     """By container: the restart for which its image was last pulled. With pull policy Always, each restart pulls."""
     waiting: dict[str, WaitingReason] = {}
     """By container: why its last start failed (the kubelet's reason cache)."""
+    failed_hooks: tuple[FailedHook, ...] = ()
+    """The last postStart hooks that failed, oldest first. The journal may be later than the next start."""
 
     volumes_behind: bool = False
     """Labels, annotations or resources have changed, and the files that show them have not been rewritten yet."""
