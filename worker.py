@@ -301,6 +301,7 @@ def _node(
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
         unprobed=agent.unprobed,
+        running=agent.running,
         adopted=agent.pod_adopted,
         was_deleted=agent.pod_was_deleted,
         journal=agent.journal.keep,

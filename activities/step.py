@@ -77,10 +77,13 @@ async def run_step(
         request,
         number=info.attempt,
         delay_seconds=delay_between(info.scheduled_time, info.started_time),
+        name=info.activity_type,
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
     trying = _try(attempt, body, request, interruption, stage)
     task = asyncio.create_task(in_company(attempt, request, trying))
+    node.running.add(attempt)
+    task.add_done_callback(lambda _: node.running.discard(attempt))
     waits = isinstance(request, StartContainer) and bool(request.follows)
     pause = FIRST_BEAT_SECONDS
     while not task.done():

@@ -68,9 +68,15 @@ class StepAttempt:
     would never send its stops, however often it is tried.
     """
 
-    def __init__(self, node: Node, request: StepInput, *, number: int, delay_seconds: float = 0.0) -> None:
+    def __init__(
+        self, node: Node, request: StepInput, *, number: int, delay_seconds: float = 0.0, name: str = ""
+    ) -> None:
         self.node = node
         self.ref: PodRef = request.ref
+        self.name = name
+        """The step's name; "" outside steps."""
+        self.container: str = getattr(request, "container", "")
+        """The container that it starts, or for which it pulls; "" = none."""
         self.fence = request.fence
         self.number = number
         """Temporal's number of the attempt, from 1."""

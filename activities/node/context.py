@@ -19,6 +19,7 @@ from syncpod.cri import CriRuntime
 from syncpod.journal.records import Instance
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import NodeFacts, PodRef
+from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.step_table import Stage
 from syncpod.node.pod_threads import PodThreads
 from syncpod.node.reader import PodReader
@@ -87,6 +88,8 @@ class Node:
     unprobed: set[tuple[str, str]] = field(default_factory=set)
     """Pod UID and name of each container that is being started with a postStart hook: until that has ended, the agent
     does not probe it."""
+    running: set[RunningStep] = field(default_factory=set)
+    """The attempts of steps that are under way."""
     unlimited: str = ""
     """The limits that could not be set on the cgroup above all pods, as last logged; "" if all were set."""
     no_log_links: str = ""

@@ -46,6 +46,7 @@ from syncpod.journal.file import Limits
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
+from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.signature import Keys
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
@@ -114,6 +115,8 @@ class Agent:
         self.unprobed: set[tuple[str, str]] = set()
         """Pod UID and name of each container that is not to be probed yet. Steps add and remove it."""
         self.prober = Prober(cri, context, self.signals.probe, host_ip=_host_ip_of(facts), unprobed=self.unprobed)
+        self.running: set[RunningStep] = set()
+        """The attempts of steps that are under way. Steps add and remove themselves."""
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who waits for a missing object. Steps add themselves; the volume refresh signals and removes them."""
@@ -159,6 +162,7 @@ class Agent:
             self.published_pods,
             open_pods=OpenPods(self._client, self.guard.require, self._task_queue),
             untold=self.prober.untold,
+            running=self.running,
         )
 
     def add_background_task(self, name: str, run: Callable[[], Awaitable[None]]) -> None:

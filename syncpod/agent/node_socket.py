@@ -11,13 +11,16 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures, with_untold
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.running_steps import RunningStep, steps_of
 from syncpod.node.read_socket import (
     ALL_TOLD,
     ANSWER_SECONDS,
@@ -25,13 +28,15 @@ from syncpod.node.read_socket import (
     LINE_LIMIT,
     PATIENCE_SECONDS,
     SOCKET_NAME,
+    STEPS,
     socket_address,
 )
 
 log = logging.getLogger(__name__)
 
 _Untold = Mapping[str, Sequence[UntoldFailures]]
-"""By workflow id."""
+_Steps = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Both by workflow id."""
 
 _AT_ONCE: Final = 50
 """How many answers are computed in one call of a thread."""
@@ -52,15 +57,18 @@ class NodeSocket:
         *,
         open_pods: OpenPods | None = None,
         untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
+        running: Collection[RunningStep] = (),
     ) -> None:
         """Answer from `published`, on the socket in `state_dir`; without `open_pods`, not which pods are open.
 
-        `untold` returns the failures of a pod's probes (by its UID) that its workflow does not know of yet.
+        `untold` returns the failures of a pod's probes (by its UID) that its workflow does not know of yet. `running`
+        has the steps that are under way at the time.
         """
         self._state_dir = state_dir
         self._published = published
         self._open_pods = open_pods
         self._untold = untold
+        self._running = running
 
     async def run(self) -> None:
         """Answer until cancelled. Raises OSError if the socket cannot be made."""
@@ -91,12 +99,15 @@ class NodeSocket:
             await _write(writer, HEARD)
             if "open" in asked:
                 workflows = await self._open(asked["open"])
+            elif "pods" in asked:
+                workflows = [pod_workflow_id(str(namespace), str(name)) for namespace, name in asked["pods"]]
             else:
                 workflows = list(map(str, asked["workflows"]))
             for some in _parts(workflows):
                 known = {each: run for each in some if (run := self._published.newest(each)) is not None}
                 untold = {each: tuple(self._untold(run.published.uid)) for each, run in known.items()}
-                lines = await asyncio.to_thread(_answers, known, query, args, untold)
+                steps = steps_of(self._running) if query == STEPS else {}
+                lines = await asyncio.to_thread(_answers, known, query, args, untold, steps)
                 await _write(writer, lines)
             if "open" in asked:
                 await _write(writer, ALL_TOLD)
@@ -147,18 +158,22 @@ def _parts(workflows: list[str]) -> Iterator[list[str]]:
         yield workflows[at : at + _AT_ONCE]
 
 
-def _answers(known: dict[str, PublishedRun], query: str, args: list[Any], untold: _Untold) -> bytes:
+def _answers(known: dict[str, PublishedRun], query: str, args: list[Any], untold: _Untold, steps: _Steps) -> bytes:
     """Return a line for each workflow that is known."""
-    return b"".join(_answer(workflow_id, run, query, args, untold[workflow_id]) for workflow_id, run in known.items())
+
+    def answer(workflow_id: str, run: PublishedRun) -> Any:
+        if query == STEPS:
+            return [each for each in steps.get(workflow_id, ()) if each["uid"] == run.published.uid]
+        said = run.published.answer(query, *args)
+        return with_untold(said, untold[workflow_id]) if query == "events" else said
+
+    return b"".join(_line(workflow_id, run, partial(answer, workflow_id, run)) for workflow_id, run in known.items())
 
 
-def _answer(
-    workflow_id: str, run: PublishedRun, query: str, args: list[Any], untold: Sequence[UntoldFailures]
-) -> bytes:
+def _line(workflow_id: str, run: PublishedRun, answer: Callable[[], Any]) -> bytes:
     said: dict[str, Any] = {"workflow": workflow_id, "run": run.run_id}
     try:
-        answer = run.published.answer(query, *args)
-        said["answer"] = with_untold(answer, untold) if query == "events" else answer
+        said["answer"] = answer()
     except Exception as error:  # noqa: BLE001  # as with a query, the client gets any error
         said["error"] = f"{type(error).__name__}: {error}"
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -43,6 +43,9 @@ class StepUnderWay:
     since: datetime | None
     step: str = ""
     """Its name, such as `start_container`."""
+    container: str = ""
+    doing: str = ""
+    """What it says of itself at this moment, such as `waits for other pulls to pull web:1`; "" = not known."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +166,13 @@ def explain(
     since: datetime | None = None,
     absences: Iterable[Absence] = (),
     last_sign: datetime | None = None,
+    doing: Mapping[tuple[str, str], str] | None = None,
 ) -> Explanation:
     """Return the state of a pod at a moment. `past` says that the moment is not now.
 
     Records before `since` are left out. `absences` are the times in which no worker served the pod's node, and
-    `last_sign` is the last sign of life of its worker if none serves the node now.
+    `last_sign` is the last sign of life of its worker if none serves the node now. `doing` has what the worker says of
+    steps that are under way, by name and container.
     """
     known = as_of(account, at) if past else account
     present: Mapping[str, Any] = {} if past else known.present
@@ -214,12 +219,18 @@ def explain(
         absences=tuple(
             each for each in absences if each.of(max(known.begun, since or known.begun), known.gone or at) > _NO_TIME
         ),
-        under_way=tuple(
-            StepUnderWay(each.get("what", ""), _moment(each.get("since")), each.get("step", ""))
-            for each in present.get("underWay", ())
-            if known.gone is None
-        ),
+        under_way=() if known.gone is not None else _under_way(present, doing or {}),
         last_sign=last_sign,
+    )
+
+
+def _under_way(present: Mapping[str, Any], doing: Mapping[tuple[str, str], str]) -> tuple[StepUnderWay, ...]:
+    return tuple(
+        StepUnderWay(
+            each.get("what", ""), _moment(each.get("since")), step, container, doing.get((step, container), "")
+        )
+        for each in present.get("underWay", ())
+        for step, container in [(each.get("step", ""), each.get("container", ""))]
     )
 
 

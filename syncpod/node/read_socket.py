@@ -3,11 +3,12 @@
 A request is one line of JSON: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The worker says at
 once that it has heard it, with a line ``{"heard": true}``. The answer is one line for each of these workflows that the
 worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an ``"error"``. Then the worker closes the connection.
-The queries are those of the pod's workflow.
+The queries are those of the pod's workflow, and `steps`, which the worker answers itself.
 
-Instead of ``"workflows"``, a request may have ``"open": {"namespace": "default", "names": ["web"]}`` (no names = all,
-null = all namespaces): the worker asks its server which of these pods are open now, and answers for all of them, or for
-none. A last line ``{"all": true}`` says that it was all: a pod that is missing then does not exist.
+Instead of ``"workflows"``, a request may have ``"pods": [["default", "web"]]``. Or it may have
+``"open": {"namespace": "default", "names": ["web"]}`` (no names = all, null = all namespaces): the worker asks its
+server which of these pods are open now, and answers for all of them, or for none. A last line ``{"all": true}`` says
+that it was all: a pod that is missing then does not exist.
 
 Nobody but the node's user may connect: the socket has mode 0600, in a directory of mode 0700.
 """
@@ -26,6 +27,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import asyncio
 
+STEPS: Final = "steps"
+"""The query that the worker itself answers: what the pod's steps do that are under way, a list of JSON objects with
+`uid`, `step`, `container` and `doing`."""
 SOCKET_NAME: Final = "reads.sock"
 """The socket's name in the node's state directory."""
 LINE_LIMIT: Final = 8 * 1024 * 1024
@@ -78,25 +82,40 @@ def ask_open_by_workflow(
 ) -> dict[str, Any] | None:
     """Return the same by workflow id."""
     answers: dict[str, Any] = {}
-    asked = {"query": query, "args": [], "open": {"namespace": namespace, "names": list(names)}}
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
-            connection.settimeout(PATIENCE_SECONDS)
-            with socket_address(state_dir) as address:
-                connection.connect(address)
-            connection.sendall(json.dumps(asked).encode() + b"\n")
-            with connection.makefile("rb") as lines:
-                if next(lines, b"") != HEARD:
-                    return None
-                connection.settimeout(ANSWER_SECONDS)
-                for line in lines:
-                    if line == ALL_TOLD:
-                        return answers
-                    said = json.loads(line)
-                    answers[said["workflow"]] = said["answer"]
+        for line in _lines(state_dir, {"query": query, "open": {"namespace": namespace, "names": list(names)}}):
+            if line == ALL_TOLD:
+                return answers
+            said = json.loads(line)
+            answers[said["workflow"]] = said["answer"]
     except (OSError, ValueError, KeyError):  # a worker of another version, or one that is too busy
         pass
     return None
+
+
+def ask_known(state_dir: Path, query: str, pods: Collection[tuple[str, str]]) -> list[Any]:
+    """Return the worker's answers about pods that it knows, by namespace and name. It blocks, and asks no server."""
+    answers: list[Any] = []
+    with contextlib.suppress(OSError, ValueError, KeyError):  # what has been told so far is true
+        for line in _lines(state_dir, {"query": query, "pods": list(pods)}):
+            said = json.loads(line)
+            if "error" not in said:
+                answers.append(said["answer"])
+    return answers
+
+
+def _lines(state_dir: Path, asked: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the lines of a worker's answer, none if it has not heard the request. Raises OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+        connection.settimeout(PATIENCE_SECONDS)
+        with socket_address(state_dir) as address:
+            connection.connect(address)
+        connection.sendall(json.dumps({"args": [], **asked}).encode() + b"\n")
+        with connection.makefile("rb") as lines:
+            if next(lines, b"") != HEARD:
+                return
+            connection.settimeout(ANSWER_SECONDS)
+            yield from lines
 
 
 async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Collection[str]) -> dict[str, Told]:

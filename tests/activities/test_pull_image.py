@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.errors import CriError, RegistryUnavailable, RuntimeFailure, SignatureValidationFailed
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.running_steps import steps_of
 from syncpod.messages.steps import Fault, Outcome, PullImage, StepResult
 from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault_of
 from tests.activities.registry import ABSENT_TAG, Registry, registry
@@ -197,11 +198,15 @@ async def test_pulls_run_in_turn_and_a_waiting_one_can_be_cancelled(bench: Bench
     patient = third.step(StepName.PULL_IMAGE, request_of(third))
     for step in (waiting, patient):
         await step.goes_on("waits for other pulls to pull")
+    said = {uid: step for steps in steps_of(bench.node.running).values() for step in steps for uid in [step["uid"]]}
+    assert [said[pod.ref.uid]["doing"].partition(" ")[0] for pod in (first, second)] == ["pulls", "waits"]
+    assert said[second.ref.uid]["container"] == "main"
     waiting.cancel()
     assert (await waiting.result()).outcome == Outcome.CANCELLED
     assert {request.split("/")[2] for request in shelf.requests} == {"app-0"}
     shelf.open.set()
     assert [(await step.result()).missing_images for step in (pulling, patient)] == [(), ()]
+    assert steps_of(bench.node.running) == {}
 
 
 async def test_a_pull_that_waited_for_another_of_the_same_image_does_not_pull_again(

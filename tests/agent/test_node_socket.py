@@ -15,8 +15,9 @@ from syncpod.agent.node_socket import NodeSocket
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods
+from syncpod.messages.identity import PodRef
 from syncpod.node import read_socket
-from syncpod.node.read_socket import HEARD, SOCKET_NAME, Told, ask_node, ask_open, socket_address
+from syncpod.node.read_socket import HEARD, SOCKET_NAME, STEPS, Told, ask_known, ask_node, ask_open, socket_address
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
@@ -46,6 +47,16 @@ class Shown:
 
     def next_input(self) -> dict[str, Any]:
         return {"snapshot": {"incarnation": "i"}, "decisions": 1}
+
+
+@dataclass
+class Pulling:
+    """A step that is under way."""
+
+    ref: PodRef
+    name: str = "pull_image"
+    container: str = "app"
+    telling: str = "waits for other pulls to pull web:1"
 
 
 class Server(OpenPods):
@@ -86,7 +97,14 @@ async def node(tmp_path: Path, server: Server) -> AsyncIterator[tuple[NodeContex
     context = NodeContext(name="n", state_dir=state, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/n")
     published = PublishedPods(context)
     failures = UntoldFailures("web", "Liveness probe failed: no", 3, datetime(2026, 11, 22, tzinfo=UTC))
-    socket = NodeSocket(state, published, open_pods=server, untold=lambda uid: [failures] if uid == "uid-web" else [])
+    steps = [Pulling(PodRef(name="web", namespace="default", uid=uid)) for uid in ("uid-web", "of an earlier life")]
+    socket = NodeSocket(
+        state,
+        published,
+        open_pods=server,
+        untold=lambda uid: [failures] if uid == "uid-web" else [],
+        running=steps,
+    )
     serving = asyncio.create_task(socket.run())
     await until((state / SOCKET_NAME).exists)
     yield context, published
@@ -109,6 +127,25 @@ async def test_known_state_is_returned_with_its_run(node: tuple[NodeContext, Pub
     assert [event["count"] for event in events] == [3], "the failures that the workflow does not know of"
     published.take(many[0], "run", Shown(is_gone=True))
     assert list(await ask_node(context.state_dir, "pod", [], many[:2])) == many[1:2]
+
+
+async def test_what_the_steps_under_way_do_is_told_without_the_server(
+    node: tuple[NodeContext, PublishedPods], server: Server
+) -> None:
+    context, published = node
+    server.runs = None
+    published.take("pod/default/web", "run", Shown())
+    published.take("pod/default/db", "run", Shown(uid="uid-db"))
+    asked = [("default", "web"), ("default", "db"), ("default", "unknown")]
+    (web,), db = await asyncio.to_thread(ask_known, context.state_dir, STEPS, asked)
+    assert web == {
+        "uid": "uid-web",
+        "step": "pull_image",
+        "container": "app",
+        "doing": "waits for other pulls to pull web:1",
+    }
+    assert db == []
+    assert ask_known(context.state_dir / "missing", STEPS, asked) == []
 
 
 async def test_all_open_pods_are_told_or_none(node: tuple[NodeContext, PublishedPods], server: Server) -> None:

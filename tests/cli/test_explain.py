@@ -14,9 +14,10 @@ from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.explanation import Clock, lines
 from syncpod.cli.view.explanation_document import document
+from syncpod.cli.view.node_explanation import lines as node_lines
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
-from syncpod.journal.reading import Account
+from syncpod.journal.reading import Account, NodeAccount
 from syncpod.journal.records import Absence, Happening, Instance, Life, Line, Told
 from tests.cli.conftest import program
 from tests.cli.starts import started
@@ -402,6 +403,12 @@ def test_a_pull_that_is_tried_again_says_what_failed_and_that_it_may_wait() -> N
     then = f"{NOW.astimezone():%H:%M:%S}"
     may_wait = "it may still wait for other pulls (`syncpod describe pod`)"
     assert of(one, "Next") == f"under way since {then}: pull r/no:1; {may_wait}"
+    doing = {("pull_image", "app"): "waits for other pulls to pull r/no:1"}
+    told = explain(one.account, NOW, doing=doing)
+    assert of(told, "Next") == f"under way since {then}: pull r/no:1; waits for other pulls to pull r/no:1"
+    assert (
+        document(told, [], has_log=lambda *_: False, unserved="")["underWay"][0]["doing"] == doing["pull_image", "app"]
+    )
 
 
 def test_when_the_grace_of_a_deletion_ends_is_said_of_the_pod_and_of_its_node(environ: dict[str, str]) -> None:
@@ -471,6 +478,33 @@ def test_a_screen_fits_a_terminal_and_is_whole_where_there_is_none() -> None:
         assert [line.split()[1] for line in narrow if line.startswith(("  0 ", "  1 "))] == ["never", "never"]
     whole = screen(one)
     assert sum("the end" in line for line in whole) == 6, "and each end, and the change"
+
+
+def test_the_ends_of_a_narrow_terminal_are_whole_below_their_rows() -> None:
+    """With dates the table has no room, however much is cut."""
+    holds = tuple(Line(ago(259_900 - 80 * each), "hold", "app", reason="CrashLoopBackOff 2m40s") for each in range(3))
+    instances = tuple(crash(each, 260_000 - 80 * each, 259_950 - 80 * each) for each in range(3))
+    one = explain(Account(WEB, ago(300_000), ago(1), present=PRESENT, instances=instances, lines=holds), NOW)
+    narrow = screen(one, wide=80)
+    assert max(map(len, narrow)) <= 80
+    place = next(number for number, line in enumerate(narrow) if line.startswith("  RESTART"))
+    assert narrow[place].split() == ["RESTART", "STARTED", "RAN", "ENDED", "WAITED", "LOG"]
+    assert narrow[place + 2] == "      why: exited 3; decided by: itself"
+    (wide,) = [line for line in screen(one, wide=200) if line.startswith("  RESTART")]
+    assert "DECIDED BY" in wide
+
+
+def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:
+    life = WEB._replace(name="a-name-as-long-as-deployments-give-7c9d8f5b6d-x2x9k")
+    instances = tuple(crash(each, 300, 250 - 80 * each) for each in (0, 1, 2))
+    account = Account(life, ago(400), ago(1), present=PRESENT, instances=instances)
+    of_node = NodeAccount(1, 0, 3, ((account, 3),), (account,))
+    shown = node_lines(of_node, [], [], NOW, ago(500), node="n", served="worker 1 serves it", wide=80)
+    restless = shown[shown.index("") + 1 :]
+    assert [line.split()[0] for line in restless[:2]] == ["POD", f"default/{life.name}"]
+    assert restless[2] == "    why: app: exited 3; decided by: itself; now: CrashLoopBackOff"
+    assert max(map(len, shown[: shown.index("Next:")])) <= 80
+    assert f"default/{life.name}" in shown[-1]
 
 
 def test_the_log_of_an_older_life_is_said_to_be_of_it_and_each_life_can_be_named(environ: dict[str, str]) -> None:

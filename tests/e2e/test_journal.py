@@ -173,6 +173,7 @@ async def test_what_a_failed_hook_has_said_and_the_step_under_way_are_told(node:
     (end,) = said["containers"][0]["ends"]
     assert (end["kind"], end["cause"]) == ("poststart", "its postStart hook failed: exited 7: no password here")
     assert said["underWay"][0]["what"].startswith("start app, restart 1")
+    assert said["underWay"][0]["doing"] == "carries out the postStart hook of app"
     assert "no password here" not in str(await pod.handle.query("history")), "that is kept by the server"
     await pod.delete(grace=0)
 

@@ -133,7 +133,10 @@ def _explain_pod(
     accounts, account = _accounts(here.state_dir, namespace, name, moment, uid)
     absences = _absences(here.state_dir)
     unserved, last_sign = ("", None) if past else _unserved(here.state_dir, account)
-    explanation = explained(account, moment, past=past, since=begin, absences=absences, last_sign=last_sign)
+    doing = _doing(here.state_dir, account) if not (past or unserved) else {}
+    explanation = explained(
+        account, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
+    )
     others = [each for each in accounts if each is not account]
     has_log = _logs_in(here.log_dir, account.life)
     if output == "json":
@@ -141,6 +144,25 @@ def _explain_pod(
         return
     where: dict[str, Any] = {"log_dir": here.log_dir, "has_log": has_log, "wide": terminal_width()}
     say("\n".join(lines(explanation, others, now, unserved=unserved, **where)))
+
+
+def _doing(state_dir: Path, account: Account) -> dict[tuple[str, str], str]:
+    """Return what the worker says of the steps that the journal has as under way, by name and container."""
+    if account.gone is not None or not account.present.get("underWay"):
+        return {}
+    from syncpod.node.read_socket import STEPS, ask_known
+
+    life = account.life
+    told = ask_known(state_dir, STEPS, [(life.namespace, life.name)])
+    try:
+        return {
+            (str(each["step"]), str(each["container"])): str(each["doing"])
+            for steps in told
+            for each in steps
+            if each["uid"] == life.uid
+        }
+    except (TypeError, KeyError):  # a worker of another version
+        return {}
 
 
 def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime, uid: str) -> tuple[list[Account], Account]:

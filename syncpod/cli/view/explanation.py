@@ -251,8 +251,10 @@ def _under_way(step: StepUnderWay, clock: Clock) -> str:
     what, last_try, failure = step.what.partition("; last try: ")
     if "…" in failure:  # it was made for a line of the Temporal UI; Why and the changes have all of it
         last_try = failure = ""
-    may_wait = "; it may still wait for other pulls (`syncpod describe pod`)" if step.step == "pull_image" else ""
-    return f"under way since {clock(step.since)}: {what}{last_try}{failure}{may_wait}"
+    doing = f"; {step.doing}" if step.doing else ""
+    if step.step == "pull_image" and not doing:
+        doing = "; it may still wait for other pulls (`syncpod describe pod`)"
+    return f"under way since {clock(step.since)}: {what}{last_try}{failure}{doing}"
 
 
 def what_is_due(wait: Wait, one: Explanation) -> str:
@@ -306,12 +308,14 @@ def _container(
         shown.append(f"  {left} not shown, the first of {clock(ends[0].instance.ended_at)} (-o json has all)")
     rows: list[tuple[str, ...]] = [("RESTART", "STARTED", "RAN", "ENDED", "WHY", "DECIDED BY", "WAITED", "LOG")]
     rows += [_row(end, one, clock, has_log) for end in picked]
-    shown += [f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=_CUT)]
+    shown += [f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=_CUT, below=_BELOW)]
     return [*shown, *_last_words(ends[-1], one, log_dir, has_log)]
 
 
 _CUT: Final = (4, 5, 6)
 """The columns WHY, DECIDED BY and WAITED, whose texts are cut where a terminal is too narrow."""
+_BELOW: Final = (4, 5, 1)
+"""The columns WHY, DECIDED BY and STARTED, which leave the table where it would be too wide even so."""
 
 
 def _no_end(container: Explained, one: Explanation, clock: Clock) -> str:

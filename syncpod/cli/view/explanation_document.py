@@ -29,7 +29,9 @@ def document(explanation: Explanation, others: Sequence[Account], *, has_log: Ha
             {"subject": each.subject, "until": _stamp(each.until), "reason": each.reason, "message": each.message}
             for each in explanation.waits
         ],
-        "underWay": [{"what": each.what, "since": _stamp(each.since)} for each in explanation.under_way],
+        "underWay": [
+            {"what": each.what, "since": _stamp(each.since), "doing": each.doing} for each in explanation.under_way
+        ],
         "containers": [
             {
                 "name": each.name,

@@ -44,21 +44,45 @@ def wrapped(text: str, width: int | None) -> list[str]:
     return textwrap.wrap(text, max(width, _NARROWEST), break_long_words=False, break_on_hyphens=False) or [text]
 
 
-def table(rows: Sequence[Sequence[str]], *, wide: int | None, cut: Collection[int]) -> list[str]:
+def table(
+    rows: Sequence[Sequence[str]], *, wide: int | None, cut: Collection[int], below: Sequence[int] = ()
+) -> list[str]:
     """Return the rows in columns. If a line had more than `wide` characters, cells of the columns `cut` are cut.
 
-    `wide` None = there is room for any. The widest of these columns is cut first.
+    `wide` None = there is room for any. The widest of these columns is cut first. If that does not suffice, the columns
+    `below` leave the table, one after the other, until the rest fits. Their cells then stand whole below each row, each
+    behind its title, which is the column's first cell.
     """
     if wide is None or not rows:
         return columns(rows)
     rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    while sum(widths) + len(GAP) * (len(widths) - 1) > wide:
-        widest = max(cut, key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
+    places = range(len(rows[0]))
+    for moved in range(len(below) + 1):
+        kept = [place for place in places if place not in below[:moved]]
+        widths = {place: max(len(row[place]) for row in rows) for place in kept}
+        may_cut = [place for place in cut if place in widths]
+        least = sum(min(width, _NARROWEST) if place in may_cut else width for place, width in widths.items())
+        if least + len(GAP) * (len(kept) - 1) <= wide:
+            break
+    while sum(widths.values()) + len(GAP) * (len(kept) - 1) > wide:
+        widest = max(may_cut, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= _NARROWEST:
             break
         widths[widest] -= 1
-    return columns([[clipped(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows])
+    lines = columns([[clipped(row[place], widths[place]) for place in kept] for row in rows])
+    return [
+        text
+        for row, line in zip(rows, lines, strict=True)
+        for text in (line, *_below(row, rows[0], below[:moved], wide))
+    ]
+
+
+def _below(row: Sequence[str], titles: Sequence[str], places: Sequence[int], wide: int) -> list[str]:
+    """Return the lines below a row for the cells that have left its table; none below the titles themselves."""
+    if row is titles or not places:
+        return []
+    said = "; ".join(f"{titles[place].lower()}: {row[place]}" for place in places)
+    return [f"    {line}" for line in wrapped(said, wide - 4)]
 
 
 def clipped(text: str, limit: int) -> str:

@@ -18,8 +18,9 @@ from syncpod.node.recorded_events import NodeEvent
 
 _SHOWN: Final = 10
 """How many events of the node, and how many of the next things, are shown: `-o json` has all."""
-_CUT: Final = (0, 3, 4, 5)
-"""The columns POD, WHY, DECIDED BY and NOW, whose texts are cut where a terminal is too narrow."""
+_CUT: Final = (3, 4, 5)
+"""The columns WHY, DECIDED BY and NOW, whose texts are cut where a terminal is too narrow, and leave the table if that
+does not suffice. A pod's name is whole, since it is what the next command takes."""
 
 
 def lines(
@@ -57,7 +58,7 @@ def lines(
     if due := _due(account, now):
         more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
         rows = [(_clock(at), f"{one.account.life.namespace}/{one.account.life.name}", what) for at, one, what in due]
-        shown += ["", f"Next{more}:", *(f"  {line}" for line in table(rows[:_SHOWN], wide=narrower, cut=(1, 2)))]
+        shown += ["", f"Next{more}:", *(f"  {line}" for line in table(rows[:_SHOWN], wide=narrower, cut=(2,)))]
     return shown
 
 
@@ -75,7 +76,7 @@ def _restless(account: NodeAccount, now: datetime, since: datetime, wide: int | 
                 _now(explanation),
             )
         )
-    return table(rows, wide=wide, cut=_CUT)
+    return table(rows, wide=wide, cut=_CUT, below=_CUT)
 
 
 def _repeated(event: NodeEvent) -> str:
