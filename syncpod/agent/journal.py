@@ -21,7 +21,7 @@ from functools import partial
 from typing import Final
 
 from syncpod.agent import metrics
-from syncpod.agent.senders import AskServer, Command, Senders, is_command
+from syncpod.agent.senders import AskServer, Command, Senders
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
 from syncpod.journal.records import Instance, Life, Line, Told
@@ -353,7 +353,7 @@ class _Writer:
     def _new_commands(self, told: Told) -> Iterator[Line]:
         """Yield the commands that are new to this process, and whose senders are not known."""
         known = self._known.get(told.life, _Known()).commands
-        for line in filter(is_command, told.lines):
+        for line in (each for each in told.lines if each.is_command):
             if (line.at, line.subject) not in known and not self._file.has_sender(told.life, line):
                 yield line
 
@@ -385,7 +385,7 @@ class _Writer:
         instances = {(each.container, each.restart): each for each in told.instances}
         before = self._known.get(told.life, _Known())
         ended = frozenset(key for key, each in instances.items() if each.has_ended)
-        commands = frozenset((line.at, line.subject) for line in told.lines if is_command(line))
+        commands = frozenset((line.at, line.subject) for line in told.lines if line.is_command)
         self._known[told.life] = _Known(instances, ended | (before.log_ends & instances.keys()), commands)
         self._runs[workflow_id] = run_id, told.at
 

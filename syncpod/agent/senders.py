@@ -26,12 +26,8 @@ _WAITING: Final = 1000
 _RETRY_SECONDS: Final = 10.0
 _LONGEST: Final = 200
 """Characters of an identity that are kept: its sender may say anything."""
-_FIRST: Final = "generation 1"
-"""How an apply is recorded that made the pod."""
 _SENT_AS: Final = {"apply": ("apply", "update_pod"), "delete": ("delete", "delete_pod", "cancel")}
 """What a line's subject may have been sent as, if not by its own name."""
-_COMMANDS: Final = frozenset({"restart", "set_condition"})
-"""The signals that only somebody outside the node sends."""
 
 _PASSING: Final = frozenset(
     (
@@ -57,13 +53,6 @@ class Command:
     run_id: str
     life: Life
     line: Line
-
-
-def is_command(line: Line) -> bool:
-    """Say whether a line is about something that somebody sent, apart from what made the pod."""
-    if line.kind == "update":
-        return line.reason != _FIRST
-    return line.kind == "signal" and (line.subject in _COMMANDS or "operator" in line.reason)
 
 
 def sender_of(line: Line, sent: Sequence[Sent]) -> str:
@@ -110,5 +99,7 @@ class Senders:
             return error.status not in _PASSING
         if identity := sender_of(command.line, sent):
             whose = "the node" if identity.startswith(f"{self._node}/") else identity[:_LONGEST]
-            await self._keep(command.life, replace(command.line, kind=SENDER, reason=whose, outcome=""))
+            await self._keep(
+                command.life, replace(command.line, kind=SENDER, reason=whose, outcome="", fact="", seconds=None)
+            )
         return True

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.records import NEVER_RAN, SENDER, Happening, Instance, Line
+from syncpod.journal.records import NEVER_RAN, SENDER, Fact, Happening, Instance, Line
 
 _SLACK: Final = timedelta(seconds=2)
 """How far the node's clock may differ from the server's, and how late the report of a probe's last failure may be."""
@@ -45,10 +46,6 @@ UNKNOWN: Final = "unknown"
 """The kind of an end that nobody saw. Its exit code is only a stand-in."""
 OOM_WITHIN: Final = "oom within"
 """The kind of an end by itself after a process other than the container's first one ran out of memory."""
-_RELEASED: Final = "an operator ends the back-off of "
-"""The beginning of the line of a signal by which an operator ends a container's back-off."""
-_ALL_RESTARTED: Final = "a restart rule asks for all containers"
-"""The beginning of the reason of each step that restarts all containers of a pod."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ def ends_of(
     for name, each_of in by_container.items():
         holds = [line for line in lines if line.kind == "hold" and line.subject == name]
         signals = [line for line in lines if line.kind == "signal"]
-        released = [line.at for line in signals if line.reason == f"{_RELEASED}{name}"]
+        released = [line.at for line in signals if (line.fact, line.container) == (Fact.BACK_OFF_ENDED, name)]
         restarted = [line.at for line in signals if (line.subject, line.container) == ("restart", name)]
         seen = [each for each in happenings if each.container == name]
         limit = (limits or {}).get(name, "")
@@ -171,7 +168,7 @@ def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
     for line in lines:
         if line.kind == "exit" and not line.reason:
             newest = line.subject, line.restart
-        elif line.kind == "step" and line.reason.startswith(_ALL_RESTARTED) and newest is not None:
+        elif line.fact == Fact.RESTARTS_ALL and newest is not None:
             asked.add(newest)
     return asked
 
@@ -241,15 +238,15 @@ def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> s
     if one.ended_at is None:
         return ""
     until = after.started_at or after.ended_at if after is not None else None
-    holds = [each for each in holds if each.reason.startswith("CrashLoopBackOff")]
-    due = [each for each in holds if each.at >= one.ended_at - _SLACK and (until is None or each.at <= until)]
-    return _delay(due[-1]) if due else ""
-
-
-def _delay(hold: Line) -> str:
-    """Return the delay from the line of a wait: `CrashLoopBackOff 10s: ...`."""
-    words = hold.reason.partition(":")[0].split()
-    return words[1] if len(words) > 1 else ""
+    delays = [
+        each.seconds
+        for each in holds
+        if each.fact == Fact.CRASH_LOOP
+        and each.seconds is not None
+        and each.at >= one.ended_at - _SLACK
+        and (until is None or each.at <= until)
+    ]
+    return go_duration(timedelta(seconds=delays[-1])) if delays else ""
 
 
 def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
@@ -299,7 +296,8 @@ def _signal_name(number: int) -> str:
 
 # --- what people and the node did -------------------------------------------------------------------------------------
 
-_COMMANDS: Final = frozenset({"restart", "evict", "deadline", "set_condition"})
+_VERDICTS: Final = frozenset({"evict", "deadline"})
+"""The signals by which a pod fails as a whole."""
 _NOISE: Final = frozenset({"done", "adopted", "cancelled", "stopping", "spent", "image_absent", "imageabsent"})
 
 
@@ -316,6 +314,10 @@ class Change(NamedTuple):
     times: int = 1
     first: datetime | None = None
     """When it first happened; None if it happened only once."""
+    changes_spec: bool = False
+    """Whether the pod's spec is another one since then."""
+    ends_pod: bool = False
+    """Whether the pod ends by it: it was deleted, or evicted."""
 
 
 def changes_of(lines: Iterable[Line]) -> list[Change]:
@@ -328,17 +330,19 @@ def changes_of(lines: Iterable[Line]) -> list[Change]:
             if sender := senders.get((line.at, line.subject)):
                 what = f"{what}, by {_PROCESS.sub('', sender)}"
             before = found.pop(what, None)
-            if before is None:
-                found[what] = Change(line.at, what)
-            else:
-                found[what] = Change(line.at, what, before.times + 1, before.first or before.at)
+            first, times = (None, 1) if before is None else (before.first or before.at, before.times + 1)
+            found[what] = Change(line.at, what, times, first, line.fact == Fact.SPEC_CHANGED, _ends_pod(line))
     return list(found.values())
+
+
+def _ends_pod(line: Line) -> bool:
+    return line.fact == Fact.DELETED or (line.kind, line.subject) == ("signal", "evict")
 
 
 def _change(line: Line) -> str:
     if line.kind == "update":
         return f"{line.subject}: {line.reason}" if line.reason else line.subject
-    if line.kind == "signal" and (line.subject in _COMMANDS or "operator" in line.reason):
+    if line.kind == "signal" and (line.is_command or line.subject in _VERDICTS):
         return f"{line.subject}: {line.reason}"
     if line.kind == "decision" and line.subject == "fail":
         return f"the pod failed: {line.reason}"
@@ -350,6 +354,6 @@ def _change(line: Line) -> str:
         what = " ".join(part for part in (line.subject, line.container) if part)
         _, _, error = one_line(line.reason).partition(": ")  # the part before it says why the step was taken
         return f"step {what} failed: {line.outcome}{f': {innermost(error)}' if error else ''}"
-    if line.kind == "hold" and not line.reason.startswith("CrashLoopBackOff"):
-        return f"{line.subject} waits: {line.reason.partition(':')[0].partition(' ')[0]}"
+    if line.kind == "hold" and line.fact != Fact.CRASH_LOOP:
+        return f"{line.subject} waits: {line.fact}"
     return ""

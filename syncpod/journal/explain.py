@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from syncpod.journal.causes import Change, End, changes_of, ends_of
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Absence, Instance, Line, due_of
+from syncpod.journal.records import Absence, Fact, Instance, Line, due_of
 
 _NO_TIME: Final = timedelta(0)
 _NOT_ENDED: Final = ("ExceededGracePeriod", "FailedKillPod")
@@ -73,9 +72,9 @@ class Explained:
     @property
     def why_not(self) -> str:
         """Why it does not start, apart from a back-off after its last end; "" if it runs, or no reason is known."""
-        if self.runs or self.waiting.startswith("CrashLoopBackOff"):
+        if self.runs or self.waiting.startswith(Fact.CRASH_LOOP):
             return ""
-        if self.waiting or self.wait is None or self.wait.reason == "CrashLoopBackOff":
+        if self.waiting or self.wait is None or self.wait.reason == Fact.CRASH_LOOP:
             return self.waiting
         return f"{self.wait.reason}: {self.wait.message}"
 
@@ -153,9 +152,7 @@ class Explanation:
     @property
     def changed(self) -> tuple[datetime, ...]:
         """When its spec was changed, apart from the first apply."""
-        return tuple(
-            each.at for each in self.changes if ": generation" in each.what and "generation 1" not in each.what
-        )
+        return tuple(each.at for each in self.changes if each.changes_spec)
 
 
 def explain(
@@ -297,7 +294,7 @@ def _waits_then(account: Account, at: datetime, *, is_served: bool) -> tuple[Wai
         if hold is not None and instance.started_at is not None and instance.started_at > hold.at:
             del newest[instance.container]
     return tuple(
-        Wait(subject, due_of(line), line.reason.partition(":")[0].partition(" ")[0], line.reason.partition(": ")[2])
+        Wait(subject, due_of(line), line.fact, line.reason.partition(": ")[2])
         for subject, line in newest.items()
         if not is_served or (due_of(line) or at) >= at
     )
@@ -306,34 +303,27 @@ def _waits_then(account: Account, at: datetime, *, is_served: bool) -> tuple[Wai
 def _is_being_deleted(account: Account, present: Mapping[str, Any]) -> bool:
     if present:
         return bool(present.get("deletion"))
-    return any(
-        line.kind == "update" and line.subject == "delete" and line.reason.startswith("grace") for line in account.lines
-    )
+    return any(_sets_grace(line) for line in account.lines)
 
 
-_GRACE: Final = re.compile(r"grace (?:shortened to )?(\d+) s$")
-"""How the line of a deletion ends that sets the grace period."""
+def _sets_grace(line: Line) -> bool:
+    return line.kind == "update" and line.fact in (Fact.DELETED, Fact.GRACE_SHORTENED)
 
 
 def _grace_ends(account: Account, present: Mapping[str, Any]) -> datetime | None:
     """Return when the grace period of a deletion ends. A later deletion may have shortened it."""
-    asked = [line for line in account.lines if (line.kind, line.subject) == ("update", "delete")]
-    graces = [(line.at, int(found[1])) for line in asked if (found := _GRACE.match(line.reason))]
+    asked = [line for line in account.lines if _sets_grace(line)]
     deletion = present.get("deletion") or {}
     begun = _moment(deletion.get("at"))
-    if not graces and begun is not None:
-        graces = [(begun, deletion.get("graceSeconds") or 0)]
-    return min((at + timedelta(seconds=seconds) for at, seconds in graces), default=None)
+    if not asked and begun is not None:
+        asked = [Line(begun, "update", fact=Fact.DELETED, seconds=deletion.get("graceSeconds") or 0)]
+    return min((due for line in asked if (due := due_of(line)) is not None), default=None)
 
 
 def _is_followed(account: Account) -> bool:
     """Return whether a pod was applied during the deletion, and the deletion was not repeated after that."""
-    told = [
-        line.subject == "apply"
-        for line in account.lines
-        if line.kind == "update" and line.reason.endswith((" this one follows", " does not follow"))
-    ]
-    return bool(told) and told[-1]
+    told = [line.fact for line in account.lines if line.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
+    return bool(told) and told[-1] == Fact.SUCCESSOR_APPLIED
 
 
 def _deadline(present: Mapping[str, Any]) -> datetime | None:

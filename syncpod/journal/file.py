@@ -27,7 +27,7 @@ BROKEN_NAME: Final = "journal.db.broken"
 """The name of the last file that could not be read, and was set aside."""
 SIGN_NAME: Final = "journal.sign"
 """An empty file beside the journal. Its modification time is the last sign of life of the node's worker."""
-VERSION: Final = 1
+VERSION: Final = 2
 """The number of the file's format. A file with another number is set aside."""
 _BROKEN: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _COMPANIONS: Final = ("", "-wal", "-shm")
@@ -48,7 +48,7 @@ CREATE TABLE life (
 CREATE TABLE line (
     life INTEGER NOT NULL, at INTEGER NOT NULL, key INTEGER NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,
     container TEXT NOT NULL, restart INTEGER NOT NULL, reason TEXT NOT NULL, outcome TEXT NOT NULL,
-    attempt INTEGER NOT NULL, took_ms INTEGER NOT NULL,
+    attempt INTEGER NOT NULL, took_ms INTEGER NOT NULL, fact TEXT NOT NULL, seconds REAL,
     PRIMARY KEY (life, at, key)
 ) WITHOUT ROWID;
 CREATE TABLE happening (
@@ -72,7 +72,7 @@ ON CONFLICT DO UPDATE SET seen = max(seen, excluded.seen), gone = coalesce(exclu
     present = CASE WHEN excluded.seen >= seen AND excluded.present <> '' THEN excluded.present ELSE present END
 RETURNING id
 """
-_WRITE_LINE: Final = "INSERT OR IGNORE INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE_LINE: Final = "INSERT OR IGNORE INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _WRITE_HAPPENING: Final = """
 INSERT INTO happening VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET last = max(last, excluded.last), count = max(count, excluded.count)
@@ -396,6 +396,8 @@ def _line(life: int, line: Line) -> tuple[Any, ...]:
         line.outcome,
         line.attempt,
         line.took_ms,
+        line.fact,
+        line.seconds,
     )
     return _storable((life, microseconds(line.at), _key(said), *said))
 
@@ -419,7 +421,7 @@ def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(each.encode(errors="replace").decode() if isinstance(each, str) else each for each in row)
 
 
-def _key(said: tuple[str | int, ...]) -> int:
+def _key(said: tuple[str | float | None, ...]) -> int:
     """Return a digest of a record's content, which tells it from other records of the same time."""
     text = "\0".join(map(str, said)).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)

@@ -190,7 +190,8 @@ def _account(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Account:
 def _lines(connection: sqlite3.Connection, life: int) -> Iterator[Line]:
     # The lines of one workflow task have the same time. Possible causes are sorted before their possible effects.
     rows = connection.execute(
-        "SELECT at, kind, subject, container, restart, reason, outcome, attempt, took_ms FROM line WHERE life = ? "
+        "SELECT at, kind, subject, container, restart, reason, outcome, attempt, took_ms, fact, seconds "
+        "FROM line WHERE life = ? "
         "ORDER BY at, instr('update,signal,step,exit,hold,decision', kind), subject <> 'create_sandbox', restart, key",
         (life,),
     )

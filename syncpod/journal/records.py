@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Final, NamedTuple
-
-from syncpod.go_durations import parse_go_duration
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,6 +23,34 @@ class Life(NamedTuple):
     """Tells the lives of a static pod apart, which all have the same UID."""
 
 
+class Fact(StrEnum):
+    """What a line of a pod's history says, for programs. The words of `Line.reason` are for people, and may change."""
+
+    MADE = "made"
+    """The pod came to its workflow: it was applied for the first time, or adopted."""
+    SPEC_CHANGED = "spec changed"
+    DELETED = "deleted"
+    """The pod is to end within a grace period of `Line.seconds`."""
+    GRACE_SHORTENED = "grace shortened"
+    """To `Line.seconds`."""
+    SUCCESSOR_APPLIED = "successor applied"
+    """During the deletion another pod of its name was applied, which follows it."""
+    SUCCESSOR_DROPPED = "successor dropped"
+    BACK_OFF_ENDED = "back-off ended"
+    """By a person. The agent ends one too, when something that was missing has appeared; that is not this fact."""
+    RESTARTS_ALL = "restarts all"
+    """The step removes all containers, so that they are started again."""
+    STARTUP_SUCCESS = "startup success"
+    LIVENESS_SUCCESS = "liveness success"
+    READINESS_SUCCESS = "readiness success"
+    CRASH_LOOP = "CrashLoopBackOff"
+    """Of a wait: that of a container that has ended. Any other wait has its own reason as its fact."""
+
+
+_COMMANDS: Final = frozenset({"restart", "set_condition"})
+"""The signals that only somebody outside the node sends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line of a pod's history: a decision, a step, a signal, an update, an exit or a wait."""
@@ -38,6 +65,17 @@ class Line:
     outcome: str = ""
     attempt: int = 0
     took_ms: int = 0
+    fact: str = ""
+    """A `Fact`; of a wait, its reason; "" = what else it says is in its words alone."""
+    seconds: float | None = None
+    """The delay of a back-off, or a grace period; None = the fact has no length, or a wait no end."""
+
+    @property
+    def is_command(self) -> bool:
+        """Whether somebody outside the node asked for it, apart from what made the pod."""
+        if self.kind == "update":
+            return self.fact != Fact.MADE
+        return self.kind == "signal" and (self.subject in _COMMANDS or self.fact == Fact.BACK_OFF_ENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +183,11 @@ class Told:
     """Nothing of the pod is left on the node."""
 
 
-def due_of(hold: Line) -> datetime | None:
-    """Return when a wait ends by itself; None if it does not. Its line has the delay: `CrashLoopBackOff 10s: ...`."""
-    words = hold.reason.partition(":")[0].split()
+def due_of(line: Line) -> datetime | None:
+    """Return when a line's `seconds` are over; None if it has none, or the calendar ends before."""
     try:
-        return hold.at + timedelta(microseconds=parse_go_duration(words[1]) // 1000)
-    except (IndexError, ValueError, OverflowError):
+        return line.at + timedelta(seconds=line.seconds) if line.seconds is not None else None
+    except OverflowError:
         return None
 
 

@@ -9,12 +9,13 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from syncpod.journal.reading import Account
-from syncpod.journal.records import SENDER, Absence, Instance, Line, due_of
+from syncpod.journal.records import SENDER, Absence, Fact, Instance, Line, due_of
 
 _NOTHING: Final = timedelta(0)
 _SHORT: Final = timedelta(milliseconds=1)
 """A shorter gap is left out: the journal has the lengths of steps in whole milliseconds."""
 _NO_STEP: Final = "no step under way"
+_SUCCESSES: Final = (Fact.STARTUP_SUCCESS, Fact.LIVENESS_SUCCESS, Fact.READINESS_SUCCESS)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def start_of(
         and not (line.kind == "hold" and line.subject in others)
     ]
     results = list(_probes(account.lines, instance, at))
-    ready = next((line.at for line in results if line.reason == "Readiness probe: success"), None)
+    ready = next((line.at for line in results if line.fact == Fact.READINESS_SUCCESS), None)
     phases = sorted([*_phases(lines, instance), *map(_moment, results)], key=lambda phase: phase.begun)
     return Start(instance, at, ready, tuple(_with_gaps(phases, lines, done, absences)))
 
@@ -137,10 +138,10 @@ def _probes(lines: Sequence[Line], instance: Instance, begin: datetime) -> Itera
     since = instance.started_at or begin
     seen: set[str] = set()
     for line in lines:
-        if line.kind == "signal" and line.subject == "probe" and line.container == instance.container:
+        if line.fact in _SUCCESSES and line.container == instance.container:
             is_its = line.at >= since and (instance.ended_at is None or line.at <= instance.ended_at)
-            if is_its and line.reason.endswith(": success") and line.reason not in seen:
-                seen.add(line.reason)
+            if is_its and line.fact not in seen:
+                seen.add(line.fact)
                 yield line
 
 

@@ -78,6 +78,10 @@ class HistoryRecord(Message):
     """How many times Temporal tried the step; 0 if the line is not about a step."""
     took_ms: int = 0
     """Milliseconds of workflow time from scheduling to result; 0 if the line is not about a step."""
+    fact: str = ""
+    """What the line says, for programs, as in :class:`syncpod.journal.records.Line`; `reason` has words for people."""
+    seconds: float | None = None
+    """The delay of a back-off, or a grace period; None = there is none."""
 
 
 FORESEE_ADMISSION: Final = "foresee_admission"

@@ -17,7 +17,7 @@ from syncpod.agent.journal import Journal
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME
 from syncpod.journal.reading import Account, NoJournal, absences_of, accounts_of, last_sign_of, pods_of, services_of
-from syncpod.journal.records import SENDER, Instance, Life, Line, Told
+from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, Told
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import note_deleted
 from syncpod.temporal.senders import Sent
@@ -259,7 +259,7 @@ async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -
         return Line(at(seconds), kind, subject, reason=reason)
 
     commands = (
-        line(0, "update", "apply", "generation 1"),
+        Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
         line(30, "signal", "restart", "an operator restarts app"),
         line(40, "update", "apply", "generation 2"),
         line(50, "update", "delete", "grace 30 s"),

@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from syncpod.agent.senders import is_command
 from syncpod.journal.causes import changes_of
-from syncpod.journal.records import Line
+from syncpod.journal.records import Fact, Line
 
 NOW = datetime(2026, 11, 26, 7, tzinfo=UTC)
 
@@ -15,9 +14,15 @@ NOW = datetime(2026, 11, 26, 7, tzinfo=UTC)
 def test_the_sender_of_each_signal_that_explain_shows_as_a_change_is_asked_for(signal: str) -> None:
     line = Line(NOW, "signal", signal, "example.com/ready is True")
     assert changes_of([line])
-    assert is_command(line)
+    assert line.is_command
 
 
 @pytest.mark.parametrize("signal", ["pleg", "probe", "backoff_expired"])
 def test_nobody_is_asked_who_sent_what_the_agent_sends(signal: str) -> None:
-    assert not is_command(Line(NOW, "signal", signal, "container app exited"))
+    line = Line(NOW, "signal", signal, reason="Secret s has come or changed: the back-off of operator ends")
+    assert not line.is_command and changes_of([line]) == []
+
+
+def test_the_sender_of_a_person_who_ends_a_back_off_is_asked_for_but_not_who_made_the_pod() -> None:
+    assert Line(NOW, "signal", "backoff_expired", "app", fact=Fact.BACK_OFF_ENDED).is_command
+    assert not Line(NOW, "update", "apply", reason="generation 1", fact=Fact.MADE).is_command

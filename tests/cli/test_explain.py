@@ -18,7 +18,7 @@ from syncpod.cli.view.node_explanation import lines as node_lines
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import Account, NodeAccount
-from syncpod.journal.records import Absence, Happening, Instance, Life, Line, Told
+from syncpod.journal.records import Absence, Fact, Happening, Instance, Life, Line, Told
 from tests.cli.conftest import program
 from tests.cli.starts import started
 from tests.journal.records import WEB, ended, exit_line
@@ -61,12 +61,12 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     journal = JournalFile(state / FILE_NAME, Limits())
-    journal.write([Told(OLD, ago(9000), lines=(Line(ago(9500), "update", "apply", reason="generation 1"),))])
+    journal.write([Told(OLD, ago(9000), lines=(Line(ago(9500), "update", "apply", fact=Fact.MADE),))])
     journal.write([Told(OLD, ago(8000), instances=(crash(0, 9400, 8100, cause="deleted"),), is_gone=True)])
     lines = (
-        Line(ago(400), "update", "apply", reason="generation 1"),
+        Line(ago(400), "update", "apply", reason="generation 1", fact=Fact.MADE),
         replace(exit_line(0), at=ago(180)),
-        Line(ago(89), "hold", "app", reason="CrashLoopBackOff 5m0s: m"),
+        Line(ago(89), "hold", "app", reason="CrashLoopBackOff 5m0s: m", fact="CrashLoopBackOff", seconds=300),
     )
     instances = tuple(
         crash(each, 300 - 80 * each, 250 - 80 * each, log_end=f"try {each}\nno \x1b[31mroute\n") for each in (0, 1, 2)
@@ -376,9 +376,9 @@ def test_why_is_said_of_what_is_wrong_now() -> None:
     waits = [{"subject": "app", "until": f"{NOW}", "reason": "CrashLoopBackOff", "message": ""}]
     again = Account(WEB, ago(60), ago(1), present={**both, "waits": waits}, instances=(finished, runs))
     assert "finished (exit 0)" in of(explain(again, NOW), "Why"), "it should go on, and does not"
-    asked = Line(ago(9), "update", "delete", reason="grace 30 s")
+    asked = Line(ago(9), "update", "delete", reason="grace 30 s", fact=Fact.DELETED, seconds=30)
     sender = Line(ago(9), "sender", "delete", reason="syncpod delete, root@vm, pid 1")
-    sooner = Line(ago(5), "update", "delete", reason="grace shortened to 3 s")
+    sooner = Line(ago(5), "update", "delete", reason="grace shortened to 3 s", fact=Fact.GRACE_SHORTENED, seconds=3)
     gone = replace(running(60), gone=ago(2), lines=(asked, sender, sooner))
     then = f"{ago(9).astimezone():%H:%M:%S}"
     assert of(explain(gone, NOW), "Why") == f"delete: grace 30 s, by syncpod delete, root@vm, at {then}"
@@ -412,13 +412,13 @@ def test_a_pull_that_is_tried_again_says_what_failed_and_that_it_may_wait() -> N
 
 
 def test_when_the_grace_of_a_deletion_ends_is_said_of_the_pod_and_of_its_node(environ: dict[str, str]) -> None:
-    asked = Line(ago(9), "update", "delete", reason="grace 3609 s")
-    follows = Line(ago(5), "update", "apply", reason="the pod is being deleted; this one follows")
+    asked = Line(ago(9), "update", "delete", reason="grace 3609 s", fact=Fact.DELETED, seconds=3609)
+    follows = Line(ago(5), "update", "apply", reason="this one follows", fact=Fact.SUCCESSOR_APPLIED)
     ends, present = NOW + timedelta(hours=1), {**PRESENT, "deletion": {"at": f"{ago(9)}", "graceSeconds": 3609}}
     one = explain(replace(running(60), present=present, lines=(asked, follows)), NOW)
     said = f"its containers are killed at {Clock(NOW)(ends)}, when its grace period ends, and then it is removed"
     assert of(one, "Next") == f"{said}; the pod of this name that was applied meanwhile follows"
-    over = explain(replace(running(60), present=present, lines=(replace(asked, reason="grace 3 s"),)), NOW)
+    over = explain(replace(running(60), present=present, lines=(replace(asked, seconds=3),)), NOW)
     assert of(over, "Next").startswith(f"its grace period ended at {Clock(NOW)(ago(6))}: ")
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
     journal.write([Told(WEB, ago(1), lines=(asked,), present=json.dumps(present))])

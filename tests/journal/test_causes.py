@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, cause_of, changes_of, ends_of
-from syncpod.journal.records import Instance, Line
+from syncpod.journal.records import Fact, Instance, Line
 from tests.journal.records import at, ended, exit_line, happening
 
 LIVENESS = "Container app failed liveness probe, will be restarted"
@@ -120,9 +120,9 @@ def test_a_probe_that_said_nothing_leaves_no_empty_clause() -> None:
 def test_each_end_says_how_long_the_next_start_waited_and_for_which_back_off() -> None:
     instances = [ended(1, begun=20, end=21), ended(0, begun=0, end=1), ended(2, begun=61, end=70), Instance("app", 3)]
     holds = [
-        Line(at(1.1), "hold", "other", reason="CrashLoopBackOff 99s: x"),
-        Line(at(21.1), "hold", "app", reason="CrashLoopBackOff 40s: x"),
-        Line(at(70.1), "hold", "app", reason="RestartLimitReached: x"),
+        Line(at(1.1), "hold", "other", reason="CrashLoopBackOff 99s: x", fact="CrashLoopBackOff", seconds=99),
+        Line(at(21.1), "hold", "app", reason="CrashLoopBackOff 40s: x", fact="CrashLoopBackOff", seconds=40),
+        Line(at(70.1), "hold", "app", reason="RestartLimitReached: x", fact="RestartLimitReached"),
     ]
     ends = ends_of(instances, holds, [])["app"]
     assert [(end.instance.restart, end.back_off) for end in ends] == [(0, ""), (1, "40s"), (2, "")]
@@ -132,7 +132,7 @@ def test_each_end_says_how_long_the_next_start_waited_and_for_which_back_off() -
 def test_a_back_off_belongs_to_the_end_before_it_though_no_start_succeeds() -> None:
     failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError"}
     instances = [replace(ended(each, end=each * 10), **failed) for each in (0, 1, 2)]
-    holds = [Line(at(each * 10 + 0.1), "hold", "app", reason=f"CrashLoopBackOff {each}s: x") for each in (1, 2)]
+    holds = [Line(at(each * 10 + 0.1), "hold", "app", fact=Fact.CRASH_LOOP, seconds=each) for each in (1, 2)]
     ends = ends_of(instances, holds, [])["app"]
     assert [end.back_off for end in ends] == ["", "1s", "2s"]
     assert [end.waited for end in ends] == [timedelta(seconds=10), timedelta(seconds=10), None], "until the next try"
@@ -142,14 +142,14 @@ def test_a_wait_that_an_operator_cut_short_is_said_to_be() -> None:
     instances = [ended(0, begun=0, end=1), ended(1, begun=11, end=12), ended(2, begun=20, end=21)]
     instances += [ended(3, begun=25, end=30), ended(4, begun=31, end=32)]
     lines = [
-        Line(at(10), "signal", "backoff_expired", reason="an operator ends the back-off of application"),
-        Line(at(19), "signal", "backoff_expired", reason="an operator ends the back-off of app"),
+        Line(at(10), "signal", "backoff_expired", "application", reason="an operator", fact=Fact.BACK_OFF_ENDED),
+        Line(at(19), "signal", "backoff_expired", "app", reason="an operator", fact=Fact.BACK_OFF_ENDED),
         Line(at(12.5), "signal", "restart", "other", reason="an operator restarts other"),
-        Line(at(21), "hold", "app", reason="CrashLoopBackOff 20s: x"),
+        Line(at(21), "hold", "app", reason="CrashLoopBackOff 20s: x", fact="CrashLoopBackOff", seconds=20),
         Line(at(24), "signal", "restart", "app", reason="an operator restarts app"),
-        Line(at(30), "hold", "app", reason="CrashLoopBackOff 40s: x"),
+        Line(at(30), "hold", "app", reason="CrashLoopBackOff 40s: x", fact="CrashLoopBackOff", seconds=40),
         Line(at(31.2), "signal", "restart", "app", reason="an operator restarts app"),
-        Line(at(22), "signal", "backoff_expired", reason="its secret has come or changed: the back-off of app ends"),
+        Line(at(22), "signal", "backoff_expired", "app", reason="its secret has come or changed"),
     ]
     assert [end.cut_short for end in ends_of(instances, lines, [])["app"]] == [False, True, True, False, False]
 
@@ -160,7 +160,7 @@ def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:
         exit_line(1),
         exit_line(2, restart=1),
         replace(exit_line(3), subject="other", reason=rule),
-        Line(at(4), "step", "remove_container", reason=rule, outcome="done"),
+        Line(at(4), "step", "remove_container", reason=rule, outcome="done", fact=Fact.RESTARTS_ALL),
         exit_line(5, restart=2),
     ]
     words = [end.cause.words for end in ends_of([ended(each, end=each + 1) for each in range(3)], lines, [])["app"]]
@@ -170,7 +170,7 @@ def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:
 def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not() -> None:
     told = changes_of(
         [
-            Line(at(0), "update", "apply", reason="generation 1"),
+            Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
             Line(at(1), "step", "start_container", "app", outcome="done", reason="first start"),
             Line(at(2), "signal", "restart", "app", reason="an operator restarts app"),
             Line(
@@ -185,8 +185,8 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
             Line(at(4), "step", "resize_pod", outcome="done", reason="cpu limit of app 1 -> 2"),
             Line(at(5), "decision", "sync", reason="start_container app"),
             Line(at(6), "decision", "fail", reason="RestartLimitReached: 3"),
-            Line(at(7), "hold", "app", reason="CrashLoopBackOff 10s: x"),
-            Line(at(8), "hold", "app", reason="ImagePullBackOff 10s: x"),
+            Line(at(7), "hold", "app", reason="CrashLoopBackOff 10s: x", fact="CrashLoopBackOff", seconds=10),
+            Line(at(8), "hold", "app", reason="ImagePullBackOff 10s: x", fact="ImagePullBackOff", seconds=10),
             exit_line(9),
             Line(
                 at(11),

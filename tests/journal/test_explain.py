@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from syncpod.journal.explain import as_of, explain, life_at
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Absence, Instance, Life, Line
+from syncpod.journal.records import Absence, Fact, Instance, Life, Line
 from tests.journal.records import WEB, at, ended, exit_line, happening
 
 PRESENT: dict[str, Any] = {
@@ -24,12 +24,12 @@ def account(**more: Any) -> Account:
     said: dict[str, Any] = {
         "present": PRESENT,
         "lines": (
-            Line(at(0), "update", "apply", reason="generation 1"),
+            Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
             exit_line(10),
-            Line(at(10), "hold", "app", reason="CrashLoopBackOff 10s: m"),
+            Line(at(10), "hold", "app", reason="CrashLoopBackOff 10s: m", fact="CrashLoopBackOff", seconds=10),
             Line(at(20), "step", "start_container", "app", outcome="done"),
             exit_line(30, 1),
-            Line(at(31), "hold", "app", reason="CrashLoopBackOff 10s: m"),
+            Line(at(31), "hold", "app", reason="CrashLoopBackOff 10s: m", fact="CrashLoopBackOff", seconds=10),
         ),
         "happenings": (happening(10),),
         "instances": (ended(0, begun=1, end=10), ended(1, begun=20, end=30)),
@@ -86,7 +86,7 @@ def test_a_pod_that_is_being_deleted_waits_for_no_start() -> None:
         ("app", "FailedKillPod"),
         ("remove_pod", "RuntimeNotReady"),
     ]
-    asked = Line(at(32), "update", "delete", reason="grace 30 s")
+    asked = Line(at(32), "update", "delete", reason="grace 30 s", fact=Fact.DELETED, seconds=30)
     then = explain(account(lines=(*account().lines, asked)), at(35), past=True)
     assert (then.is_being_deleted, then.waits) == (True, ())
 
@@ -96,16 +96,33 @@ def test_the_grace_of_a_deletion_ends_when_its_shortest_request_says_and_a_later
     assert explain(account(present=present), at(33)).grace_ends == at(92)
     lines = (
         *account().lines,
-        Line(at(32), "update", "delete", reason="grace 60 s"),
-        Line(at(34), "update", "delete", reason="grace shortened to 40 s"),
-        Line(at(36), "update", "apply", reason="the pod is being deleted; this one follows"),
-        Line(at(38), "update", "delete", reason="the pod applied during the deletion does not follow"),
+        Line(at(32), "update", "delete", reason="grace 60 s", fact=Fact.DELETED, seconds=60),
+        Line(at(34), "update", "delete", reason="grace shortened to 40 s", fact=Fact.GRACE_SHORTENED, seconds=40),
+        Line(at(36), "update", "apply", reason="this one follows", fact=Fact.SUCCESSOR_APPLIED),
+        Line(at(38), "update", "delete", reason="it does not follow", fact=Fact.SUCCESSOR_DROPPED),
     )
     whole = account(present=present, lines=lines)
     then = [explain(whole, at(each), past=True) for each in (31, 33, 37, 39)]
     assert [each.grace_ends for each in then] == [None, at(92), at(74), at(74)]
     assert [each.is_followed for each in then] == [False, False, True, False]
     assert explain(account(present=present, gone=at(50), lines=lines), at(60)).grace_ends is None
+
+
+def test_a_grace_period_that_outlasts_the_calendar_does_not_end() -> None:
+    present = {**PRESENT, "deletion": {"at": at(32).isoformat(), "graceSeconds": 2**63 - 1}}
+    assert explain(account(present=present), at(33)).grace_ends is None
+
+
+def test_every_change_of_the_spec_is_known_whatever_its_words() -> None:
+    generations = (1, 2, 10, 12, 20)
+    facts = [Fact.MADE if each == 1 else Fact.SPEC_CHANGED for each in generations]
+    lines = [
+        Line(at(each), "update", "apply", reason=f"generation {each}: image of app", fact=fact)
+        for each, fact in zip(generations, facts, strict=True)
+    ]
+    labels = Line(at(21), "update", "apply", reason="labels or annotations: generation 7")
+    one = explain(account(lines=(*lines, labels)), at(60))
+    assert one.changed == tuple(at(each) for each in generations[1:])
 
 
 def test_a_container_that_never_started_is_explained_by_its_status() -> None:

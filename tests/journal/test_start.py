@@ -5,7 +5,7 @@ from typing import Any
 
 from syncpod.cli.view.start_timeline import lines as lines_of
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Absence, Instance, Line
+from syncpod.journal.records import Absence, Fact, Instance, Line
 from syncpod.journal.start import Start, start_of
 from tests.journal.records import WEB, at, ended
 
@@ -17,11 +17,12 @@ def step(end: float, name: str, container: str = "", took: int = 100, **more: An
 
 
 def probe(second: float, said: str) -> Line:
-    return Line(at(second), "signal", "probe", "app", reason=f"{said[0].upper()}{said[1:]}")
+    probe, result = said.split(" probe: ")
+    return Line(at(second), "signal", "probe", "app", reason=said.capitalize(), fact=f"{probe.lower()} {result}")
 
 
 LINES = (
-    Line(at(0), "update", "apply", reason="generation 1"),
+    Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
     Line(at(0), "decision", "sync", reason="create_sandbox, start_container app"),
     step(0.5, "create_sandbox", took=500),
     step(0.9, "pull_image", "app", took=300),
@@ -31,7 +32,7 @@ LINES = (
     Line(at(20), "decision", "sync", reason="kill_container app, start_container app"),
     step(21, "kill_container", "app", took=1000),
     Line(at(21), "exit", "app", restart=0, outcome="exited 0", reason=PROBED),
-    Line(at(21), "hold", "app", reason="CrashLoopBackOff 10s: words"),
+    Line(at(21), "hold", "app", reason="CrashLoopBackOff 10s: words", fact="CrashLoopBackOff", seconds=10),
     probe(25, "liveness probe: success"),
     step(31.2, "start_container", "app", took=200),
     Line(at(40), "exit", "app", restart=1, outcome="exited 3"),
@@ -97,8 +98,8 @@ def test_a_restart_by_the_node_begins_with_its_decision_and_names_the_back_off()
 def test_only_its_own_waits_are_shown_and_each_no_longer_than_it_was() -> None:
     lines = (
         Line(at(0), "exit", "app", restart=0, outcome="exited 3"),
-        Line(at(0), "hold", "app", reason="CrashLoopBackOff 20s: words"),
-        Line(at(1), "hold", "web", reason="CrashLoopBackOff 30s: words"),
+        Line(at(0), "hold", "app", reason="CrashLoopBackOff 20s: words", fact="CrashLoopBackOff", seconds=20),
+        Line(at(1), "hold", "web", reason="CrashLoopBackOff 30s: words", fact="CrashLoopBackOff", seconds=30),
         step(9, "start_container", "web", took=1000),
         step(60, "start_container", "app", took=1000),
     )

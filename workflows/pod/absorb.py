@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff, conditions, restart_pacing
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
@@ -112,10 +113,13 @@ def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...],
     is_stuck = backoff.step_key(StepName.KILL_CONTAINER.value, subject) in state.backoff.entries
     if runs and not is_stuck:
         raise Rejected(f"container {subject} runs: there is no back-off to end")
-    why = f"an operator ends the back-off of {subject}"
+    container = subject if subject in _containers(state) else ""
     if signal.appeared:
         why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
-    state.note(now, "signal", "backoff_expired", why)
+        state.note(now, "signal", "backoff_expired", why, container=container)
+    else:
+        why = f"an operator ends the back-off of {subject}"
+        state.note(now, "signal", "backoff_expired", why, container=container, fact=Fact.BACK_OFF_ENDED)
     restarting = [container.name for container in (*state.pod.spec.init_containers, *state.pod.spec.containers)]
     if not signal.appeared and subject in restarting:
         rounds.release(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.observed import Seq
@@ -40,6 +41,11 @@ class Step:
     """It asked the node for something that is no longer desired."""
     replaces: str = ""
     """The instance (runtime id) that the step kills only to replace it, even if its policy would not restart it."""
+
+    @property
+    def fact(self) -> str:
+        """What its line in the pod's history says for programs."""
+        return Fact.RESTARTS_ALL if self.resets else ""
 
 
 @dataclass(frozen=True)

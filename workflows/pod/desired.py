@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
@@ -51,7 +52,8 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
         raise PodInvalid((Problem("metadata.name", f"must be {mine.namespace}/{mine.name}, the pod of this workflow"),))
     if state.deletion is not None:
         state.successor = pod_to_wire(new)
-        state.note(now, "update", "apply", "the pod is being deleted; this one follows")
+        why = "the pod is being deleted; this one follows"
+        state.note(now, "update", "apply", why, fact=Fact.SUCCESSOR_APPLIED)
         return
     _take(state, new, now, "apply")
 
@@ -83,7 +85,8 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
     same_spec = updated.metadata.generation == before.metadata.generation
     what = "labels or annotations" if same_spec else f"generation {updated.metadata.generation}"
     changed = pod_changes(before, updated)
-    state.note(now, "update", update, f"{what}: {', '.join(changed)}" if changed else what)
+    why = f"{what}: {', '.join(changed)}" if changed else what
+    state.note(now, "update", update, why, fact="" if same_spec else Fact.SPEC_CHANGED)
 
 
 def _shows_what_changed(before: Pod, updated: Pod) -> bool:
@@ -161,17 +164,19 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
         raise Rejected(f"gracePeriodSeconds: must be no more than {_LONGEST_GRACE}")
     if state.successor is not None and request.uid in ("", _successor_uid(state)):
         state.successor = None
-        state.note(now, "update", "delete", "the pod applied during the deletion does not follow")
+        why = "the pod applied during the deletion does not follow"
+        state.note(now, "update", "delete", why, fact=Fact.SUCCESSOR_DROPPED)
         if request.uid not in ("", state.pod.metadata.uid):
             return
     if state.deletion is None:
         state.deletion = Deletion(requested_at=now, grace_seconds=grace)
         state.ends_sooner = True
-        state.note(now, "update", "delete", f"grace {grace} s")
+        state.note(now, "update", "delete", f"grace {grace} s", fact=Fact.DELETED, seconds=grace)
     elif grace < state.deletion.grace_seconds:
         state.deletion = state.deletion.model_copy(update={"grace_seconds": grace})
         state.forget_stuck_kills()
-        state.note(now, "update", "delete", f"grace shortened to {grace} s")
+        why = f"grace shortened to {grace} s"
+        state.note(now, "update", "delete", why, fact=Fact.GRACE_SHORTENED, seconds=grace)
     else:
         return
     if state.kill_by is not None:

@@ -68,6 +68,8 @@ def _line(record: HistoryRecord, at: datetime) -> Line:
         outcome=record.outcome,
         attempt=record.attempt,
         took_ms=record.took_ms,
+        fact=record.fact,
+        seconds=record.seconds,
     )
 
 

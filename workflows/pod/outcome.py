@@ -6,7 +6,7 @@ Nothing observed is dropped: every listing is merged into the view, and every ex
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, assert_never
 
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
@@ -181,7 +181,8 @@ def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
     present = {container.id for container in state.observed.containers}
     kept = {known: result for known, result in before.items() if known in present or known in _newest(before)}
     state.probes = {**state.probes, change.probe: {**kept, change.container_id: change.result}}
-    state.note(now, "signal", "probe", f"{what}: {change.result}", container=change.container)
+    fact = f"{change.probe} {change.result}"
+    state.note(now, "signal", "probe", f"{what}: {change.result}", container=change.container, fact=fact)
 
 
 def _newest(results: dict[str, str]) -> tuple[str, ...]:
@@ -284,7 +285,7 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
     seen, state.history = state.history, told
     state.note(
         now, "step", step.name.value, step.why, outcome=result.outcome.value, attempt=result.attempt, took_ms=took,
-        container=step.container,
+        container=step.container, fact=step.fact,
     )  # fmt: skip
     # The step's consequences follow it in the history: a container may end before its start has returned.
     state.history = (*state.history, *seen)[-HISTORY_KEPT:]
@@ -356,8 +357,10 @@ def _done(state: PodState, step: Step) -> None:
             state.volumes_behind = _still_behind(state, step)
         case StepName.RESIZE_POD if isinstance(step.input, ResizePod):
             resizing.applied(state, step.input)
+        case StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER | StepName.ALLOCATE_RESOURCES | StepName.RESIZE_POD:
+            pass  # the listing that the step returns says it all, and so does the node's answer
         case _:
-            pass
+            assert_never(step.name)
 
 
 def _pulled(state: PodState, step: Step) -> None:
@@ -424,7 +427,7 @@ def failed_step(
     if not _ended_by_start(state, step, fault):
         state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
     state.cleared = _without(state.cleared, step.container)
-    if step.container and step.name.value.startswith(("start_", "pull_")):
+    if isinstance(step.input, StartContainer | PullImage):
         state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
     if step.name == StepName.RESIZE_POD:
         resizing.failed(state, message, now)
@@ -432,7 +435,8 @@ def failed_step(
         state.event(now, "Warning", *_as_event(step, fault, message), step.container)
     # A hook's output is shown only in the status.
     why = step.why if fault == Fault.POST_START_HOOK_ERROR else f"{step.why}: {message}"
-    state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
+    about = {"container": step.container, "fact": step.fact}
+    state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, **about)
 
 
 def _ended_by_start(state: PodState, step: Step, fault: str) -> bool:
@@ -452,7 +456,8 @@ def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime
     """Record that a step was cancelled before it changed anything."""
     state.cleared = _without(state.cleared, step.container)
     took = int((now - started) / timedelta(milliseconds=1))
-    state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took, container=step.container)
+    about = {"container": step.container, "fact": step.fact}
+    state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took, **about)
 
 
 def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
@@ -465,8 +470,18 @@ def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
             return "FailedKillPod", f"error killing pod: {message}"
         case StepName.CREATE_SANDBOX:
             return fault, message
-        case _:
+        case (
+            StepName.START_CONTAINER
+            | StepName.START_INIT_CONTAINER
+            | StepName.START_EPHEMERAL_CONTAINER
+            | StepName.PULL_IMAGE
+            | StepName.SYNC_VOLUMES
+            | StepName.ALLOCATE_RESOURCES
+            | StepName.RESIZE_POD
+        ):
             return "Failed", f"Error: {message}"
+        case _:
+            assert_never(step.name)
 
 
 def _without(table: dict[str, Any], key: str) -> dict[str, Any]:

@@ -119,7 +119,9 @@ def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
     """Record holds that have just begun: an event in the kubelet's words, and a line of history."""
     for hold in holds:
         for_how_long = f" {go_duration(hold.delay)}" if hold.until is not None else ""
-        state.note(now, "hold", hold.subject, f"{hold.reason}{for_how_long}: {hold.message}")
+        seconds = hold.delay.total_seconds() if hold.until is not None else None
+        why = f"{hold.reason}{for_how_long}: {hold.message}"
+        state.note(now, "hold", hold.subject, why, fact=hold.reason, seconds=seconds)
         meta = state.pod.metadata
         if hold.reason == LIMIT_REACHED:
             container = hold.subject if hold.subject != backoff.RESTART_ALL else ""

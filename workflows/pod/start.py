@@ -13,6 +13,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from syncpod.journal.records import Fact
 from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, admit, parse_pod, readmit
@@ -157,12 +158,12 @@ def _tell(state: PodState, admission: Admission, now: datetime) -> None:
     if not state.adopting:
         for warning in admission.warnings:
             state.event(now, "Warning", "Ignored", str(warning))
-        state.note(now, "update", "apply", "generation 1")
+        state.note(now, "update", "apply", "generation 1", fact=Fact.MADE)
         return
     # As far as is known; a deadline of the pod has been running since.
     state.status = PodStatus(start_time=meta.creation_timestamp)
     state.event(now, "Normal", "Adopted", "Its workflow was started anew, for what runs of it already")
-    state.note(now, "update", "adopt", f"generation {meta.generation}")
+    state.note(now, "update", "adopt", f"generation {meta.generation}", fact=Fact.MADE)
 
 
 def _as_recorded(meta: ObjectMeta, document: Any) -> ObjectMeta:

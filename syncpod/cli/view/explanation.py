@@ -27,8 +27,6 @@ _SENTENCE: Final = 160
 """The most characters that are shown of a message: all of a change if there is room for any."""
 _HEALTHY: Final = timedelta(minutes=10)
 """A kubelet begins a back-off anew for a container that ran for so long: twice the longest back-off."""
-_DELETED: Final = (*(f"delete: grace {digit}" for digit in range(10)), "evict: ")
-"""How the changes begin that end a pod. One that only shortens the grace period is none of them."""
 
 _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
@@ -132,7 +130,7 @@ def _state(container: Explained, one: Explanation, clock: Clock) -> str:
 def _why(one: Explanation, clock: Clock) -> list[str]:
     """Return why containers do not start or are not ready, and why they ended last; or who ended a pod that is gone."""
     if one.is_gone:
-        ended = [each for each in one.changes if each.what.startswith(_DELETED)]
+        ended = [each for each in one.changes if each.ends_pod]
         return [f"{each.what}, at {clock(each.at)}" for each in ended[-1:]]
     is_over = one.phase in ("Succeeded", "Failed")
     awaited = one.awaited

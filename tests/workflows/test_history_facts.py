@@ -1,0 +1,78 @@
+"""What a pod's history says for programs, such as `explain`: they read facts, and never the words for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from syncpod.journal.records import Fact, Line
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import RemoveContainers, StepResult
+from syncpod.pod import admit_pod
+from workflows.pod import absorb, desired, journaled, outcome, report
+from workflows.pod.decision import Hold, Step
+from workflows.pod.state import PodState
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+MANIFEST: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {"containers": [{"name": "operator", "image": "busybox:1"}]},
+}
+
+
+@pytest.fixture
+def state() -> PodState:
+    pod = admit_pod({**MANIFEST, "metadata": {**MANIFEST["metadata"], "uid": "uid"}})
+    return PodState(pod=pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"generation": 9})}))
+
+
+def newest(state: PodState) -> Line:
+    """The newest line, as the journal has it."""
+    return journaled.told(state, (), (), NOW, since=None, is_gone=False).lines[-1]
+
+
+def test_a_change_of_the_spec_is_told_from_one_of_labels(state: PodState) -> None:
+    changed = {**MANIFEST, "spec": {"containers": [{"name": "operator", "image": "busybox:2"}]}}
+    desired.apply(state, changed, NOW)
+    assert (newest(state).fact, newest(state).reason.partition(":")[0]) == (Fact.SPEC_CHANGED, "generation 10")
+    desired.apply(state, {**changed, "metadata": {**MANIFEST["metadata"], "labels": {"a": "b"}}}, NOW)
+    assert newest(state).fact == ""
+
+
+def test_a_deletion_has_its_grace_and_what_follows_the_pod(state: PodState) -> None:
+    desired.delete(state, {"gracePeriodSeconds": 30}, NOW)
+    assert (newest(state).fact, newest(state).seconds) == (Fact.DELETED, 30)
+    desired.apply(state, MANIFEST, NOW)
+    assert newest(state).fact == Fact.SUCCESSOR_APPLIED
+    desired.delete(state, {"gracePeriodSeconds": 2}, NOW)
+    lines = journaled.told(state, (), (), NOW, since=None, is_gone=False).lines[-2:]
+    assert [each.fact for each in lines] == [Fact.SUCCESSOR_DROPPED, Fact.GRACE_SHORTENED]
+    assert lines[-1].seconds == 2
+
+
+@pytest.mark.parametrize(("appeared", "fact"), [("", Fact.BACK_OFF_ENDED), ("Secret s", "")])
+def test_who_ends_a_back_off_is_known_whatever_the_container_is_called(
+    state: PodState, appeared: str, fact: str
+) -> None:
+    absorb.absorb(state, "backoff_expired", ({"container": "operator", "appeared": appeared},), NOW)
+    line = newest(state)
+    assert (line.kind, line.container, line.fact, line.is_command) == ("signal", "operator", fact, not appeared)
+
+
+def test_a_wait_has_its_reason_and_its_delay(state: PodState) -> None:
+    delay = timedelta(seconds=10)
+    report.note_holds(state, [Hold("operator", 1, NOW + delay, delay, "CrashLoopBackOff", "words")], NOW)
+    assert (newest(state).fact, newest(state).seconds) == (Fact.CRASH_LOOP, 10)
+    report.note_holds(state, [Hold("operator", 1, None, delay, "RestartLimitReached", "words")], NOW)
+    assert (newest(state).fact, newest(state).seconds) == ("RestartLimitReached", None)
+
+
+def test_the_removal_that_restarts_all_containers_is_told_from_any_other(state: PodState) -> None:
+    for resets, fact in ((True, Fact.RESTARTS_ALL), (False, "")):
+        step = Step(StepName.REMOVE_CONTAINER, RemoveContainers(), "", "words", key="step/remove", resets=resets)
+        outcome.finished_step(state, step, StepResult().model_dump(mode="json"), NOW, NOW)
+        assert newest(state).fact == fact
