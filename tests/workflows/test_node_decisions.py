@@ -170,6 +170,14 @@ json = st.recursive(
 )
 
 
+def test_a_signal_that_does_not_exist_is_rejected_and_not_taken_for_another() -> None:
+    state = NodeState(name="n", since=START)
+    absorb.absorb(state, "pause_node", ({"boot": 7},), START)
+    (event,) = state.events
+    assert (event.reason, state.status.boot) == ("Rejected", 0)
+    assert "pause_node: no such signal or update" in event.message
+
+
 @settings(max_examples=200)
 @given(
     st.sampled_from(["sync_pods", "recall_pods", "apply", "delete", "node_status", "cordon"]),

@@ -73,8 +73,10 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
             _apply(state, ApplyPod.model_validate(args[0], extra="forbid"), now)
         case "delete":
             _delete(state, DeletePod.model_validate(args[0], extra="forbid"))
-        case _:
+        case "node_status":
             _status(state, NodeStatus.model_validate(args[0]), now)
+        case _:
+            raise Rejected("no such signal or update")
 
 
 def too_many(name: str, args: tuple[Any, ...]) -> str:
