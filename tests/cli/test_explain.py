@@ -482,7 +482,9 @@ def test_a_screen_fits_a_terminal_and_is_whole_where_there_is_none() -> None:
 
 def test_the_ends_of_a_narrow_terminal_are_whole_below_their_rows() -> None:
     """With dates the table has no room, however much is cut."""
-    holds = tuple(Line(ago(259_900 - 80 * each), "hold", "app", reason="CrashLoopBackOff 2m40s") for each in range(3))
+    holds = tuple(
+        Line(ago(259_900 - 80 * each), "hold", "app", fact="CrashLoopBackOff", seconds=160) for each in range(3)
+    )
     instances = tuple(crash(each, 260_000 - 80 * each, 259_950 - 80 * each) for each in range(3))
     one = explain(Account(WEB, ago(300_000), ago(1), present=PRESENT, instances=instances, lines=holds), NOW)
     narrow = screen(one, wide=80)
