@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import Client
 
 from bench import machine
 from bench.idle import cpu_seconds
@@ -31,6 +31,7 @@ from bench.pods import simulated_pod
 from bench.simulated_node import each, markdown
 from bench.stage import compiled
 from syncpod.cli.temporal import fleet as fleets
+from syncpod.cli.temporal.fleet_answers import Unanswered
 from syncpod.fleet_client import converter_of
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
@@ -141,7 +142,7 @@ async def measure(nodes: int, pods: int, rest: float) -> str:
                 try:
                     await fleets.update(crowd.client, one[0], "place", {"pods": [pod]})
                     break
-                except WorkflowUpdateRPCTimeoutOrCancelledError:
+                except Unanswered:
                     late.append(one[0])
             latencies.append(time.monotonic() - began)
 

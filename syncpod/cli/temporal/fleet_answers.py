@@ -42,6 +42,10 @@ _START: Final = "start one with `syncpod fleet serve`"
 _Answer = TypeVar("_Answer")
 
 
+class Unanswered(Failure):
+    """The fleet's workers have not answered in time, or none of them gives a sign of life."""
+
+
 async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
     """Query a workflow of the fleet, and return its answer. Raises Failure, RPCError."""
     return await _patiently(client, lambda: handle.query(name, args=args, rpc_timeout=RPC), BUSY_SECONDS)
@@ -115,7 +119,7 @@ async def _patiently(
 ) -> _Answer:
     """Ask until there is an answer, for as long as a worker gives signs of life.
 
-    The limit is `patience` seconds; None = no limit. Raises Failure, whose text ends with `but`.
+    The limit is `patience` seconds; None = no limit. Raises Unanswered, whose text ends with `but`.
     """
     loop = asyncio.get_running_loop()
     began, is_said = loop.time(), False
@@ -129,7 +133,7 @@ async def _patiently(
                 raise
         life = await heard_on(client, FLEET_QUEUE)
         if not life.lives or (patience is not None and loop.time() > began + patience):
-            raise Failure("; ".join(filter(None, (await silence(client), but))))
+            raise Unanswered("; ".join(filter(None, (await silence(client), but))))
         if but and not is_said and loop.time() > began + RPC.total_seconds():
             remark("the fleet's worker is busy: waiting for its answer")
             is_said = True
