@@ -1,1 +1,1 @@
-"""Linux features that Python lacks: system calls, mounts, cgroups, atomic file replacement."""
+"""Linux features that Python lacks: system calls, mounts, cgroups, /proc, atomic file replacement."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from syncpod.kernel.procfs import read_memory, read_task_limit
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import Host, NodeContext, Resolver
 from syncpod.translation.dns import parse_resolv_conf
@@ -26,8 +27,8 @@ def read_host(root: Path = Path("/")) -> Host:
     return Host(
         addresses=_addresses(),
         cpus=os.cpu_count() or 1,
-        memory_bytes=_memory_bytes((root / "proc/meminfo").read_text()),
-        max_pids=_max_pids(root / "proc/sys/kernel"),
+        memory_bytes=read_memory(root / "proc").total,
+        max_pids=_max_pids(root / "proc"),
         hugepage_sizes=_hugepage_sizes(root / "sys/kernel/mm/hugepages"),
         hugetlb_controller=_has_hugetlb(root, unified),
         selinux=(root / "sys/fs/selinux/enforce").exists(),
@@ -69,17 +70,11 @@ def _resolver(path: Path) -> Resolver | None:
         return None
 
 
-def _memory_bytes(meminfo: str) -> int:
-    found = re.search(r"^MemTotal:\s+(\d+) kB$", meminfo, re.MULTILINE)
-    if found is None:
-        raise ValueError("/proc/meminfo names no MemTotal")
-    return int(found[1]) * 1024
-
-
-def _max_pids(kernel: Path) -> int:
-    """Return the lesser of both limits of tasks, of those that can be read (stats/pidlimit, v1.36, Stats)."""
-    files = [kernel / name for name in ("pid_max", "threads-max")]
-    return min((int(file.read_text()) for file in files if file.exists()), default=0)
+def _max_pids(proc: Path) -> int:
+    try:
+        return read_task_limit(proc)
+    except FileNotFoundError:
+        return 0
 
 
 def _hugepage_sizes(directory: Path) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.eviction import evictor as evictor_module
 from syncpod.agent.eviction import observations as module
 from syncpod.agent.eviction.evictor import Evictor
-from syncpod.agent.eviction.observations import Measured, NodeObservations, read_memory, read_pids
+from syncpod.agent.eviction.observations import Measured, NodeObservations, available_memory, available_pids
 from syncpod.agent.eviction.pod_usage import ActivePod, PodUsages
 from syncpod.agent.storage.image_gc import ImageGcFailed
 from syncpod.cri import CriRuntime
@@ -27,6 +27,7 @@ from syncpod.lifecycle.eviction_settings import EvictionSettings, eviction_polic
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import Evict
+from syncpod.node import disks
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.reader import PodReader
 from syncpod.pod import Pod
@@ -320,8 +321,8 @@ def test_available_memory_is_capacity_minus_the_working_set(tmp_path: Path) -> N
     (tmp_path / "meminfo").write_text(
         "MemTotal:  1000 kB\nMemFree: 100 kB\nInactive(file):  50 kB\nHugePages_Free: 0\n"
     )
-    assert read_memory(tmp_path / "meminfo") == Observation(150 * 1024, 1000 * 1024)
-    real = read_memory(Path("/proc/meminfo"))
+    assert available_memory(tmp_path) == Observation(150 * 1024, 1000 * 1024)
+    real = available_memory(Path("/proc"))
     assert 0 < real.available < real.capacity
 
 
@@ -332,8 +333,8 @@ def test_available_pids_are_counted_against_the_smaller_limit(tmp_path: Path) ->
     (kernel / "pid_max").write_text("32768\n")
     (kernel / "threads-max").write_text("1000\n")
     (tmp_path / "loadavg").write_text("0.1 0.2 0.3 2/250 4711\n")
-    assert read_pids(tmp_path) == Observation(750, 1000)
-    real = read_pids(Path("/proc"))
+    assert available_pids(tmp_path) == Observation(750, 1000)
+    real = available_pids(Path("/proc"))
     assert 0 < real.available < real.capacity
 
 
@@ -355,13 +356,13 @@ async def test_a_hung_or_missing_disk_is_skipped_and_logged_once(
 ) -> None:
     """Row 118: what cannot be measured meets no threshold."""
     answers = threading.Event()
-    reads = module.read_disk
+    reads = disks.read_disk
 
     def hangs(path: Path) -> object:
         answers.wait(60)
         return reads(path)
 
-    monkeypatch.setattr(module, "read_disk", hangs)
+    monkeypatch.setattr(disks, "read_disk", hangs)
     monkeypatch.setattr(module, "DISK_SECONDS", 0.02)
     looking = NodeObservations(a_node(tmp_path), cast("CriRuntime", Disks(tmp_path / "gone")), ["nodefs.available"])
     try:

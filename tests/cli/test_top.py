@@ -178,7 +178,7 @@ def test_node_usage_is_measured_from_proc(tmp_path: Path, monkeypatch: pytest.Mo
     )
 
     def work(_seconds: float) -> None:
-        (proc / "stat").write_text("cpu  60 0 60 900 99 0 0 0 0 0\ncpu0 1 0\ncpu1 1 0\nintr 1\n")
+        (proc / "stat").write_text("cpu  60 0 60 900 99 0 0 7 0 0\ncpu0 1 0\ncpu1 1 0\nintr 1\n")
 
     ticks = iter((100.0, 102.0))
     monkeypatch.setattr("syncpod.cli.machine.node_usage.time.sleep", work)

@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from syncpod.kernel.procfs import process_stat
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.port import Exited, ProcessSpec
 from syncpod.runtime.processes.container_handle import ContainerHandle
-from syncpod.runtime.processes.records import Level, stat_of
+from syncpod.runtime.processes.records import Level
 from syncpod.runtime.processes.supervised import Supervised
 
 PATH = os.environ["PATH"]
@@ -95,7 +96,7 @@ def lines(log: Path) -> list[str]:
 
 
 def runs(pid: int) -> bool:
-    stat = stat_of(pid)
+    stat = process_stat(pid)
     return stat is not None and stat.state not in "ZX"
 
 

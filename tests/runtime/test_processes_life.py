@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.kernel.boot import boot_id
+from syncpod.kernel.procfs import process_stat
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
 from syncpod.runtime.processes import records
 from syncpod.runtime.processes.container_handle import ContainerHandle
@@ -241,7 +243,7 @@ async def test_after_a_reboot_no_process_is_killed_and_the_exit_is_unknown(
 
 async def test_a_reused_process_id_is_left_alone(machine: Machine, bystander: records.Identity) -> None:
     earlier = records.Identity(bystander.pid, bystander.ticks - 1)
-    exited = await machine.processes.find(left_behind(machine, records.boot_id(), earlier))
+    exited = await machine.processes.find(left_behind(machine, boot_id(), earlier))
     assert isinstance(exited, Exited)
     assert exited.reason == "Unknown"
 
@@ -321,7 +323,7 @@ async def test_a_cancelled_start_is_found(machine: Machine) -> None:
 
 async def test_a_killed_spawner_is_replaced(machine: Machine) -> None:
     first = await machine.start("sleep", "600", name="first")
-    spawner = records.stat_of(supervisor_of(machine, "first"))
+    spawner = process_stat(supervisor_of(machine, "first"))
     assert spawner is not None
     os.kill(spawner.parent, signal.SIGKILL)
     await until(lambda: not runs(spawner.parent))

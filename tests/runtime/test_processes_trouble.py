@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from syncpod.kernel.boot import boot_id
 from syncpod.runtime.port import Exited, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records, supervised
 from syncpod.runtime.processes.container_handle import ContainerHandle
@@ -258,7 +259,7 @@ async def test_a_reused_namespace_number_is_left_alone(tmp_path: Path) -> None:
         identity = one_that_is_gone()
         records.write_spec(machine.place(), ProcessSpec("c", ("sleep",)), machine.level)
         (machine.place() / "rootfs").mkdir()
-        started = records.Started(records.boot_id(), identity, identity, 5, number)
+        started = records.Started(boot_id(), identity, identity, 5, number)
         records.write_record(machine.place(), records.STARTED, started)
         found = await machine.processes.find(machine.place())
         assert isinstance(found, Exited)

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.kernel.procfs import ProcessStat, parse_process_stat
 from syncpod.runtime.cgroups.usage import (
     CpuReading,
     DirectoryUsage,
-    ProcessStat,
     ProcessTable,
     directory_usage,
     nano_cores,
-    parse_stat,
     usage_below,
     usage_of,
 )
@@ -31,7 +30,7 @@ MIB = 1 << 20
 
 
 def process(pid: int, parent: int, *, state: str = "S", own: int = 0, waited: int = 0, start: int = 0) -> ProcessStat:
-    return ProcessStat(pid, parent, state, own, waited, start_ticks=start or pid, resident_bytes=1000 * pid)
+    return ProcessStat(pid, parent, 0, state, own, waited, start_ticks=start or pid, resident_bytes=1000 * pid)
 
 
 TREE = (
@@ -73,8 +72,9 @@ def test_any_inconsistent_process_table_is_summed_without_loops_or_duplicates(ro
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=15))
 def test_a_process_name_may_contain_any_characters(name: str) -> None:
     fields = ["R", "7", *map(str, range(5, 14)), "1", "2", "3", "4", *map(str, range(18, 22)), "99", "23", "24", "25"]
-    read = parse_stat(f"42 ({name}) {' '.join(fields)}")
-    assert (read.pid, read.parent, read.state, read.own_ticks, read.waited_ticks) == (42, 7, "R", 3, 7)
+    read = parse_process_stat(f"42 ({name}) {' '.join(fields)}".encode())
+    assert (read.pid, read.parent, read.session, read.state) == (42, 7, 6, "R")
+    assert (read.own_ticks, read.waited_ticks) == (3, 7)
     assert (read.start_ticks, read.resident_bytes) == (99, 24 * os.sysconf("SC_PAGE_SIZE"))
 
 

@@ -8,9 +8,7 @@ volumes.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +16,15 @@ from typing import Final
 
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
+from syncpod.kernel.procfs import PROC, count_tasks, read_memory, read_task_limit
 from syncpod.lifecycle.eviction import Observation, Observations, Signal
-from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.node.disks import Disk, DiskReader
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 
 DISK_SECONDS: Final = 5.0
 """How long a disk may take to report its usage; one that hangs is not asked again until it answers."""
-_KIB: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -38,33 +36,25 @@ class Measured:
     """Images and writable layers are on a different disk than the node's state."""
 
 
-@dataclass(frozen=True)
-class _Disk:
-    device: int
-    space: Observation
-    inodes: Observation | None
-    """None on a file system without a fixed number of inodes."""
-
-
 class NodeObservations:
     """Measures one node. All methods belong to one event loop."""
 
-    def __init__(self, node: NodeContext, cri: CriRuntime, wanted: Collection[Signal], *, proc: Path = Path("/proc")):
+    def __init__(self, node: NodeContext, cri: CriRuntime, wanted: Collection[Signal], *, proc: Path = PROC):
         """Measure only the signals in `wanted`; `proc` is where procfs is mounted."""
         self._state_dir = node.state_dir
         self._cri = cri
         self._wanted = frozenset(wanted)
         self._proc = proc
-        self._asking: dict[Path, asyncio.Future[_Disk]] = {}
+        self._disks = DiskReader()
         self._complaints: dict[str, str] = {}
 
     async def measure(self) -> Measured:
         """Measure now. A signal that cannot be measured is left out; a new reason for that is logged."""
         signals: dict[Signal, Observation] = {}
         if "memory.available" in self._wanted:
-            self._read("available memory", signals, "memory.available", lambda: read_memory(self._proc / "meminfo"))
+            self._read("available memory", signals, "memory.available", lambda: available_memory(self._proc))
         if "pid.available" in self._wanted:
-            self._read("the number of processes", signals, "pid.available", lambda: read_pids(self._proc))
+            self._read("the number of processes", signals, "pid.available", lambda: available_pids(self._proc))
         node = await self._disk("the node's disk", self._state_dir) if self._wants("nodefs", "imagefs") else None
         images = None
         if self._wants("imagefs") and (place := await self._image_place()) is not None:
@@ -101,17 +91,9 @@ class NodeObservations:
             return None
         return Path(filesystems[0].mountpoint)
 
-    async def _disk(self, what: str, path: Path) -> _Disk | None:
-        asking = self._asking.get(path)
-        if asking is None:
-            asking = self._asking[path] = in_daemon_thread(lambda: read_disk(path), name="statvfs")
-        await asyncio.wait({asking}, timeout=DISK_SECONDS)
-        if not asking.done():
-            self._complain(what, "it does not answer")
-            return None
-        del self._asking[path]
+    async def _disk(self, what: str, path: Path) -> Disk | None:
         try:
-            disk = asking.result()
+            disk = await self._disks.measure(path, seconds=DISK_SECONDS)
         except OSError as error:
             self._complain(what, str(error))
             return None
@@ -124,35 +106,22 @@ class NodeObservations:
         self._complaints[what] = why
 
 
-def read_memory(meminfo: Path) -> Observation:
-    """Return available and total memory in bytes. Raises OSError, KeyError, ValueError."""
-    said = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
-    total, free, inactive = (int(said[name].split()[0]) * _KIB for name in ("MemTotal", "MemFree", "Inactive(file)"))
-    return Observation(available=free + inactive, capacity=total)
+def available_memory(proc: Path) -> Observation:
+    """Return available and total memory in bytes. Raises OSError, ValueError."""
+    memory = read_memory(proc)
+    return Observation(available=memory.available, capacity=memory.total)
 
 
-def read_pids(proc: Path) -> Observation:
+def available_pids(proc: Path) -> Observation:
     """Return how many more tasks the kernel can have, and how many in total. Raises OSError, ValueError, IndexError.
 
-    Mirrors server/stats and cm, v1.36, rlimit: the smaller of pid_max and threads-max, minus the existing tasks.
+    Mirrors server/stats and cm, v1.36, rlimit.
     """
-    most = min(int((proc / "sys/kernel" / name).read_text()) for name in ("pid_max", "threads-max"))
-    tasks = int((proc / "loadavg").read_text().split()[3].partition("/")[2])
-    return Observation(available=most - tasks, capacity=most)
+    most = read_task_limit(proc)
+    return Observation(available=most - count_tasks(proc), capacity=most)
 
 
-def read_disk(path: Path) -> _Disk:
-    """Return the usage of the disk that a path is on. Blocks. Raises OSError."""
-    found = os.statvfs(path)
-    inodes = Observation(found.f_ffree, found.f_files) if found.f_files else None
-    return _Disk(
-        device=path.stat().st_dev,
-        space=Observation(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize),
-        inodes=inodes,
-    )
-
-
-def _note(signals: dict[Signal, Observation], space: Signal, inodes: Signal, disk: _Disk) -> None:
-    signals[space] = disk.space
-    if disk.inodes is not None:
-        signals[inodes] = disk.inodes
+def _note(signals: dict[Signal, Observation], space: Signal, inodes: Signal, disk: Disk) -> None:
+    signals[space] = Observation(disk.available_bytes, disk.capacity_bytes)
+    if disk.inodes:  # 0 on a file system without a fixed number of them
+        signals[inodes] = Observation(disk.inodes_free, disk.inodes)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,28 +11,13 @@ from typing import Final, TypeVar
 
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CpuUsage, CriRuntime, FilesystemUsage, InterfaceUsage, MemoryUsage
-from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.kernel.procfs import PROC, count_tasks, read_memory, read_processors, read_task_limit
+from syncpod.node.disks import Disk, DiskReader
 
 _DISK_SECONDS: Final = 2.0
 """How long a disk may take. One that hangs is not asked again until it has answered."""
-_KIB: Final = 1024
-_NOT_BUSY: Final = ("idle", "iowait", "steal")
-_TIMES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Disk:
-    """The file system that a path is on."""
-
-    capacity_bytes: int
-    available_bytes: int
-    """Bytes that are available to unprivileged users."""
-    used_bytes: int
-    inodes: int
-    """0 on a file system without a fixed number of inodes, as are the following two."""
-    inodes_free: int
 
 
 @dataclass(frozen=True)
@@ -50,18 +33,17 @@ class NodeUsage:
     tasks: int | None = None
 
 
-def read_node_usage(proc: Path = Path("/proc")) -> NodeUsage:
+def read_node_usage(proc: Path = PROC) -> NodeUsage:
     """Read procfs. A file that is missing or cannot be read is left out."""
-    stat = _or_none(lambda: _read_stat(proc / "stat"))
-    pids = _or_none(lambda: min(int((proc / "sys/kernel" / name).read_text()) for name in ("pid_max", "threads-max")))
-    tasks = _or_none(lambda: int((proc / "loadavg").read_text().split()[3].partition("/")[2]))
+    processors = _or_none(lambda: read_processors(proc))
+    booted_at = processors.booted_at if processors is not None else 0
     return NodeUsage(
-        booted_at=stat[0] if stat is not None else None,
-        cpu=stat[1] if stat is not None else None,
+        booted_at=datetime.fromtimestamp(booted_at, UTC) if booted_at else None,
+        cpu=CpuUsage(time.time_ns(), processors.busy_ns, None) if processors is not None else None,
         memory=_or_none(lambda: _read_memory(proc)),
         interfaces=_or_none(lambda: _read_interfaces(proc / "net")) or (),
-        max_pids=pids,
-        tasks=tasks,
+        max_pids=_or_none(lambda: read_task_limit(proc)),
+        tasks=_or_none(lambda: count_tasks(proc)),
     )
 
 
@@ -72,26 +54,15 @@ def _or_none(read: Callable[[], _T]) -> _T | None:
         return None
 
 
-def _read_stat(path: Path) -> tuple[datetime, CpuUsage]:
-    lines = dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if " " in line)
-    ticks = dict(zip(_TIMES, map(int, lines["cpu"].split()), strict=False))
-    busy = sum(number for name, number in ticks.items() if name not in _NOT_BUSY)
-    used = busy * 10**9 // os.sysconf("SC_CLK_TCK")
-    return datetime.fromtimestamp(int(lines["btime"]), UTC), CpuUsage(time.time_ns(), used, None)
-
-
 def _read_memory(proc: Path) -> MemoryUsage:
-    """Read the machine's memory. Its working set is all memory that is neither free nor inactive page cache."""
-    text = (proc / "meminfo").read_text()
-    said = {name: int(rest.split()[0]) * _KIB for name, _, rest in (line.partition(":") for line in text.splitlines())}
+    memory = read_memory(proc)
     faults = dict(line.split() for line in (proc / "vmstat").read_text().splitlines())
-    used = said["MemTotal"] - said["MemFree"]
     return MemoryUsage(
         measured_at_ns=time.time_ns(),
-        usage_bytes=used,
-        working_set_bytes=used - said["Inactive(file)"],
-        available_bytes=said["MemFree"] + said["Inactive(file)"],
-        rss_bytes=said["AnonPages"],
+        usage_bytes=memory.used,
+        working_set_bytes=memory.working_set,
+        available_bytes=memory.available,
+        rss_bytes=memory.anonymous,
         page_faults=int(faults["pgfault"]),
         major_page_faults=int(faults["pgmajfault"]),
     )
@@ -114,7 +85,7 @@ class Disks:
     def __init__(self, cri: CriRuntime, state_dir: Path) -> None:
         """Use the disk of the state directory, where the pods' volumes are, as the node's disk."""
         self._cri, self._state_dir = cri, state_dir
-        self._asking: dict[Path, asyncio.Future[Disk]] = {}
+        self._disks = DiskReader()
 
     async def of_node(self) -> Disk | None:
         """Measure the node's disk; None if it does not answer."""
@@ -129,23 +100,7 @@ class Disks:
         return (filesystems[0], await self._measure(Path(filesystems[0].mountpoint))) if filesystems else None
 
     async def _measure(self, path: Path) -> Disk | None:
-        asking = self._asking.get(path)
-        if asking is None:
-            asking = self._asking[path] = in_daemon_thread(lambda: read_disk(path), name="statvfs")
-        await asyncio.wait({asking}, timeout=_DISK_SECONDS)
-        if not asking.done():
+        try:
+            return await self._disks.measure(path, seconds=_DISK_SECONDS)
+        except OSError:
             return None
-        self._asking.pop(path, None)
-        return None if asking.exception() is not None else asking.result()
-
-
-def read_disk(path: Path) -> Disk:
-    """Measure the file system that a path is on. Blocks. Raises OSError."""
-    found = os.statvfs(path)
-    return Disk(
-        capacity_bytes=found.f_blocks * found.f_frsize,
-        available_bytes=found.f_bavail * found.f_frsize,
-        used_bytes=(found.f_blocks - found.f_bfree) * found.f_frsize,
-        inodes=found.f_files,
-        inodes_free=found.f_ffree,
-    )

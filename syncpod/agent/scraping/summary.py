@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.agent.scraping.node_usage import Disk, NodeUsage
+from syncpod.agent.scraping.node_usage import NodeUsage
 from syncpod.agent.scraping.pod_usage import Usage
 from syncpod.agent.scraping.volume_usage import VolumeUsage
 from syncpod.cri.port import (
@@ -24,6 +24,7 @@ from syncpod.cri.port import (
     MemoryUsage,
     SandboxStats,
 )
+from syncpod.node.disks import Disk
 
 Wire = dict[str, Any]
 _BLOCK: Final = 512

@@ -17,9 +17,9 @@ from typing import Final
 
 from syncpod.agent.eviction.disk_usage import disk_usage
 from syncpod.agent.record_cache import RecordCache
-from syncpod.agent.scraping.node_usage import Disk, read_disk
 from syncpod.lifecycle.storage_limits import storage_limits
 from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.node.disks import Disk, read_disk
 from syncpod.node.pod_records import PodRecord
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, volume_directory

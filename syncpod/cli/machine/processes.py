@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from syncpod.cli.failure import BadInput
+from syncpod.kernel.boot import boot_id
+from syncpod.kernel.procfs import process_stat
 
 LOG_LIMIT = 16 * 1024 * 1024
 """Bytes from which a log is renamed to ``.old`` when its process is started again."""
@@ -37,14 +39,8 @@ class ProcessIdentity:
 
 def identify(pid: int) -> ProcessIdentity | None:
     """Return the identity of a live process; None if there is none, or only a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The program's name stands in parentheses and may contain anything.
-    fields = stat[stat.rindex(")") + 2 :].split()
-    return None if fields[0] in ("Z", "X") else ProcessIdentity(pid, int(fields[19]), boot)
+    stat = process_stat(pid)
+    return None if stat is None or stat.state in ("Z", "X") else ProcessIdentity(pid, stat.start_ticks, boot_id())
 
 
 def is_running(process: ProcessIdentity) -> bool:

@@ -8,30 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
 
+from syncpod.kernel.procfs import PROC, ProcessStat, process_stat
 from syncpod.runtime.port import Usage
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _BLOCK_BYTES = 512
 _NANOSECONDS = 1_000_000_000
 _ZOMBIE_STATES = "ZX"
 _READINGS = 3
-
-
-@dataclass(frozen=True)
-class ProcessStat:
-    """One process, from /proc/<pid>/stat. Times are in clock ticks."""
-
-    pid: int
-    parent: int
-    state: str
-    own_ticks: int
-    """User and system time of its threads."""
-    waited_ticks: int
-    """That of children that it waited for, and of those that they waited for."""
-    start_ticks: int
-    """When it started, since boot."""
-    resident_bytes: int
 
 
 class ProcessTable:
@@ -50,9 +34,9 @@ class ProcessTable:
                 self._children.setdefault(parent.pid, []).append(each)
 
     @classmethod
-    def read(cls, proc: Path = Path("/proc")) -> ProcessTable:
+    def read(cls, proc: Path = PROC) -> ProcessTable:
         """Read /proc."""
-        found = (_read(directory / "stat") for directory in proc.iterdir() if directory.name.isdecimal())
+        found = (process_stat(name, str(proc)) for name in os.listdir(proc) if name.isdecimal())  # noqa: PTH208
         return cls(stat for stat in found if stat is not None)
 
     def waited_ticks(self, pid: int) -> int | None:
@@ -61,9 +45,9 @@ class ProcessTable:
         return found.waited_ticks if found is not None else None
 
     @staticmethod
-    def waited_now(pid: int, proc: Path = Path("/proc")) -> int | None:
+    def waited_now(pid: int, proc: Path = PROC) -> int | None:
         """Return the same as `waited_ticks`, as it is now."""
-        found = _read(proc / str(pid) / "stat")
+        found = process_stat(pid, str(proc))
         return found.waited_ticks if found is not None else None
 
     def usage(self, pid: int) -> Usage | None:
@@ -186,29 +170,6 @@ def directory_usage(*directories: Path, at_most: int = 100_000) -> DirectoryUsag
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
     return DirectoryUsage(blocks * _BLOCK_BYTES, len(inodes))
-
-
-def parse_stat(text: str) -> ProcessStat:
-    """Parse a line of /proc/<pid>/stat, whose second field, the name in parentheses, may contain anything."""
-    pid, _, rest = text.partition(" (")
-    # The last parenthesis ends the name, since no later field has one. The next is field 3 of proc_pid_stat(5).
-    fields = rest[rest.rindex(")") + 2 :].split()
-    return ProcessStat(
-        pid=int(pid),
-        state=fields[0],
-        parent=int(fields[1]),
-        own_ticks=int(fields[11]) + int(fields[12]),
-        waited_ticks=int(fields[13]) + int(fields[14]),
-        start_ticks=int(fields[19]),
-        resident_bytes=int(fields[21]) * _PAGE_BYTES,
-    )
-
-
-def _read(file: Path) -> ProcessStat | None:
-    try:
-        return parse_stat(file.read_text(errors="replace"))
-    except (FileNotFoundError, ProcessLookupError):
-        return None
 
 
 def _sum(ticks: int, processes: Iterable[ProcessStat]) -> Usage:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from syncpod.runtime.processes.records import stat_of
+from syncpod.kernel.procfs import process_stat
 
 _KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
 """Needs CONFIG_PROC_CHILDREN; without it all of /proc is read."""
@@ -15,7 +15,7 @@ _KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
 def children_of(pid: int) -> list[int]:
     """Return the children of all threads of a process; none if it is gone."""
     if not _KERNEL_LISTS_CHILDREN:
-        stats = ((int(name), stat_of(int(name))) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+        stats = ((int(name), process_stat(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
         return [child for child, stat in stats if stat is not None and stat.parent == pid]
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):

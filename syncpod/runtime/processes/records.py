@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.procfs import process_stat
 from syncpod.runtime.port import Mount, ProcessSpec, User
 
 SPEC = "spec.json"
@@ -175,39 +176,12 @@ def write_spec(directory: Path, spec: ProcessSpec, level: Level) -> None:
     write_json(directory / SPEC, {**dataclasses.asdict(spec), "level": level.value})
 
 
-def boot_id() -> str:
-    """Return the id of this machine's present boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-@dataclass(frozen=True)
-class Stat:
-    """Some fields of /proc/<pid>/stat."""
-
-    state: str
-    parent: int
-    session: int
-    ticks: int
-
-
-def stat_of(pid: int) -> Stat | None:
-    """Read a process's stat; None if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The second field is the program's name in parentheses, and may contain anything.
-    fields = text[text.rindex(b")") + 2 :].split()
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
-
-
 def identity_of(pid: int) -> Identity:
     """Return the identity of a process. Raises ProcessLookupError if it is gone."""
-    stat = stat_of(pid)
+    stat = process_stat(pid)
     if stat is None:
         raise ProcessLookupError(pid)
-    return Identity(pid, stat.ticks)
+    return Identity(pid, stat.start_ticks)
 
 
 def open_process(identity: Identity) -> int | None:
@@ -216,8 +190,8 @@ def open_process(identity: Identity) -> int | None:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return None
-    stat = stat_of(identity.pid)
-    if stat is None or stat.ticks != identity.ticks:
+    stat = process_stat(identity.pid)
+    if stat is None or stat.start_ticks != identity.ticks:
         os.close(descriptor)
         return None
     return descriptor

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from syncpod.kernel.procfs import ProcessStat, process_stat
 from syncpod.runtime.cgroups import kill
-from syncpod.runtime.processes.records import Identity, Started, Stat, stat_of
+from syncpod.runtime.processes.records import Identity, Started
 from syncpod.runtime.root.layers import ROOT
 
 _ROUNDS = 200
@@ -29,12 +30,12 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
     main = started.main
     cgroups = tuple(Path(path).parent for path in cgroup_procs)
     for _ in range(_ROUNDS):
-        leader = stat_of(main.pid)
-        if leader is not None and leader.ticks != main.ticks:
+        leader = process_stat(main.pid)
+        if leader is not None and leader.start_ticks != main.ticks:
             members = []  # The number belongs to another process now, so the session is empty.
         else:
-            members = [pid for pid in _all() if _is_member(main, stat_of(pid))]
-        remaining = sum(_kill(pid, lambda pid: _is_member(main, stat_of(pid))) for pid in members)
+            members = [pid for pid in _all() if _is_member(main, process_stat(pid))]
+        remaining = sum(_kill(pid, lambda pid: _is_member(main, process_stat(pid))) for pid in members)
         if started.mount_namespace:
             remaining += _kill_namespace(started.mount_namespace, directory / ROOT)
         with contextlib.suppress(OSError):  # A cgroup that cannot be read is tried again.
@@ -44,8 +45,8 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
         time.sleep(0.01)
 
 
-def _is_member(main: Identity, stat: Stat | None) -> bool:
-    return stat is not None and stat.state not in "ZX" and stat.session == main.pid and stat.ticks >= main.ticks
+def _is_member(main: Identity, stat: ProcessStat | None) -> bool:
+    return stat is not None and stat.state not in "ZX" and stat.session == main.pid and stat.start_ticks >= main.ticks
 
 
 def _kill_namespace(number: int, root: Path) -> int:

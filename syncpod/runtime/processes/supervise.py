@@ -13,6 +13,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
+from syncpod.kernel.boot import boot_id
 from syncpod.runtime.port import ProcessSpec
 from syncpod.runtime.processes import launch
 from syncpod.runtime.processes.packets import Word
@@ -22,7 +23,6 @@ from syncpod.runtime.processes.records import (
     STARTED,
     Ended,
     Started,
-    boot_id,
     identity_of,
     parse_spec,
     write_record,

@@ -29,6 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from syncpod.kernel.boot import boot_id
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records
 from syncpod.runtime.processes.container_handle import ContainerHandle
@@ -412,7 +413,7 @@ class Supervised:
             if spec is None:
                 known = records.read_spec(directory)
                 spec = known[0] if known else None
-            if started.boot_id == records.boot_id():
+            if started.boot_id == boot_id():
                 cgroup_procs = spec.cgroup_procs if spec else ()
                 await asyncio.to_thread(end_remains, directory, started, cgroup_procs)
             ended = records.read_ending(directory) or Ended(255, time.time_ns(), unknown=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from syncpod.kernel import libc
+from syncpod.kernel.boot import boot_id
 from syncpod.runtime.cgroups import kill
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.processes import launch
@@ -37,7 +38,6 @@ from syncpod.runtime.processes.records import (
     Ended,
     Level,
     Started,
-    boot_id,
     format_ended,
     identity_of,
     note_ending,

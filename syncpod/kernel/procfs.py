@@ -1,0 +1,146 @@
+"""Reading /proc: the machine's memory, processors and tasks, and single processes. Each of its formats is read here.
+
+Supervisors import this: it needs only the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PROC: Final = Path("/proc")
+_KIB: Final = 1024
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+_NOT_BUSY: Final = ("idle", "iowait", "steal")
+"""A processor that the hypervisor has taken away is not used either (kernel 6.14, root_cgroup_cputime)."""
+_TIMES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The machine's memory, in bytes."""
+
+    total: int
+    free: int
+    inactive_file: int
+    """Cached files that have not been read for a while, and can be reclaimed at once."""
+    anonymous: int
+
+    @property
+    def used(self) -> int:
+        """All memory that is not free, cache included."""
+        return self.total - self.free
+
+    @property
+    def working_set(self) -> int:
+        """What is used, without what can be reclaimed at once (cAdvisor, setMemoryStats, for the root)."""
+        return max(0, self.used - self.inactive_file)
+
+    @property
+    def available(self) -> int:
+        """What is free, and what can be reclaimed at once."""
+        return self.free + self.inactive_file
+
+
+def read_memory(proc: Path = PROC) -> Memory:
+    """Read the machine's memory. What a kernel does not list counts as 0. Raises OSError, ValueError."""
+    lines = (line.partition(":") for line in (proc / "meminfo").read_text().splitlines())
+    kilobytes = {name: rest.split()[0] for name, _, rest in lines if rest.endswith(" kB")}
+    if "MemTotal" not in kilobytes:
+        raise ValueError(f"{proc}/meminfo names no MemTotal")
+    read = (int(kilobytes.get(name, 0)) * _KIB for name in ("MemTotal", "MemFree", "Inactive(file)", "AnonPages"))
+    return Memory(*read)
+
+
+@dataclass(frozen=True)
+class Processors:
+    """How long the machine's processors were busy since its boot."""
+
+    busy_ns: int
+    """Of all together: neither idle, nor waiting for disks, nor taken away by the hypervisor."""
+    count: int
+    booted_at: int
+    """When the machine was booted, in seconds since 1970; 0 = not known."""
+
+
+def read_processors(proc: Path = PROC) -> Processors:
+    """Read the processors' times. Raises OSError, ValueError, KeyError."""
+    lines = _table((proc / "stat").read_text())
+    ticks = dict(zip(_TIMES, map(int, lines["cpu"].split()), strict=False))
+    busy = sum(number for name, number in ticks.items() if name not in _NOT_BUSY)
+    count = sum(name.startswith("cpu") and name[3:].isdigit() for name in lines)
+    return Processors(busy * 10**9 // _TICKS_PER_SECOND, count, int(lines.get("btime", 0)))
+
+
+def _table(text: str) -> Mapping[str, str]:
+    return dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+
+
+def read_task_limit(proc: Path = PROC) -> int:
+    """Return how many tasks the kernel can have: the lesser of both limits, of those that can be read.
+
+    Mirrors stats/pidlimit, v1.36, Stats. Raises FileNotFoundError if there is neither, OSError, ValueError.
+    """
+    files = [proc / "sys/kernel" / name for name in ("pid_max", "threads-max")]
+    found = [int(file.read_text()) for file in files if file.exists()]
+    if not found:
+        raise FileNotFoundError(f"{proc}/sys/kernel has no limit of tasks")
+    return min(found)
+
+
+def count_tasks(proc: Path = PROC) -> int:
+    """Return how many tasks there are. Raises OSError, ValueError, IndexError."""
+    return int((proc / "loadavg").read_text().split()[3].partition("/")[2])
+
+
+# --- one process ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProcessStat:
+    """One process, from /proc/<pid>/stat. Times are in clock ticks."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    own_ticks: int
+    """User and system time of its threads."""
+    waited_ticks: int
+    """That of children that it waited for, and of those that they waited for."""
+    start_ticks: int
+    """When it started, since boot."""
+    resident_bytes: int
+
+
+def parse_process_stat(text: bytes) -> ProcessStat:
+    """Parse a line of /proc/<pid>/stat, whose second field, the name in parentheses, may contain anything."""
+    pid, _, rest = text.partition(b" (")
+    # The last parenthesis ends the name, since no later field has one. The next is field 3 of proc_pid_stat(5).
+    fields = rest[rest.rindex(b")") + 2 :].split()
+    return ProcessStat(
+        pid=int(pid),
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        own_ticks=int(fields[11]) + int(fields[12]),
+        waited_ticks=int(fields[13]) + int(fields[14]),
+        start_ticks=int(fields[19]),
+        resident_bytes=int(fields[21]) * _PAGE_BYTES,
+    )
+
+
+def process_stat(pid: int | str, proc: str = "/proc") -> ProcessStat | None:
+    """Read a process's stat; None if it is gone. Raises OSError."""
+    try:
+        with open(f"{proc}/{pid}/stat", "rb") as file:  # noqa: PTH123  # a table of all processes opens thousands
+            return parse_process_stat(file.read())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
