@@ -60,6 +60,22 @@ def pods_of(state_dir: Path) -> list[tuple[Life, datetime | None]]:
         return [(Life(*row[:4]), _when(row[4])) for row in rows]
 
 
+def happenings_of_gone(state_dir: Path, since: datetime, namespace: str | None = None) -> list[tuple[Life, Happening]]:
+    """Return the events of gone pods since a moment, in a namespace (None = in all). Blocks. Raises NoJournal."""
+    begin = microseconds(since)
+    with _opened(state_dir / FILE_NAME) as connection:
+        rows = connection.execute(
+            "SELECT id, namespace, name, uid, incarnation FROM life WHERE gone >= ? AND ifnull(namespace = ?, 1)",
+            (begin, namespace),
+        ).fetchall()
+        return [
+            (Life(*life), each)
+            for number, *life in rows
+            for each in _happenings(connection, number)
+            if each.last >= since
+        ]
+
+
 def services_of(state_dir: Path) -> list[Service]:
     """Return the times in which workers served a node, oldest first. Early versions did not record them. Blocks.
 

@@ -104,6 +104,7 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
 async def _facts(client: Client, fetched: FetchedPod) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
+    from syncpod.cli.temporal.answers import read_records
     from syncpod.cli.temporal.pending_steps import pending_steps
     from syncpod.cli.temporal.pods import handle_of
     from syncpod.cli.view.pod_description import Facts, Hold
@@ -117,13 +118,13 @@ async def _facts(client: Client, fetched: FetchedPod) -> Facts:
         workflow_id=handle.id,
         run_id=description.run_id,
         ui=_page(client, handle.id, description.run_id),
-        events=None if events is None else tuple(EventRecord.model_validate(event) for event in events),
+        events=None if events is None else tuple(read_records(EventRecord, events, "events")),
         pending=await pending_steps(description),
         holds=tuple(
             Hold(
-                hold["subject"],
-                hold["reason"],
-                datetime.fromisoformat(hold["until"]) if hold["until"] is not None else None,
+                hold.get("subject", ""),
+                hold.get("reason", ""),
+                datetime.fromisoformat(hold["until"]) if hold.get("until") else None,
             )
             for hold in plan.get("holds", [])
         ),

@@ -44,7 +44,9 @@ def events(
     """List the events of pods, the newest last.
 
     Each pod keeps its last hundred events; a repeated event is counted. With `-o wide`, each has the container that it
-    is about. A named pod may have ended: its events are there for as long as Temporal keeps its workflow.
+    is about. A named pod may have ended: its events are there for as long as Temporal keeps its workflow. Events of the
+    last hour of other pods that are gone from this machine's node, such as earlier ones of the same name, come from the
+    node's journal. `(gone)` marks them.
     """
     names = pod_names(what or []) + _named_by_for(about)
     if names and all_namespaces:
@@ -54,9 +56,9 @@ def events(
     wanted = _types(types)
     printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers)
     where = "" if all_namespaces else f" in {namespace} namespace"
-    told = None if watch else _told(None if all_namespaces else namespace, names)
+    told = None if watch else _told(None if all_namespaces else namespace, names, wanted)
     if told is not None:
-        _print_once(printer, [event for event in told if event.record.type in wanted], output, where)
+        _print_once(printer, told, output, where)
         return
     import asyncio
 
@@ -70,6 +72,8 @@ def events(
     async def work(client: Client) -> None:
         found = await source.read(client)
         if not watch:
+            server = client.service_client.config.target_host, client.namespace
+            found = _with_gone(found, server, source.namespace, names, wanted)
             _print_once(printer, found, output, where, is_whole=not source.silent)
             if source.silent:
                 raise Failure(source.gap(source.silent))
@@ -98,34 +102,55 @@ def _print_once(
         remark(f"No events found{where}.")
 
 
-def _told(namespace: str | None, names: Sequence[str]) -> list[PodEvent] | None:
+def _told(namespace: str | None, names: Sequence[str], types: frozenset[str]) -> list[PodEvent] | None:
     """Return the events as this machine's worker tells them, the newest last; None if the server has to be asked."""
-    from syncpod.cli.machine.own_pods import told_with
+    from syncpod.cli.machine.own_pods import own_server, told_with
 
-    told = told_with("events", namespace, names)
-    if told is None or len(told) < len(set(names)):
+    told, server = told_with("events", namespace, names), own_server()
+    if told is None or server is None or len(told) < len(set(names)):
         return None
-    from syncpod.cli.view.event_lines import PodEvent, by_time
+    try:
+        return _with_gone(_read(told), server, namespace, names, types)
+    except (KeyError, TypeError, ValueError):  # of a worker of another version; the models have defaults
+        return None
+
+
+def _with_gone(
+    events: Sequence[PodEvent],
+    server: tuple[str, str],
+    namespace: str | None,
+    names: Sequence[str],
+    types: frozenset[str],
+) -> list[PodEvent]:
+    """Return the events and those of gone pods in this machine's journal, the newest last."""
+    from syncpod.cli.machine.gone_events import with_gone
+    from syncpod.cli.view.event_lines import by_time
+
+    found = with_gone(events, server, namespace, names, datetime.now(UTC))
+    return by_time([event for event in found if event.record.type in types])
+
+
+def _read(told: Sequence[tuple[dict[str, Any], Any]]) -> list[PodEvent]:
+    """Return the events of pods without their models, whose import takes longer than all the rest of the command."""
+    from syncpod.cli.view.event_lines import PodEvent
     from syncpod.journal.records import Happening
 
-    return by_time(
-        [
-            PodEvent(
-                namespace=pod["metadata"].get("namespace", ""),
-                pod=pod["metadata"]["name"],
-                uid=pod["metadata"].get("uid", ""),
-                node=pod["spec"].get("nodeName", ""),
-                field_path=_field_paths(pod).get(each["container"], ""),
-                record=Happening(
-                    first=datetime.fromisoformat(each["first"]),
-                    last=datetime.fromisoformat(each["last"]),
-                    **{part: each[part] for part in ("type", "reason", "message", "container", "count")},
-                ),
-            )
-            for pod, events_of in told
-            for each in events_of
-        ]
-    )
+    return [
+        PodEvent(
+            namespace=pod["metadata"].get("namespace", ""),
+            pod=pod["metadata"]["name"],
+            uid=pod["metadata"].get("uid", ""),
+            node=pod["spec"].get("nodeName", ""),
+            field_path=_field_paths(pod).get(each["container"], ""),
+            record=Happening(
+                first=datetime.fromisoformat(each["first"]),
+                last=datetime.fromisoformat(each["last"]),
+                **{part: each[part] for part in ("type", "reason", "message", "container", "count")},
+            ),
+        )
+        for pod, events_of in told
+        for each in events_of
+    ]
 
 
 def _named_by_for(about: str) -> list[str]:
@@ -152,7 +177,7 @@ class _Source:
     def __init__(
         self, namespace: str | None, names: Sequence[str], types: frozenset[str], *, with_fields: bool
     ) -> None:
-        self._namespace = namespace
+        self.namespace = namespace
         self._names = list(dict.fromkeys(names))
         self._types = types
         self._with_fields = with_fields
@@ -197,10 +222,10 @@ class _Source:
         from syncpod.cli.temporal.pods import list_recorded, read_recorded
 
         if self._names:
-            namespace = self._namespace or "default"
+            namespace = self.namespace or "default"
             return list(await asyncio.gather(*(read_recorded(client, namespace, name) for name in self._names)))
         there = {
-            (pod.metadata.namespace, pod.metadata.name): pod for pod in await list_recorded(client, self._namespace)
+            (pod.metadata.namespace, pod.metadata.name): pod for pod in await list_recorded(client, self.namespace)
         }
         asked = [*there.values(), *(pod for key, pod in self._before.items() if key not in there)]
         self._before = there
@@ -222,6 +247,7 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError
 
+    from syncpod.cli.temporal.answers import read_records
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.view.event_lines import PodEvent
     from syncpod.messages.identity import pod_workflow_id
@@ -236,10 +262,9 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
             paths = _field_paths(await ask_pod(client, workflow_id, "pod", result_type=dict))
     except (WorkflowQueryFailedError, RPCError):
         return None
-    read = [EventRecord.model_validate(record) for record in records]
     return [
         PodEvent(meta.namespace, meta.name, meta.uid, pod.spec.node_name or "", paths.get(one.container, ""), one)
-        for one in read
+        for one in read_records(EventRecord, records, "events")
     ]
 
 
@@ -255,7 +280,7 @@ class _Printer:
 
     def __init__(self, output: str, *, namespaces: bool, headers: bool) -> None:
         self._output = output
-        self._namespaces = namespaces
+        self.namespaces = namespaces
         self._headers = headers
         self._table = Columns()
         self._printed: dict[tuple[str, ...], tuple[int, datetime]] = {}
@@ -294,7 +319,7 @@ class _Printer:
                 wide = self._output == "wide"
                 now = datetime.now(UTC)
                 shown = lines(
-                    news, now, wide=wide, namespaces=self._namespaces, headers=self._headers, table=self._table
+                    news, now, wide=wide, namespaces=self.namespaces, headers=self._headers, table=self._table
                 )
                 self._headers = False
                 say("\n".join(shown))

@@ -37,7 +37,7 @@ def history(
         raise BadInput(f"--output: must be json, not {output}")
 
     if (told := _told(namespace, name)) is not None:
-        _print(told, _read(told), output, headers=not no_headers)
+        _print(*told, output, headers=not no_headers)
         return
     from syncpod.cli.temporal import session
 
@@ -53,12 +53,18 @@ def history(
     session.run(work)
 
 
-def _told(namespace: str, name: str) -> list[dict[str, Any]] | None:
-    """Return the history as this machine's worker tells it; None if the server has to be asked."""
+def _told(namespace: str, name: str) -> tuple[list[dict[str, Any]], list[Line]] | None:
+    """Return the history as this machine's worker tells it, and its records; None if the server has to be asked.
+
+    It has to be if the worker is of another version and its answer lacks something: the models have defaults.
+    """
     from syncpod.cli.machine.own_pods import told_answers
 
     answers = told_answers("history", namespace, [name])
-    return answers[0] if answers else None
+    try:
+        return (answers[0], _read(answers[0])) if answers else None
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _read(told: Sequence[Mapping[str, Any]]) -> list[Line]:
@@ -93,6 +99,7 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryRec
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError, RPCStatusCode
 
+    from syncpod.cli.temporal.answers import read_records
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.temporal.pods import handle_of, not_found
     from syncpod.cli.view.history_lines import from_events
@@ -101,7 +108,7 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryRec
     handle = handle_of(client, namespace, name)
     try:
         answer = await ask_pod(client, handle.id, "history", result_type=list)
-        return [HistoryRecord.model_validate(record) for record in answer]
+        return read_records(HistoryRecord, answer, "history")
     except WorkflowQueryFailedError:
         pass
     except RPCError as error:

@@ -59,6 +59,13 @@ def told_with(query: str, namespace: str | None, names: Sequence[str] = ()) -> l
     return sorted(found, key=lambda each: _key(each[0]))
 
 
+def own_server() -> tuple[str, str] | None:
+    """Return the server and its namespace that this machine's worker serves, if commands are sent to it."""
+    directory = _told_here()
+    worker = None if directory is None else serving(directory)
+    return None if worker is None else (worker.address, worker.namespace)
+
+
 def _told_here() -> Path | None:
     """Return the state directory of the node whose worker may be asked; None if the server must be."""
     try:

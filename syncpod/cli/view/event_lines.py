@@ -46,6 +46,8 @@ class PodEvent:
     field_path: str
     """The container that it is about, as ``spec.containers{app}``; "" = the whole pod, or not known."""
     record: EventRecord | Happening
+    is_gone: bool = False
+    """Whether the pod is gone: another one may have its name now."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -108,12 +110,13 @@ def document(event: PodEvent) -> dict[str, Any]:
 def _cells(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
     record = event.record
     message = printable(" ".join(record.message.split()))
+    gone = " (gone)" if event.is_gone else ""
     if wide:
         return (
             _seen(record, now),
             record.type,
             record.reason,
-            f"pod/{event.pod}",
+            f"pod/{event.pod}{gone}",
             event.field_path,
             f"{_SOURCE}, {event.node}" if event.node else _SOURCE,
             message,
@@ -121,7 +124,7 @@ def _cells(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
             str(record.count),
             event.name,
         )
-    return _seen(record, now), record.type, record.reason, f"Pod/{event.pod}", message
+    return _seen(record, now), record.type, record.reason, f"Pod/{event.pod}{gone}", message
 
 
 def _seen(record: EventRecord | Happening, now: datetime) -> str:

@@ -1,0 +1,141 @@
+"""`history` and `events` as a worker of another version answers them; events of gone pods, which the journal has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal.answers import read_records
+from syncpod.journal.file import FILE_NAME, JournalFile, Limits
+from syncpod.journal.records import Happening, Life, Told
+from syncpod.messages.queries import HistoryRecord
+from syncpod.settings.worker_record import WorkerRecord, write_worker_record
+from tests.cli.starts import Start, started
+
+SERVER = "127.0.0.1:1"
+"""Nothing answers there."""
+NOW = datetime.now(UTC)
+LINE = {
+    **{"at": NOW.isoformat(), "kind": "step", "subject": "start_container", "container": "app", "restart": 0},
+    **{"reason": "first start", "outcome": "done", "attempt": 1, "tookMs": 12},
+}
+EVENT = {
+    **{"type": "Normal", "reason": "Started", "message": "Container started", "container": "app", "count": 1},
+    **{"first": NOW.isoformat(), "last": NOW.isoformat()},
+}
+POD = {"metadata": {"namespace": "default", "name": "web", "uid": "uid-2"}, "spec": {"nodeName": "n"}}
+STUB = """
+import json, socket, sys
+answers = json.loads(sys.argv[1])
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(sys.argv[2])
+    listener.listen()
+    print(flush=True)
+    while True:
+        with listener.accept()[0] as reader, reader.makefile("rwb") as lines:
+            asked = json.loads(lines.readline())
+            said = {"workflow": "pod/default/web", "run": "r", "answer": answers[asked["query"]]}
+            lines.write(b'{"heard":true}\\n' + json.dumps(said).encode() + b'\\n{"all":true}\\n')
+"""
+
+Answering = Callable[..., Callable[..., Start]]
+
+
+@pytest.fixture
+def answering(tmp_path: Path) -> Iterator[Answering]:
+    """Starts a worker that answers so, and returns how to run a command beside it."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    program = tmp_path / "worker.py"  # as the process of a worker is named
+    program.write_text(STUB)
+
+    with ExitStack() as stack:
+
+        def answer(**answers: Any) -> Callable[..., Start]:
+            command = [sys.executable, str(program), json.dumps(answers), str(state / "reads.sock")]
+            worker = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(worker.kill)
+            assert worker.stdout is not None and worker.stdout.readline() == b"\n"
+            write_worker_record(state, WorkerRecord(worker.pid, "n/m/b", "n", "", "", SERVER, "default", "q", 1))
+            environ = {"SYNCPOD_STATE_DIR": str(state), "TEMPORAL_ADDRESS": SERVER, "XDG_CONFIG_HOME": str(tmp_path)}
+            return lambda *words: started(*words, **environ)
+
+        yield answer
+
+
+def without(record: dict[str, Any], field: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != field}
+
+
+def test_the_records_of_a_worker_of_this_version_are_read_without_the_server(answering: Answering) -> None:
+    syncpod = answering(pod=POD, history=[LINE], events=[EVENT])
+    history, events = syncpod("history", "web"), syncpod("events", "web")
+    assert (history.code, "first start" in history.out) == (0, True), history.err
+    assert (events.code, "Container started" in events.out) == (0, True), events.err
+
+
+@pytest.mark.parametrize(
+    ("query", "wrong"),
+    [
+        ("history", [without(LINE, "attempt")]),
+        ("history", [LINE | {"at": None}]),
+        ("history", {"records": []}),
+        ("events", [without(EVENT, "count")]),
+        ("events", [EVENT | {"last": "yesterday"}]),
+        ("events", 7),
+    ],
+    ids=str,
+)
+def test_an_answer_that_lacks_something_is_asked_for_otherwise(answering: Answering, query: str, wrong: Any) -> None:
+    done = answering(**{"pod": POD, "history": [LINE], "events": [EVENT], query: wrong})(query, "web")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("syncpod: ") and done.err.count("\n") == 1, done.err
+
+
+def test_records_that_even_the_models_cannot_read_are_named_in_a_sentence() -> None:
+    assert read_records(HistoryRecord, [without(LINE, "attempt") | {"new": 1}], "history")[0].attempt == 0
+    with pytest.raises(Failure) as refused:
+        read_records(HistoryRecord, [LINE | {"kind": "dream"}], "history")
+    assert str(refused.value).startswith("the pod's history cannot be read: kind: Input should be 'decision', ")
+    assert str(refused.value).endswith("; perhaps its worker is of another version than this command")
+
+
+def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answering: Answering, tmp_path: Path) -> None:
+    def happening(minutes: int, message: str) -> Happening:
+        at = NOW - timedelta(minutes=minutes)
+        return Happening("Warning", "BackOff", message, at, at, "app")
+
+    def ended(minutes: int, name: str, *happenings: Happening, namespace: str = "default") -> Told:
+        life = Life(namespace, name, "uid-1", "i")
+        return Told(life, NOW - timedelta(minutes=minutes), happenings=happenings, is_gone=True)
+
+    syncpod = answering(pod=POD, events=[EVENT])
+    journal = JournalFile(tmp_path / "state" / FILE_NAME, Limits())
+    journal.write(
+        [
+            ended(30, "web", happening(90, "too old"), happening(31, "of its earlier life")),
+            ended(20, "db", happening(21, "of another pod")),
+            ended(20, "db", happening(21, "of another namespace"), namespace="other"),
+            ended(100, "old", happening(101, "of long ago")),
+        ]
+    )
+    journal.write(
+        [Told(Life("default", "here", "uid-3", "i"), NOW, happenings=(happening(1, "of one that is there"),))]
+    )
+    journal.close()
+    named = syncpod("events", "web")
+    assert named.code == 0 and named.heavy == set(), named.err
+    first, second = named.out.splitlines()[1:]
+    assert "Pod/web (gone)" in first and first.endswith("of its earlier life")
+    assert "(gone)" not in second and second.endswith("Container started")
+    every = syncpod("events", "--types", "Warning").out.splitlines()[1:]
+    assert [line.rpartition("   ")[2] for line in every] == ["of its earlier life", "of another pod"]
