@@ -286,6 +286,8 @@ class PodsChanged(Message):
     presence: Presence = "Joining"
     draining: bool = False
     """The node is being drained."""
+    unschedulable: bool = False
+    """The node takes no new pods."""
     pods: tuple[PlacedPod, ...] = ()
     gone: tuple[PodKey, ...] = ()
 

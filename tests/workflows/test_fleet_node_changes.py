@@ -34,6 +34,19 @@ def node() -> FleetNodeState:
     return state
 
 
+def test_owners_are_told_of_a_cordon_by_the_fleet_and_by_the_node_itself() -> None:
+    """A DaemonSet must not end a pod on a node that would not take another one."""
+    state, by_itself = node(), NodeReport(ready=True, unschedulable=True)
+    for said in ("cordon", "uncordon", by_itself, NodeReport(ready=True)):
+        was_cordoned, state.untold = state.is_cordoned, {}
+        if isinstance(said, str):
+            node_changes.change(state, said, (), NOW)
+        else:
+            node_changes.attended(state, Attended(node=said), NOW)
+        assert sorted(state.untold) == OWNERS
+        assert state.news(OWNERS[0], state.untold[OWNERS[0]]).unschedulable is state.is_cordoned is not was_cordoned
+
+
 def test_owners_are_told_of_pods_that_are_gone_in_an_order_that_no_process_changes() -> None:
     """A set's order differs from process to process, and a replay in another one must signal in the same order."""
     listed, unlisted = node(), node()

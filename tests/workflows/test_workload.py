@@ -344,7 +344,15 @@ async def test_a_daemon_set_has_a_pod_on_each_node(fleet: Fleet) -> None:
     view = await fleet.until(handle, is_rolled_out)
     assert sorted(pod.node for pod in view.pods) == sorted(fleet.machines)
     await fleet.apply(fleet.document("DaemonSet", image="registry.local/web:2"))
-    await fleet.until(handle, lambda now: is_rolled_out(now) and now.good != view.good and len(now.pods) == 2)
+    second = await fleet.until(handle, lambda now: is_rolled_out(now) and now.good != view.good and len(now.pods) == 2)
+    cordoned = fleet.client.get_workflow_handle(fleet_node_id(second.pods[0].node))
+    await cordoned.execute_update("cordon")
+    await fleet.until(handle, lambda now: now.desired == 1)
+    await fleet.apply(fleet.document("DaemonSet", image="registry.local/web:3"))
+    third = await fleet.until(handle, lambda now: is_rolled_out(now) and now.good != second.good)
+    assert second.pods[0].name in {pod.name for pod in third.pods}, "a cordoned node would take no other"
+    await cordoned.execute_update("uncordon")
+    await fleet.until(handle, lambda now: now.updated == 2 and has_available(2, now))
     await handle.execute_update("delete")
     await handle.result()
 

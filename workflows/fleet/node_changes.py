@@ -66,7 +66,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
         raise Rejected("pods: must have different names")
     if new and state.presence != "Ready":
         raise Rejected(f"node {state.name} is {state.presence}, and takes no new pods")
-    if new and (state.unschedulable or state.report.unschedulable):
+    if new and state.is_cordoned:
         raise Rejected(f"node {state.name} is cordoned, and takes no new pods")
     for key in keys:
         if (owner := state.owner_of(key)) and owner != asked.owner:
@@ -193,6 +193,7 @@ def _schedulable(state: FleetNodeState, schedulable: bool, now: datetime) -> Non
     if state.unschedulable == (not schedulable):
         return
     state.unschedulable = not schedulable
+    state.note_all()  # a DaemonSet must not end a pod that it could not replace
     reason = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
     state.event(now, "Normal", reason, f"Node {state.name} status is now: {reason}")
 
@@ -299,10 +300,13 @@ def sealed(state: FleetNodeState, answer: ObjectsSealed, now: datetime) -> None:
 def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     """Take the node's report."""
     state.version = answer.version
+    was_cordoned = state.is_cordoned
     if answer.node is not None:
         _seal_anew(state, answer.node.key, now)
         state.report = answer.node
         state.joined = state.joined or now
+    if state.is_cordoned != was_cordoned:
+        state.note_all()
     before = state.presence
     if state.joined is not None and state.set_presence("Ready" if state.report.ready else "NotReady", now):
         _say_presence(state, before, now)

@@ -15,7 +15,7 @@ def summary(state: FleetNodeState) -> FleetNodeSummary:
         name=state.name,
         presence=state.presence,
         since=state.presence_since,
-        unschedulable=state.unschedulable or state.report.unschedulable,
+        unschedulable=state.is_cordoned,
         draining=state.draining,
         joined=state.joined,
         labels=state.report.labels,
@@ -45,7 +45,7 @@ def view(state: FleetNodeState) -> FleetNodeView:
 
 def details(state: FleetNodeState) -> str:
     """Return the node as a page: its presence, the intent that it has taken, and its pods."""
-    cordoned = ", cordoned" if state.unschedulable or state.report.unschedulable else ""
+    cordoned = ", cordoned" if state.is_cordoned else ""
     cordoned = f"{cordoned}, being drained" if state.draining else cordoned
     lines = [f"**{state.name}**: {state.presence}{cordoned}", ""]
     behind = "" if state.taken >= state.generation else f"; the node has taken {state.taken}"

@@ -148,6 +148,7 @@ class FleetNodeState(BaseModel):
             node=self.name,
             presence=self.presence,
             draining=self.draining,
+            unschedulable=self.is_cordoned,
             pods=tuple(self.pod(key).brief() for key in there),
             gone=tuple(split(key) for key in keys if key not in there),
         )
@@ -159,6 +160,11 @@ class FleetNodeState(BaseModel):
         self.presence, self.presence_since = presence, now
         self.note_all()
         return True
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether the node takes no new pods, since the fleet or the node itself is told so."""
+        return self.unschedulable or self.report.unschedulable
 
     # --- what it shows ------------------------------------------------------------------------------------------------
 

@@ -334,8 +334,10 @@ class WorkloadWorkflow:
             self.heard.append(news)
         if self.retry_at is not None and news.gone:  # there may be room now
             self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
-        if self.nodes is not None and workload_changes.is_outdated(self.nodes, news):
-            self.surveyed_at = None
+        if self.nodes is not None:
+            self.nodes = workload_changes.with_cordon(self.nodes, news)
+            if workload_changes.is_outdated(self.nodes, news):
+                self.surveyed_at = None
 
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""

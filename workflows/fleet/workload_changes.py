@@ -324,6 +324,11 @@ def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
     return found[0].presence != news.presence
 
 
+def with_cordon(nodes: Sequence[NodeOffer], news: PodsChanged) -> tuple[NodeOffer, ...]:
+    """Return the nodes of a survey as they are now that one of them says whether it is cordoned."""
+    return tuple(replace(node, unschedulable=news.unschedulable) if node.name == news.node else node for node in nodes)
+
+
 def _standings(workload: DaemonSet, nodes: Sequence[NodeOffer]) -> Mapping[str, Standing]:
     pod = pod_of(workload, workload.spec.template, 0)
     return {node.name: standing(pod, node) for node in nodes}
