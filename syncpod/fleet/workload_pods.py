@@ -28,6 +28,8 @@ from syncpod.pod import Pod, canonical_json
 
 _REVISION_LABELS: Final = {"Deployment": "pod-template-hash", "DaemonSet": "controller-revision-hash"}
 _DIGITS: Final = 10
+KINDS: Final = ("Deployment", "DaemonSet", "Pod")
+"""The kinds of workloads."""
 
 
 def workload_id(kind: str, namespace: str, name: str) -> str:

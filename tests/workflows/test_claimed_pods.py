@@ -55,6 +55,9 @@ WRONG = {
     "a deep document": document(spec=nested(900)),
     "a huge document": document(annotations={"a": "x" * 600_000}),
     "an owner that no server signals": document(annotations={OWNER_ANNOTATION: "x" * 1001}),
+    "an owner that is no workload": document(annotations={OWNER_ANNOTATION: "fleet-node/n2"}),
+    "an owner of no known kind": document(annotations={OWNER_ANNOTATION: "workload/Job/default/web"}),
+    "an owner in another namespace": document(annotations={OWNER_ANNOTATION: "workload/Deployment/kube/web"}),
     "no pod at all": {"metadata": {"name": "web"}, "kind": "Secret"},
     "a sentence": "web-1",
 }

@@ -150,8 +150,12 @@ class Fleet:
             task_queue=self.queue,
         )
 
+    @property
+    def owner_id(self) -> str:
+        return f"workload/Deployment/default/{self.name}"
+
     async def owner(self) -> WorkflowHandle[Any, Any]:
-        handle = await self.client.start_workflow(Owner.run, id=f"owner-{self.name}", task_queue=f"owner-{self.queue}")
+        handle = await self.client.start_workflow(Owner.run, id=self.owner_id, task_queue=f"owner-{self.queue}")
         self.started.append(handle.id)
         return handle
 
@@ -240,7 +244,7 @@ async def test_a_withdrawn_pod_is_ending_until_the_node_no_longer_has_it(fleet: 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_fleet_that_forgot_a_node_asks_it_before_it_ends_anything(fleet: Fleet) -> None:
     document = pod("web")
-    document["metadata"]["annotations"] = {OWNER_ANNOTATION: f"owner-{fleet.name}"}
+    document["metadata"]["annotations"] = {OWNER_ANNOTATION: fleet.owner_id}
     fleet.member.taken = Intent(fleet="f", node=fleet.name, generation=57, pods=(document,))
     owner = await fleet.owner()
     await fleet.start()
@@ -256,14 +260,14 @@ async def test_a_fleet_that_forgot_a_node_asks_it_before_it_ends_anything(fleet:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_pod_whose_workload_was_deleted_is_shown_as_nobodys_until_the_workload_is_back(fleet: Fleet) -> None:
     document = pod("web")
-    document["metadata"]["annotations"] = {OWNER_ANNOTATION: f"owner-{fleet.name}"}
+    document["metadata"]["annotations"] = {OWNER_ANNOTATION: fleet.owner_id}
     fleet.member.taken = Intent(fleet="f", node=fleet.name, generation=57, pods=(document,))
     await fleet.start()
     async with fleet.node():
         view = await fleet.until(lambda view: view.placed and view.placed[0].is_orphan)
         lines = [line.split() for line in describe_node(view, datetime.now(UTC))]
         (line,) = [words for words in lines if words[1:2] == ["web"]]
-        assert f"owner-{fleet.name} (gone) its workload is gone: apply it, or delete the pod" in " ".join(line)
+        assert f"{fleet.owner_id} (gone) its workload is gone: apply it, or delete the pod" in " ".join(line)
         await fleet.owner()
         await fleet.member.has(PodReport(name="web", status="Running"))
         await fleet.until(lambda view: not view.placed[0].is_orphan)

@@ -34,6 +34,15 @@ def node() -> FleetNodeState:
     return state
 
 
+def test_a_pod_that_a_person_places_belongs_to_no_workload_whatever_its_document_says() -> None:
+    """Somebody applies what `get -o yaml` has printed of a workload's pod."""
+    state = node()
+    node_changes.change(state, "place", ({"pods": [document("copy", OWNERS[0])]},), NOW)
+    node_changes.change(state, "place", ({"pods": [document("own", OWNERS[0])], "owner": OWNERS[1]},), NOW)
+    assert [state.owner_of(key) for key in ("default/copy", "default/own")] == ["", OWNERS[1]]
+    assert "annotations" not in state.placed["default/copy"].document["metadata"]
+
+
 def test_owners_are_told_of_a_cordon_by_the_fleet_and_by_the_node_itself() -> None:
     """A DaemonSet must not end a pod on a node that would not take another one."""
     state, by_itself = node(), NodeReport(ready=True, unschedulable=True)

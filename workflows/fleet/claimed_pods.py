@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from syncpod.fleet.workload_pods import KINDS, workload_in
 from syncpod.messages.fleet import OWNER_ANNOTATION
 from syncpod.pod import Pod, PodInvalid, Problem, check_size, pod_to_wire, readmit
 from syncpod.pod.admission import LARGEST_POD
@@ -55,8 +56,13 @@ def _claimed(document: Any) -> dict[str, Any]:
 
 
 def _problems(pod: Pod) -> Iterable[Problem]:
-    if len(pod.metadata.annotations.get(OWNER_ANNOTATION, "")) > LONGEST_OWNER:
-        yield Problem(f"metadata.annotations[{OWNER_ANNOTATION}]", f"must be no more than {LONGEST_OWNER} characters")
+    owner, path = pod.metadata.annotations.get(OWNER_ANNOTATION, ""), f"metadata.annotations[{OWNER_ANNOTATION}]"
+    kind, namespace, _ = workload_in(owner)
+    if len(owner) > LONGEST_OWNER:
+        yield Problem(path, f"must be no more than {LONGEST_OWNER} characters")
+    elif owner and (kind not in KINDS or namespace != (pod.metadata.namespace or "default")):
+        # It is signalled: a stolen node could otherwise have a signal sent to any workflow of the fleet's server.
+        yield Problem(path, f"must be a workload of the pod's own namespace, is {owner!r}")
     if not pod.spec.containers:
         yield Problem("spec.containers", "required")
     for field_, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):

@@ -122,9 +122,15 @@ def _admitted(document: Any, owner: str, at: int) -> dict[str, Any]:
         wire = pod_to_wire(admit(document).pod)
     except PodInvalid as wrong:
         raise Rejected(f"pods[{at}]: {wrong}") from None
+    meta = wire["metadata"]
+    # A person may apply what `get -o yaml` has printed of a workload's pod: that makes it no pod of the workload.
+    annotations = {name: text for name, text in (meta.get("annotations") or {}).items() if name != OWNER_ANNOTATION}
     if owner:
-        meta = wire["metadata"]
-        meta["annotations"] = {**(meta.get("annotations") or {}), OWNER_ANNOTATION: owner}
+        annotations[OWNER_ANNOTATION] = owner
+    if annotations:
+        meta["annotations"] = annotations
+    else:
+        meta.pop("annotations", None)
     return wire
 
 
