@@ -14,7 +14,9 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from temporalio.client import WorkflowExecution
 
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures, with_untold
@@ -31,10 +33,13 @@ from syncpod.node.read_socket import (
     STEPS,
     socket_address,
 )
+from syncpod.pod import pod_to_wire
+from syncpod.temporal.pod_search_attributes import attribute, recorded_as
 
 log = logging.getLogger(__name__)
 
 _Untold = Mapping[str, Sequence[UntoldFailures]]
+_Part = TypeVar("_Part")
 _Steps = Mapping[str, Sequence[Mapping[str, Any]]]
 """Both by workflow id."""
 
@@ -97,8 +102,9 @@ class NodeSocket:
             asked = json.loads(line)
             query, args = str(asked["query"]), list(asked["args"])
             await _write(writer, HEARD)
+            recorded: list[WorkflowExecution] = []
             if "open" in asked:
-                workflows = await self._open(asked["open"])
+                workflows, recorded = await self._open(asked["open"])
             elif "pods" in asked:
                 workflows = [pod_workflow_id(str(namespace), str(name)) for namespace, name in asked["pods"]]
             else:
@@ -109,6 +115,8 @@ class NodeSocket:
                 steps = steps_of(self._running) if query == STEPS else {}
                 lines = await asyncio.to_thread(_answers, known, query, args, untold, steps)
                 await _write(writer, lines)
+            for few in _parts(recorded):
+                await _write(writer, await asyncio.to_thread(_as_recorded, few))
             if "open" in asked:
                 await _write(writer, ALL_TOLD)
         except OpenPodsUnknown:
@@ -118,23 +126,29 @@ class NodeSocket:
         finally:
             writer.close()
 
-    async def _open(self, asked: Mapping[str, Any]) -> list[str]:
-        """Return the workflows of the open pods that are asked for.
+    async def _open(self, asked: Mapping[str, Any]) -> tuple[list[str], list[WorkflowExecution]]:
+        """Return the workflows of the open pods that are asked for, and those of which only the server knows something.
 
+        There are such only if that suffices to whoever asks, and if this node has yet to come to many of its pods.
         Raises OpenPodsUnknown if the server does not say, or one of them is in a run that this node knows nothing of.
         """
         if self._open_pods is None:
             raise OpenPodsUnknown
         async with asyncio.timeout(ANSWER_SECONDS):
+            executions: dict[str, WorkflowExecution] = {}
             if asked["names"]:
                 runs = await self._open_pods.named(str(asked["namespace"]), list(map(str, asked["names"])))
             else:
-                runs = await self._open_pods.in_namespace(asked["namespace"])
+                executions = await self._open_pods.listed(asked["namespace"])
+                runs = {each: listed.run_id for each, listed in executions.items()}
             for _ in range(_LOOKS):
                 unknown = [each for each, run_id in runs.items() if not self._knows(each, run_id)]
                 if not unknown:
-                    return list(runs)
+                    return list(runs), []
                 if len(unknown) > _FEW:
+                    recorded = [executions[each] for each in unknown if each in executions]
+                    if asked.get("recorded") and len(recorded) == len(unknown) and self._open_pods.are_ours(recorded):
+                        return [each for each in runs if each not in unknown], recorded
                     break
                 still = await self._open_pods.still_open(unknown)
                 runs = {each: run_id for each, run_id in runs.items() if each not in unknown} | still
@@ -153,9 +167,24 @@ async def _write(writer: asyncio.StreamWriter, lines: bytes) -> None:
         await writer.drain()
 
 
-def _parts(workflows: list[str]) -> Iterator[list[str]]:
+def _parts(workflows: list[_Part]) -> Iterator[list[_Part]]:
     for at in range(0, len(workflows), _AT_ONCE):
         yield workflows[at : at + _AT_ONCE]
+
+
+def _as_recorded(executions: Sequence[WorkflowExecution]) -> bytes:
+    """Return a line for each workflow with what the server has recorded of its pod."""
+    lines = (
+        {
+            "workflow": each.id,
+            "run": each.run_id,
+            "recorded": pod_to_wire(recorded_as(each)),
+            "status": attribute(each, "PodStatus") or "",
+            "restarts": attribute(each, "PodRestarts"),
+        }
+        for each in executions
+    )
+    return b"".join(json.dumps(each, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for each in lines)
 
 
 def _answers(known: dict[str, PublishedRun], query: str, args: list[Any], untold: _Untold, steps: _Steps) -> bytes:

@@ -6,11 +6,11 @@ A command that asks the server itself imports the Temporal SDK first, which take
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages.identity import pod_workflow_id
@@ -37,21 +37,25 @@ class OpenPods:
         self._task_queue = task_queue
         self._require_cluster = require_cluster
 
-    async def in_namespace(self, namespace: str | None) -> dict[str, str]:
-        """Return the runs of the open pods of a namespace, None = of all, by workflow id. Raises OpenPodsUnknown.
+    async def listed(self, namespace: str | None) -> dict[str, WorkflowExecution]:
+        """Return the open pods of a namespace, None = of all, by workflow id, as the server has recorded them.
 
-        From visibility, which may lag by a moment.
+        From visibility, which may lag by a moment. Raises OpenPodsUnknown.
         """
 
-        async def listed() -> dict[str, str]:
+        async def listed() -> dict[str, WorkflowExecution]:
             found = self._client.list_workflows(open_pods(namespace), rpc_timeout=_RPC)
-            return {each.id: each.run_id async for each in found}
+            return {each.id: each async for each in found}
 
         try:
-            _, runs = await asyncio.gather(self._require_cluster(), listed())
+            _, executions = await asyncio.gather(self._require_cluster(), listed())
         except (RPCError, ValueError) as error:  # ValueError: a state that the SDK does not know
             raise OpenPodsUnknown from error
-        return runs
+        return executions
+
+    def are_ours(self, executions: Iterable[WorkflowExecution]) -> bool:
+        """Say whether all these pods are of this node."""
+        return all(each.task_queue == self._task_queue for each in executions)
 
     async def named(self, namespace: str, names: Sequence[str]) -> dict[str, str]:
         """Return the runs of those of these pods that are open, by workflow id. Raises OpenPodsUnknown."""

@@ -8,7 +8,9 @@ The queries are those of the pod's workflow, and `steps`, which the worker answe
 Instead of ``"workflows"``, a request may have ``"pods": [["default", "web"]]``. Or it may have
 ``"open": {"namespace": "default", "names": ["web"]}`` (no names = all, null = all namespaces): the worker asks its
 server which of these pods are open now, and answers for all of them, or for none. A last line ``{"all": true}`` says
-that it was all: a pod that is missing then does not exist.
+that it was all: a pod that is missing then does not exist. With ``"recorded": true`` in it, a worker that has just
+begun also has lines ``{"workflow": …, "run": …, "recorded": …, "status": …, "restarts": …}`` for pods to which it has
+not come yet: what the server has recorded last, the Pod and two columns of ``get pods``.
 
 Nobody but the node's user may connect: the socket has mode 0600, in a directory of mode 0700.
 """
@@ -89,6 +91,28 @@ def ask_open_by_workflow(
             said = json.loads(line)
             answers[said["workflow"]] = said["answer"]
     except (OSError, ValueError, KeyError):  # a worker of another version, or one that is too busy
+        pass
+    return None
+
+
+def ask_listed(
+    state_dir: Path, namespace: str | None, names: Sequence[str]
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]] | None:
+    """Return the open pods as :func:`ask_open` does, and those to which the worker has not come, as they were recorded.
+
+    Each of the latter comes with its columns `status` and `restarts`.
+    """
+    found: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
+    asked = {"query": "pod", "open": {"namespace": namespace, "names": list(names), "recorded": True}}
+    try:
+        for line in _lines(state_dir, asked):
+            if line == ALL_TOLD:
+                return found
+            said = json.loads(line)
+            is_recorded = "recorded" in said
+            columns = {each: said[each] for each in ("status", "restarts")} if is_recorded else None
+            found.append((said["recorded" if is_recorded else "answer"], columns))
+    except (OSError, ValueError, KeyError):
         pass
     return None
 

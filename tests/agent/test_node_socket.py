@@ -2,7 +2,7 @@
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
 from syncpod.agent.node_socket import NodeSocket
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
@@ -17,7 +18,17 @@ from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.identity import PodRef
 from syncpod.node import read_socket
-from syncpod.node.read_socket import HEARD, SOCKET_NAME, STEPS, Told, ask_known, ask_node, ask_open, socket_address
+from syncpod.node.read_socket import (
+    HEARD,
+    SOCKET_NAME,
+    STEPS,
+    Told,
+    ask_known,
+    ask_listed,
+    ask_node,
+    ask_open,
+    socket_address,
+)
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
@@ -59,6 +70,22 @@ class Pulling:
     telling: str = "waits for other pulls to pull web:1"
 
 
+class Listed:
+    """A pod's workflow as the server lists it."""
+
+    task_queue = "node/n"
+    start_time = datetime(2026, 11, 22, tzinfo=UTC)
+    typed_search_attributes = TypedSearchAttributes(
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword("PodStatus"), "CrashLoopBackOff"),
+            SearchAttributePair(SearchAttributeKey.for_int("PodRestarts"), 12),
+        ]
+    )
+
+    def __init__(self, workflow_id: str, run_id: str) -> None:
+        self.id, self.run_id = workflow_id, run_id
+
+
 class Server(OpenPods):
     """What the server says of open pods."""
 
@@ -69,10 +96,14 @@ class Server(OpenPods):
         self.looks = 0
         self.elsewhere: set[str] = set()
 
-    async def in_namespace(self, namespace: str | None) -> dict[str, str]:
+    async def listed(self, namespace: str | None) -> dict[str, Any]:
         if self.runs is None:
             raise OpenPodsUnknown
-        return {each: run for each, run in self.runs.items() if each.startswith(f"pod/{namespace or ''}")}
+        of = f"pod/{namespace or ''}"
+        return {each: Listed(each, run) for each, run in self.runs.items() if each.startswith(of)}
+
+    def are_ours(self, executions: Iterable[Any]) -> bool:
+        return not self.elsewhere & {each.id for each in executions}
 
     async def still_open(self, workflow_ids: Sequence[str]) -> dict[str, str]:
         self.looks += 1
@@ -81,8 +112,8 @@ class Server(OpenPods):
         return {each: self.open[each] for each in workflow_ids if each in self.open}
 
     async def named(self, namespace: str, names: Sequence[str]) -> dict[str, str]:
-        runs = await self.in_namespace(namespace)
-        return {each: run for each, run in runs.items() if each.rpartition("/")[2] in names}
+        found = await self.listed(namespace)
+        return {each: listed.run_id for each, listed in found.items() if each.rpartition("/")[2] in names}
 
 
 @pytest.fixture
@@ -171,6 +202,24 @@ async def test_all_open_pods_are_told_or_none(node: tuple[NodeContext, Published
     assert await uids("default", "web") is None
     server.runs = None
     assert await uids(None) is None
+
+
+async def test_pods_to_which_a_worker_has_not_come_are_listed_as_they_were_recorded(
+    node: tuple[NodeContext, PublishedPods], server: Server
+) -> None:
+    """Each one's workflow would be replayed for a query, while the worker is about to replay all of them."""
+    context, published = node
+    published.take("pod/default/web", "run", Shown())
+    server.runs = {"pod/default/web": "run", **{f"pod/default/late-{each}": "run" for each in range(60)}}
+    listed = await asyncio.to_thread(ask_listed, context.state_dir, None, ())
+    assert listed is not None and len(listed) == 61
+    assert [columns for pod, columns in listed if pod["metadata"].get("uid") == "uid-web"] == [None]
+    late, columns = listed[-1]
+    assert (late["metadata"]["name"], late["spec"]["nodeName"]) == ("late-59", "n")
+    assert columns == {"status": "CrashLoopBackOff", "restarts": 12}
+    assert await asyncio.to_thread(ask_open, context.state_dir, "pod", None, ()) is None, "who needs all of each"
+    server.elsewhere.add("pod/default/late-7")
+    assert await asyncio.to_thread(ask_listed, context.state_dir, None, ()) is None, "its own node knows it"
 
 
 async def test_a_pod_that_has_just_ended_or_begun_does_not_keep_the_others_from_being_told(

@@ -42,9 +42,12 @@ async def test_open_pods_are_listed_by_namespace_or_named(client: Client) -> Non
     both = {f"pod/{space}/web": web, f"pod/{space}/db": db}
 
     async def are_listed() -> bool:
-        return await pods.in_namespace(space) == both and len(await pods.in_namespace(None)) > 2
+        runs = {each: listed.run_id for each, listed in (await pods.listed(space)).items()}
+        return runs == both and len(await pods.listed(None)) > 2
 
     await until_asked(are_listed)
+    listed = (await pods.listed(space)).values()
+    assert pods.are_ours(listed) and not OpenPods(client, ours, "node/another").are_ours(listed)
     assert await pods.named(space, ["web", "db", "nobody"]) == both
     await client.get_workflow_handle(f"pod/{space}/db").terminate()
     assert await pods.named(space, ["db"]) == {}
@@ -61,7 +64,7 @@ async def test_nothing_is_told_of_another_cluster(client: Client) -> None:
         raise RPCError("another Temporal server answers", RPCStatusCode.UNAVAILABLE, b"")
 
     pods = OpenPods(client, another, QUEUE)
-    for asked in (pods.in_namespace(None), pods.named("default", ["web"])):
+    for asked in (pods.listed(None), pods.named("default", ["web"])):
         with pytest.raises(OpenPodsUnknown):
             await asked
 
@@ -70,6 +73,6 @@ async def test_nothing_is_told_while_the_server_is_away() -> None:
     with await asyncio.to_thread(DevServer.launch) as server:
         client = await connect(server.address)
     pods = OpenPods(client, ours, QUEUE)
-    for asked in (pods.in_namespace(None), pods.named("default", ["web"])):
+    for asked in (pods.listed(None), pods.named("default", ["web"])):
         with pytest.raises(OpenPodsUnknown):
             await asked

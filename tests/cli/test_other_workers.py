@@ -43,8 +43,10 @@ with socket.socket(socket.AF_UNIX) as listener:
     while True:
         with listener.accept()[0] as reader, reader.makefile("rwb") as lines:
             asked = json.loads(lines.readline())
-            said = {"workflow": "pod/default/web", "run": "r", "answer": answers[asked["query"]]}
-            lines.write(b'{"heard":true}\\n' + json.dumps(said).encode() + b'\\n{"all":true}\\n')
+            said = [{"workflow": "pod/default/web", "run": "r", "answer": answers[asked["query"]]}]
+            said += answers.get("recorded", []) if asked.get("open", {}).get("recorded") else []
+            told = [{"heard": True}, *said, {"all": True}]
+            lines.write(b"".join(json.dumps(each, separators=(",", ":")).encode() + b"\\n" for each in told))
 """
 
 Answering = Callable[..., Callable[..., Start]]
@@ -139,3 +141,18 @@ def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answeri
     assert "(gone)" not in second and second.endswith("Container started")
     every = syncpod("events", "--types", "Warning").out.splitlines()[1:]
     assert [line.rpartition("   ")[2] for line in every] == ["of its earlier life", "of another pod"]
+
+
+def test_a_worker_that_has_just_begun_lists_what_was_recorded_of_pods_to_which_it_has_not_come(
+    answering: Answering,
+) -> None:
+    pod = {"metadata": {"namespace": "default", "name": "late", "labels": {"app": "x"}}, "spec": {"nodeName": "n"}}
+    late = {"workflow": "pod/default/late", "run": "r", "recorded": pod, "status": "CrashLoopBackOff", "restarts": 12}
+    syncpod = answering(pod=POD, recorded=[late])
+    done = syncpod("get", "pods")
+    assert done.code == 0 and done.heavy == set(), done.err
+    assert [line.split()[:4] for line in done.out.splitlines()[1:2]] == [["late", "?", "CrashLoopBackOff?", "12?"]]
+    assert "what is marked with ? is what was last recorded of a pod" in done.err and done.err.count("\n") == 1
+    chosen = syncpod("get", "pods", "-l", "app=y")
+    assert "late" not in chosen.out and "marked" not in chosen.err
+    assert "late" not in syncpod("get", "pods", "-o", "name").out, "who wants names alone would not see the mark"

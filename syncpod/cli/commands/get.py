@@ -195,14 +195,28 @@ class _Found:
 
 def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:
     """Print pods, or add them to the documents; return a message for each that does not exist."""
-    from syncpod.cli.machine.own_pods import told_pods
-
-    told = None if request.watch else told_pods(request.namespace, names)
-    if told is None:
+    listed = None if request.watch else _told(names, request)
+    if listed is None:
         return _ask_for_pods(names, request, found)
-    listed = [ListedPod({"apiVersion": "v1", "kind": "Pod"} | pod) for pod in told]
     chosen = [one for one in listed if names or request.conditions.matches(one.labels)]
-    return _show(names, request.arranged(chosen, lambda one: one.document), found, _Printer(request))
+    missing = _show(names, request.arranged(chosen, lambda one: one.document), found, _Printer(request))
+    if behind := [one for one in chosen if not one.current]:
+        pods = "a pod" if len(behind) == 1 else f"{len(behind)} pods"
+        remark(
+            f"Note: the worker of this node has just begun, and has not come to all pods yet; what is marked with ? is "
+            f"what was last recorded of {pods}"
+        )
+    return missing
+
+
+def _told(names: Sequence[str], request: _Request) -> list[ListedPod] | None:
+    """Return the pods as this machine's worker tells them; None if the server has to be asked."""
+    from syncpod.cli.machine.own_pods import listed_pods, told_pods
+
+    if request.is_table and not request.fields.fields and request.order is None:
+        return listed_pods(request.namespace, names)
+    told = told_pods(request.namespace, names)
+    return None if told is None else [ListedPod({"apiVersion": "v1", "kind": "Pod"} | pod) for pod in told]
 
 
 def _show(names: Sequence[str], pods: Sequence[ListedPod], found: _Found, printer: _Printer) -> list[str]:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.failure import BadInput
+from syncpod.cli.listed import ListedPod, Recorded
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import running_server
 from syncpod.cli.machine.worker_process import serving
-from syncpod.node.read_socket import ask_open, ask_open_by_workflow
+from syncpod.node.read_socket import ask_listed, ask_open, ask_open_by_workflow
 
 if TYPE_CHECKING:
     from syncpod.pod import Pod
@@ -36,6 +37,20 @@ def told_pods(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str
     """
     answers = told_answers("pod", namespace, names)
     return None if answers is None else sorted(answers, key=_key)
+
+
+def listed_pods(namespace: str | None, names: Sequence[str] = ()) -> list[ListedPod] | None:
+    """Return the same pods for a table: a worker that has just begun has of some only what the server recorded last."""
+    directory = _told_here()
+    told = None if directory is None else ask_listed(directory, namespace, names)
+    if told is None:
+        return None
+    return [
+        ListedPod({"apiVersion": "v1", "kind": "Pod"} | pod)
+        if columns is None
+        else ListedPod(pod, current=False, recorded=Recorded(columns["status"], columns["restarts"]))
+        for pod, columns in sorted(told, key=lambda each: _key(each[0]))
+    ]
 
 
 def told_answers(query: str, namespace: str | None, names: Sequence[str] = ()) -> list[Any] | None:

@@ -15,7 +15,7 @@ from temporalio.client import (
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
 )
-from temporalio.common import QueryRejectCondition, SearchAttributeKey
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.console import remark
@@ -29,8 +29,9 @@ from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.read_socket import Told
 from syncpod.node.recorded_pods import recorded_pod
-from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
+from syncpod.pod import Pod
 from syncpod.temporal.pod_queries import open_pods
+from syncpod.temporal.pod_search_attributes import attribute, node_of, recorded_as
 from syncpod.temporal.pod_start import ENDED
 
 _AT_ONCE: Final = 500
@@ -126,7 +127,7 @@ async def list_pods(
     """
     executions = await _open_executions(client, namespace)
     if nodes is not None:
-        executions = {id_: one for id_, one in executions.items() if _node_of(one) in nodes}
+        executions = {id_: one for id_, one in executions.items() if node_of(one) in nodes}
     told = await told_by_this_node(executions.keys(), "pod")
     unserved = "" if len(told) == len(executions) else await unserved_queue(client)
     some = asyncio.Semaphore(_AT_ONCE)
@@ -166,14 +167,14 @@ def with_last_state(fetched: FetchedPod) -> FetchedPod:
 async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
     """Return the same pods as Temporal recorded them last, without asking their nodes: names, UIDs, phases."""
     executions = await _open_executions(client, namespace)
-    pods = [_from_attributes(execution) for execution in executions.values()]
+    pods = [recorded_as(execution) for execution in executions.values()]
     return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
 
 async def read_recorded(client: Client, namespace: str, name: str) -> Pod:
     """Return a pod as Temporal recorded it last, also one that has ended. Raises Failure if there never was one."""
     try:
-        return _from_attributes(await handle_of(client, namespace, name).describe())
+        return recorded_as(await handle_of(client, namespace, name).describe())
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             raise not_found(name, namespace) from None
@@ -259,50 +260,9 @@ async def _execution(handle: WorkflowHandle[Any, Any], execution: WorkflowExecut
 def _recorded(execution: WorkflowExecution, *, stuck: bool = False) -> FetchedPod:
     """Return a pod that did not answer, with the columns of ``get pods`` as they were recorded last."""
     return FetchedPod(
-        _from_attributes(execution),
+        recorded_as(execution),
         {},
         current=False,
         stuck=stuck,
-        recorded=Recorded(_attribute(execution, "PodStatus") or "", _attribute(execution, "PodRestarts")),
+        recorded=Recorded(attribute(execution, "PodStatus") or "", attribute(execution, "PodRestarts")),
     )
-
-
-def _from_attributes(execution: WorkflowExecution) -> Pod:
-    """Return a pod from its search attributes; without them, from its workflow's id and task queue."""
-    namespace, _, name = execution.id.removeprefix("pod/").partition("/")
-    labels = dict(label.split("=", 1) for label in _attribute(execution, "PodLabels") or ())
-    ready: PodCondition | None = None
-    if (is_ready := _attribute(execution, "PodReady")) is not None:
-        ready = PodCondition(type="Ready", status="True" if is_ready else "False")
-    return Pod(
-        metadata=ObjectMeta(
-            name=_attribute(execution, "PodName") or name,
-            namespace=_attribute(execution, "PodNamespace") or namespace,
-            uid=_attribute(execution, "PodUID") or "",
-            labels=labels,
-            creation_timestamp=execution.start_time,
-        ),
-        spec=PodSpec(
-            node_name=_node_of(execution),
-        ),
-        status=PodStatus(phase=_attribute(execution, "PodPhase"), conditions=(ready,) if ready else ()),
-    )
-
-
-def _node_of(execution: WorkflowExecution) -> str:
-    return _attribute(execution, "NodeName") or (execution.task_queue or "").removeprefix("node/")
-
-
-_KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {
-    **{
-        name: SearchAttributeKey.for_keyword(name)
-        for name in ("PodName", "PodNamespace", "PodUID", "PodPhase", "PodStatus", "NodeName")
-    },
-    "PodRestarts": SearchAttributeKey.for_int("PodRestarts"),
-    "PodReady": SearchAttributeKey.for_bool("PodReady"),
-    "PodLabels": SearchAttributeKey.for_keyword_list("PodLabels"),
-}
-
-
-def _attribute(execution: WorkflowExecution, name: str) -> Any:
-    return execution.typed_search_attributes.get(_KEYS[name])
