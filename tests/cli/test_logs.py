@@ -19,6 +19,7 @@ from temporalio.client import Client
 from syncpod.cli.commands import logs
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import containers, runtime_client
+from syncpod.cli.streams.log_printer import LogManner, LogPrinter
 from syncpod.cli.temporal import pod_reads
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
 from syncpod.journal.records import Instance, Life, Told
@@ -94,12 +95,12 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
     )
 
 
-def reader(**given: Any) -> Any:
+def printer(**given: Any) -> Any:
     usual = {
         **{"follow": False, "previous": False, "tail": None, "since": None, "rotated": False, "limit_bytes": None},
         **{"timestamps": False, "prefix": False, "ignore_errors": False},
     }
-    return logs._Reader(logs._Manner(**(usual | given)))
+    return LogPrinter(LogManner(**(usual | given)))
 
 
 def test_a_container_that_a_failed_pod_never_started_has_no_log() -> None:
@@ -128,8 +129,8 @@ def test_an_unreadable_log_does_not_keep_others_from_being_printed(
 ) -> None:
     both = [(pod, "a", None), (pod, "b", None)]
     with pytest.raises(Failure, match='the log of container "a" is gone'):
-        asyncio.run(reader().read(both))
-    asyncio.run(reader(ignore_errors=True, prefix=True).read(both))
+        asyncio.run(printer().print_all(both))
+    asyncio.run(printer(ignore_errors=True, prefix=True).print_all(both))
     sys.stdout.flush()
     out, err = capfdbinary.readouterr()
     assert out == b"one\ntwo\n[pod/web/b] one\n[pod/web/b] two\n"
@@ -139,7 +140,7 @@ def test_an_unreadable_log_does_not_keep_others_from_being_printed(
 def test_rotated_logs_are_read_up_to_the_limit(pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Row 114: the growing file alone, unless more is asked for, and no more bytes than are wanted."""
     for given in ({}, {"rotated": True}, {"rotated": True, "tail": 2}, {"limit_bytes": 5}):
-        asyncio.run(reader(**given).read([(pod, "b", None)]))
+        asyncio.run(printer(**given).print_all([(pod, "b", None)]))
         sys.stdout.flush()
         sys.stdout.buffer.write(b"\n--\n")
     sys.stdout.flush()
@@ -153,7 +154,7 @@ def test_rotated_logs_are_read_up_to_the_limit(pod: Pod, capfdbinary: pytest.Cap
 
 def test_following_an_ended_instance_prints_it_and_ends(pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Row 114: `logs -f -p` prints and ends, as for kubectl."""
-    asyncio.run(reader(follow=True, previous=True).read([(pod, "b", None)]))
+    asyncio.run(printer(follow=True, previous=True).print_all([(pod, "b", None)]))
     sys.stdout.flush()
     assert capfdbinary.readouterr().out == b"one\ntwo\n"
 
@@ -260,15 +261,15 @@ async def test_logs_of_a_container_that_cannot_be_started_say_why_there_are_none
         patch.object(logs, "_log_path", AsyncMock(return_value=log)),
         patch.object(runtime_client, "runtime_of", lambda _: AsyncMock()),
     ):
-        printer = reader(previous=previous)
+        prints = printer(previous=previous)
         for empty in (log.touch, log.unlink):
             log.touch()
             empty()
             if sentence:
                 with pytest.raises(Failure, match=f'container "app" in pod "web" {sentence}') as failed:
-                    await printer._print_instance(pod, "app")
+                    await prints._print_instance(pod, "app")
                 assert failed.value.code == 1
         log.write_bytes(record("it ran after all"))
-        await printer._print_instance(pod, "app")
+        await prints._print_instance(pod, "app")
         sys.stdout.flush()
         assert capfdbinary.readouterr().out == b"it ran after all\n"
