@@ -102,7 +102,7 @@ class Agent:
             self.signals.pleg,
             watch=self._watch,
             watch_unchanged=self._watch_unchanged,
-            may_rest=self._hears_all,
+            may_rest=self._misses_nothing,
         )
         self._facts = facts
         self._events = ContainerEvents(
@@ -126,14 +126,17 @@ class Agent:
         self.journal = Journal(context, journal, redacted=cri.redacted, ask_server=partial(sent_to, client))
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)
-        self._background: dict[str, Callable[[], Awaitable[None]]] = {
+        self._background = self._own_tasks(context)
+        self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
+        self._booting: list[asyncio.Task[None]] = []
+        self._telling: set[asyncio.Task[None]] = set()
+
+    def _own_tasks(self, context: NodeContext) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {
             "states of workflows": self.published_pods.run,
             "journal": self.journal.run,
             "the node's socket": self._node_socket(context).run,
         }
-        self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
-        self._booting: list[asyncio.Task[None]] = []
-        self._telling: set[asyncio.Task[None]] = set()
 
     def _replacement_of_stuck_workflows(self, context: NodeContext, keys: Keys | None) -> StuckWorkflows:
         return StuckWorkflows(
@@ -181,7 +184,7 @@ class Agent:
         # A hook may have ended, or a pod's record become readable, since the prober last looked at this pod.
         self.prober.observe(listing)
 
-    def _hears_all(self) -> bool:
+    def _misses_nothing(self) -> bool:
         """Say whether whatever ends in the runtime is heard of: then the relist may rest."""
         return self._events.is_open and (self._facts().runtime == EMBEDDED or self.pidfds.sees_all())
 

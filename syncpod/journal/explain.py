@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -173,31 +173,20 @@ def explain(
     """
     known = as_of(account, at) if past else account
     present: Mapping[str, Any] = {} if past else known.present
-    limits = _memory_limits(account.present)
     absences = tuple(absences)
     is_served = not any(each.begun <= at < each.ended for each in absences)
     waits = _waits_then(known, at, is_served=is_served) if past else _waits_now(present)
     is_being_deleted = known.gone is None and _is_being_deleted(known, present)
     if known.gone is not None:
         waits = ()
-    ends = ends_of(known.instances, known.lines, known.happenings, limits)
+    ends = ends_of(known.instances, known.lines, known.happenings, _memory_limits(account.present))
     statuses = {each.get("name", ""): each for each in present.get("containers", ())}
     names = [*statuses, *(name for name in ends if name not in statuses)]
     names += sorted({each.container for each in known.instances} - set(names))
     if is_being_deleted:  # a back-off that was under way has no sequel
         waits = tuple(wait for wait in waits if wait.is_of_a_kill or wait.subject not in names)
     containers = tuple(
-        Explained(
-            name,
-            tuple(each for each in known.instances if each.container == name),
-            tuple(end for end in ends.get(name, ()) if since is None or _ended_after(end, since)),
-            next((wait for wait in waits if wait.subject == name), None),
-            statuses[name].get("ready") if name in statuses else None,
-            _waiting(statuses.get(name, {})),
-            bool(statuses.get(name, {}).get("init")),
-            next(reversed(ends.get(name, ())), None),
-        )
-        for name in names
+        _explained(name, known.instances, ends.get(name, ()), waits, statuses.get(name, {}), since) for name in names
     )
     changes = tuple(changes_of(line for line in known.lines if since is None or line.at >= since))
     return Explanation(
@@ -218,6 +207,27 @@ def explain(
         ),
         under_way=() if known.gone is not None else _under_way(present, doing or {}),
         last_sign=last_sign,
+    )
+
+
+def _explained(
+    name: str,
+    instances: Iterable[Instance],
+    ends: Sequence[End],
+    waits: Iterable[Wait],
+    status: Mapping[str, Any],
+    since: datetime | None,
+) -> Explained:
+    """Return what is known of one container; `status` is empty if it has none at that moment."""
+    return Explained(
+        name,
+        instances=tuple(each for each in instances if each.container == name),
+        ends=tuple(end for end in ends if since is None or _ended_after(end, since)),
+        wait=next((wait for wait in waits if wait.subject == name), None),
+        is_ready=status.get("ready"),
+        waiting=_waiting(status),
+        is_init=bool(status.get("init")),
+        last_end=ends[-1] if ends else None,
     )
 
 

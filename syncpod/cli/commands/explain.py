@@ -85,9 +85,6 @@ def explain(
     `fleet explain --placement` does.
     """
     from syncpod.cli.commands import explain_node
-    from syncpod.cli.commands.explain_start import explain_start
-    from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.state_directory import worker_log
 
     of_start = {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
     if placement:
@@ -99,25 +96,39 @@ def explain(
     if trace_log and not trace:
         raise BadInput("--trace-log: only with --trace")
     if what in explain_node.WORDS:
-        of_pods = {"--start: is of a pod": start, "--at: names a moment of a pod": at is not None}
-        for flag, is_given in {**of_pods, "--uid: is of a pod": bool(uid)}.items():
-            if is_given:
-                raise BadInput(f"{flag}; name one")
+        _require_none_of_pods(at, uid, start=start)
         explain_node.explain_node(output, read_span(since))
         return
     name, now = pod_name(what or []), datetime.now(UTC)
     moment = read_moment(at, now) if at is not None else now
     begin = _beginning(read_span(since), moment)
     if start:
-        here = settings()
-        log = Path(trace_log) if trace_log else worker_log(here.state_dir)
-        _, account = _accounts(here.state_dir, namespace, name, moment, uid)
-        absences = _absences(here.state_dir)
-        explain_start(account, output, container, restart, log if trace else None, absences=absences)
+        _explain_start(namespace, name, uid, moment, output, container, restart, trace_log if trace else None)
         return
     if at is not None and moment.date() != now.astimezone().date() and _is_clock(at):
         remark(f"Note: {at} is taken as {moment.astimezone():%Y-%m-%d %H:%M:%S}: today's is still to come")
     _explain_pod(namespace, name, uid, output, moment, begin, now)
+
+
+def _explain_start(
+    namespace: str,
+    name: str,
+    uid: str,
+    moment: datetime,
+    output: str,
+    container: str,
+    restart: int | None,
+    trace_log: str | None,
+) -> None:
+    """Print one start of a container; with `trace_log`, which is "" for the worker's own log, also its calls."""
+    from syncpod.cli.commands.explain_start import explain_start
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import worker_log
+
+    state_dir = settings().state_dir
+    _, account = _accounts(state_dir, namespace, name, moment, uid)
+    log = None if trace_log is None else Path(trace_log) if trace_log else worker_log(state_dir)
+    explain_start(account, output, container, restart, log, absences=_absences(state_dir))
 
 
 def _explain_pod(
@@ -200,6 +211,18 @@ def _explain_placement(what: list[str] | None, namespace: str, output: str, othe
     from syncpod.cli.commands.explain_placement import explain_placement
 
     explain_placement(what, namespace, output, [flag for flag, is_given in others.items() if is_given])
+
+
+def _require_none_of_pods(at: str | None, uid: str, *, start: bool) -> None:
+    """Raise BadInput for a flag that has no meaning for a node."""
+    flags = {
+        "--start: is of a pod": start,
+        "--at: names a moment of a pod": at is not None,
+        "--uid: is of a pod": bool(uid),
+    }
+    for flag, is_given in flags.items():
+        if is_given:
+            raise BadInput(f"{flag}; name one")
 
 
 def _check(output: str, at: str | None, *, start: bool, of_start: bool) -> None:
