@@ -1,4 +1,6 @@
-"""The steps of a pod's workflow, one module per verb: they act on the runtime and on the node's disk.
+"""The activities: the steps of a pod's workflow, one module per verb, and what the workflows of nodes and fleets ask.
+
+A pod's steps act on the runtime and on the node's disk.
 
 Each step may run twice, and may be killed at any line. So it looks before it acts, adopts what an earlier attempt has
 made, and never does what a newer step would have to undo. Read :mod:`activities.step` for what all of them share, then

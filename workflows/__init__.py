@@ -1,4 +1,4 @@
-"""The durable workflows: a pod's (:mod:`workflows.pod`), which decides and runs its steps, and a node's.
+"""The durable workflows: of a pod (:mod:`workflows.pod`), of a node (:mod:`workflows.node`), and those of a fleet.
 
 Start with :mod:`workflows.pod.workflow` (the loop), then :mod:`workflows.pod.decide` (what next) and
 :mod:`workflows.pod.absorb` (what comes in).

@@ -1,10 +1,10 @@
 """Ending processes in a container or sandbox that the runtime lists as ended.
 
-containerd makes a task, asks for its process, and starts it. If StartContainer or RunPodSandbox is cut off between the
-first two (its caller was killed, its deadline passed), or the cleanup after it fails, the task stays and CRI no longer
-knows of it: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and StopPodSandbox then do
-nothing, RemoveContainer is refused while the task is there, and killing its process leaves the task. Only a restart of
-containerd or its own API ends that; the kubelet would request the removal for ever.
+containerd makes a task, asks for its process, and starts it. StartContainer or RunPodSandbox may be cut off between the
+first two, because its caller was killed or its deadline passed, or the cleanup after it may fail. The task then stays,
+and CRI does not know of it: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and
+StopPodSandbox then do nothing, RemoveContainer is refused while the task is there, and killing its process leaves the
+task. Only a restart of containerd or its own API ends that; the kubelet would request the removal for ever.
 
 If the call is cut off earlier, containerd 2 forgets the process that its shim still creates. That process waits to be
 started, and only the pod's cgroup shows it.

@@ -23,9 +23,10 @@ async def end_earlier_lives(attempt: StepAttempt, *, grace_seconds: int) -> str:
     """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
 
     A name has one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any
-    more, and would run for ever. A pod of another cluster is left alone, since its workflow may still exist. So is a
-    sandbox that has the name but no pod's UID. Each container has `grace_seconds`, counted from when the step was
-    scheduled.
+    more, and would run for ever. A pod of another cluster is left alone, since its workflow may still exist. A sandbox
+    that has the name but no pod's UID is left alone too. Each container has `grace_seconds`, counted from when the
+    step was scheduled.
+
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
     made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node.
     Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and

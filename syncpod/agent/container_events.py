@@ -3,15 +3,15 @@
     runtime ──► ContainerEvents ──► the pod is read ──► PLEG
                       └──────────── while all is heard, the relist rests
 
-An event decides nothing: it only has its pod read, as the relist would a moment later. So an event that is missed, sent
-twice or late changes nothing but when the pod is read. The relist rests only while nothing can be missed that matters:
+An event decides nothing: it only has its pod read, as the relist would a moment later. If an event is missed, or comes
+twice or late, only the time of that read changes. The relist rests only while nothing that matters can be missed:
 
 - the stream has been open for some seconds, and every pod could be read;
 - each running process is also watched by its pidfd, or the runtime is our own. Its stream ends rather than leave out an
   event (`syncpod.runtime.events`); others have dropped events of a reader that is too slow (containerd 2.x does).
 
-Otherwise the runtime is relisted each second, as without events: also for half a minute after the stream has ended,
-after an event that does not name its pod, and after a change that a relist has found and no event has announced.
+Otherwise the runtime is relisted each second, as without events. That is also so for half a minute after the stream
+has ended, after an event that does not name its pod, and after a change that only a relist has found.
 
 Mirrors pleg/evented.go, v1.36. Differences: the kubelet builds the pod's status from the event, and relists each 300 s
 whatever the size of the node; where its stream fails five times, it never listens again.

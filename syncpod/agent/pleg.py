@@ -371,8 +371,9 @@ def _difference(pod: _Pod) -> tuple[PodLifecycleEvent, ...]:
 def _worth_telling(pod: _Pod) -> bool:
     """Say whether the difference is worth a signal.
 
-    A created container is not: it is about to be started. Nor is the removal of something that no decision depends on:
-    an ended container or sandbox that has a successor. The workflow's view keeps it until the next listing.
+    Two differences are not: a created container, which is about to be started, and the removal of something that no
+    decision depends on, which is an ended container or sandbox that has a successor. The workflow's view keeps it until
+    the next listing.
     """
     events = _difference(pod)
     if not events:

@@ -234,8 +234,8 @@ class StuckWorkflows:
     ) -> list[tuple[str, list[Any]]]:
         """Return the signals to the run that are not in the snapshot, oldest first, without those that are sent again.
 
-        Accepted updates are among them. Signals that cannot be decoded are left out, as the SDK does. So are those that
-        are not signed, where they must be; the others count as accepted in the snapshot from here on.
+        Accepted updates are among them. Signals that cannot be decoded are left out, as the SDK does. Signals without a
+        signature are left out too, where they need one; the others count as accepted in the snapshot from here on.
         """
         found: list[tuple[str, list[Any]]] = []
         kind = self._kind(workflow_id)

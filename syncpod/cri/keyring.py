@@ -188,9 +188,8 @@ def _index_key(registry: str) -> str | None:
 def _matches(key: str, repository: str) -> bool:
     """Say whether a registry's key covers a repository (URLsMatch).
 
-    The ports must be equal; the hosts must have the same number of labels, and each must match, where `*` stands for
-    any characters within one label; and the key's path must be a prefix of the repository's, even if it ends within a
-    name.
+    The ports must be equal. The hosts must have the same number of labels, and each label must match; `*` stands for
+    any characters within one label. The key's path must be a prefix of the repository's, even if it ends within a name.
 
     Difference: `[::1]` without a port matches itself; the kubelet treats its brackets as a set of characters.
     """

@@ -85,7 +85,7 @@ def judge(found: Found, coverage: Coverage, *, cluster: str) -> Verdict:
     """Decide whether what was found on a node of this Temporal `cluster` is an orphan, and whether to kill it.
 
     It is killed only if it belongs to this cluster, every source has reported, and either its workflow has ended or the
-    node's history covers it; where commands are signed, only if the node has noted the pod's end besides.
+    node's history covers it. If the node's commands are signed, the node must also have noted the pod's end.
     """
     if found.cluster != cluster:
         return Verdict(

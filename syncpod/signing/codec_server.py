@@ -2,9 +2,9 @@
 
 Both tools send the payloads of a command to it (``POST /encode``), and what they show (``POST /decode``, which decrypts
 what is encrypted; the rest is readable as it is). They send a namespace and no workflow id. A signature that held for
-any workflow could be copied from one history to another workflow, so there is none: the workflow is read from the
+any workflow could be copied from one history to another, so the server makes none. It reads the workflow from the
 command line of the process that has connected (``--workflow-id``, ``-w``, ``--workflow_id``, ``--wid``), or from the
-path before ``/encode``. Where neither names one, the server refuses, and says what to do.
+path before ``/encode``. If neither names one, the server refuses, and says what to do.
 
 Whoever has the token has all that the key can sign; it lies beside the key, with the same mode.
 
@@ -26,7 +26,7 @@ from temporalio.api.common.v1 import Payload
 
 from syncpod.kernel.callers import Callers, PeerOf
 from syncpod.kernel.peers import Address, find_peer, peer_command
-from syncpod.messages.signature import Keys, Place
+from syncpod.messages.signature import Keys, PayloadPlace
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, remove_codec_record, write_codec_record
 from syncpod.signing.decoding_page import DecodingPage
@@ -102,7 +102,7 @@ class CodecServer:
         named = unquote(request.before.strip("/")) or await self._named_by_peer(writer)
         if not named:
             return 400, NO_WORKFLOW.encode(), ""
-        place = Place(request.headers.get("x-namespace", "default"), named)
+        place = PayloadPlace(request.headers.get("x-namespace", "default"), named)
         return *answered(body, lambda payload: self._encoded(payload, place)), ""
 
     async def _named_by_peer(self, writer: asyncio.StreamWriter) -> str:
@@ -110,7 +110,7 @@ class CodecServer:
         client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
         return workflow_named(await asyncio.to_thread(self._command_of, client, server))
 
-    def _encoded(self, payload: Payload, place: Place) -> Payload:
+    def _encoded(self, payload: Payload, place: PayloadPlace) -> Payload:
         return signed_payload(self._keys, place, payload, ANY)
 
     def _decoded(self, payload: Payload) -> Payload:

@@ -1,9 +1,9 @@
 """Removes dangling links to containers' logs. The removal of a container removes its own link.
 
-Links are left behind if somebody else removes logs. Mirrors
-kuberuntime_gc.go, v1.36, evictPodLogsDirectories. Differences: a link goes only if it dangles in two rounds, since a
-log that is being rotated is gone for a moment; and only if nothing of its pod is left or the pod is this node's, since
-a kubelet may have its links in the same directory.
+Links are left behind if somebody else removes logs. Mirrors kuberuntime_gc.go, v1.36, evictPodLogsDirectories.
+Differences: a link is removed only if it dangles in two rounds, since a log that is being rotated is gone for a moment.
+It must also be a link of this node's pod, or of a pod of which nothing is left: a kubelet may have its links in the
+same directory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """A directory of manifests as a source of pods: watches it, rereads it regularly, and tells the node's workflow.
 
 Mirrors pkg/kubelet/config/file.go, file_linux.go, v1.36: inotify, and the whole directory again every 20 s, since a
-file system may not notify. Differences: a notification only wakes the reader, which reads the whole directory, so no
-notification can be lost or misread; a list is sent when it has changed, not each time; if somebody has ended one of its
-pods, that is noticed and sent too, where the kubelet makes the pod again from memory. A file system that hangs blocks
-this source alone.
+file system may not notify. A file system that hangs blocks this source alone. Differences:
+
+- A notification only wakes the reader, which reads the whole directory, so no notification can be lost or misread.
+- A list is sent when it has changed, not each time.
+- If somebody has ended one of its pods, that is noticed and sent too. The kubelet makes the pod again from memory.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ class ManifestSource:
     async def round(self, *, slow: bool = False) -> bool:
         """Read once, and send what is new; return whether anything was sent.
 
-        The first time, and when `slow`, also look for pods that somebody has ended. Only then does a missing directory
-        count as having no pods, so that a directory that is replaced quickly costs none of them.
+        The first time, and when `slow`, also look for pods that somebody has ended. At any other time a missing
+        directory changes nothing, so that a directory that is replaced quickly costs no pod.
 
         Raises RPCError, and OSError if the directory cannot be listed: then nothing is sent, and nothing ends.
         """

@@ -4,11 +4,13 @@ Every five minutes it notes which images are in use: by any container that the r
 of this node's pods, including image volumes; and by sandboxes. If the images' disk is too full, the longest unused
 images are removed until it is not (:mod:`syncpod.lifecycle.image_gc`).
 
-Mirrors images/image_gc_manager.go, v1.36, and kubelet.go, StartGarbageCollection. Differences: only images that this
-node has pulled are removed, never those that were imported by hand or pulled by others; an image that a pod names is in
-use even while none of its containers exists; an image that was never seen in use counts as last used when it was
-pulled, which is stored on disk, so that the order survives the worker. There is no Node object: its events are warnings
-in the log.
+Mirrors images/image_gc_manager.go, v1.36, and kubelet.go, StartGarbageCollection. Differences:
+
+- Only images that this node has pulled are removed, never those that were imported by hand or pulled by others.
+- An image that a pod names is in use even while none of its containers exists.
+- An image that was never seen in use counts as last used when it was pulled. That time is on disk, so the order
+  survives the worker.
+- There is no Node object: its events are warnings in the log.
 """
 
 from __future__ import annotations

@@ -117,7 +117,8 @@ class Takeover:
 
         A workflow that cannot answer is asked again until it does, and that is logged once. Reasons are: its workflow
         tasks fail, the server is busy, or the workflow is paused, a status that the SDK does not know (ValueError). A
-        run whose start was refused answers, and names none: it has ended by then. So may whoever answers in our place.
+        run whose start was refused answers, and names none: it has ended by then. An answer that somebody else gives in
+        our place may name none either.
         """
         silent = False
         while True:

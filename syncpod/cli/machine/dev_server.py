@@ -121,7 +121,8 @@ def command(
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for the server: without the settings of clients, which include credentials.
 
-    Nor does it get those of the worker's traces: it would export its own, and refuses to start for some exporters.
+    The settings of the worker's traces are left out too: the server would export its own traces, and it refuses to
+    start for some exporters.
     The server needs USER, which is not set for a user without an entry in passwd: then it is the user's id.
     """
     mine = {name: value for name, value in environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}

@@ -75,8 +75,8 @@ async def read_pod(client: Client, namespace: str, name: str) -> FetchedPod | No
 async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[FetchedPod | None]:
     """Return the pods of these namespaces and names, in this order; None for one that does not exist, or has ended.
 
-    Those of this machine's node are read from it all at once, and the server is asked about a few at a time: a crowd
-    that is asked one by one, all together, keeps its node from its work.
+    Those of this machine's node are read from the node in one request. The server is asked about a few at a time: if
+    all pods of a large node were queried at the same time, the node would do nothing else.
     """
     ids = [pod_workflow_id(*key) for key in keys]
     told = await told_by_this_node(ids, "pod")

@@ -5,8 +5,8 @@ files are copied. A directory, and each directory mounted beneath it, gets an ov
 container's own directory. From a directory that holds the runtime's own state, that state is first hidden, because an
 upper layer must not be inside its lower one. If a directory with mounts beneath it cannot be a lower layer, as in a
 user namespace, it is recreated and its entries are shown in the same way. A directory without mounts that cannot be a
-lower layer is shared with the host. So is a directory that this user may not read, such as another user's FUSE mount:
-a container may not read it either. So no single directory of the host keeps a container from starting.
+lower layer is shared with the host. A directory that this user may not read, such as another user's FUSE mount, is
+shared too: a container may not read it either. So no single directory of the host keeps a container from starting.
 """
 
 from __future__ import annotations
