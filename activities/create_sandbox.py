@@ -15,7 +15,7 @@ from activities.containers.targets import kill_target
 from activities.images.presence import missing_images
 from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
-from activities.pods.admission import admit
+from activities.pods.admission import admit_to_node
 from activities.pods.cgroup import prepare_cgroup
 from activities.pods.earlier_lives import end_earlier_lives
 from activities.pods.stopping import stop_sandbox
@@ -76,7 +76,7 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
         if still_running and not request.adopt:
             raise _failed(attempt, _name_in_use(attempt.ref, still_running))
         readiness = asyncio.create_task(attempt.node.cri.status())
-        await admit(attempt, request)
+        await admit_to_node(attempt, request)
         if request.adopt:
             return await _adopt(attempt, request, images)
         polls = Polls(attempt)

@@ -52,7 +52,7 @@ async def run_step(
     """Run one attempt of a step, as the activity in which this is called.
 
     - One step per pod at a time, by fence; an older one fails with StaleFence.
-    - A step with a `stage` waits in that line of the node until its pod's turn has come.
+    - A step with a `stage` waits in that queue of the node until its pod's turn has come.
     - A step with a `lane` makes nothing in the pod, so it runs beside the pod's turn: it neither waits for the steps
       in turn nor holds them up, and its fence is not compared with theirs. Within one lane of a pod only one step runs
       at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
@@ -146,7 +146,7 @@ async def _try(
         complete = _without_status if request.lane else _with_status
         followed = isinstance(request, CreateSandbox) and request.followed
         claim = Claim(request.fence, attempt.number, activity.info().scheduled_time, followed)
-        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_line(stage):
+        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_queue(stage):
             attempt.doing = "asks the runtime what it has of the pod"
             try:
                 return await complete(attempt, await body(attempt, request))

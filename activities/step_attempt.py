@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from activities.node.context import Node
-from activities.node.lines import Place
+from activities.node.pod_queues import QueuePlace
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
@@ -95,7 +95,7 @@ class StepAttempt:
         self._delay_seconds = delay_seconds
         self._began = time.monotonic()
         self._interruption = asyncio.Event()
-        self._place: Place | None = None
+        self._place: QueuePlace | None = None
         self._stage: Stage | None = None
         self._hides = 2
         """How many more times it may tell the node that it acts again after a wait."""
@@ -163,16 +163,16 @@ class StepAttempt:
         """Sleep, unless the step has to let go."""
         await self.interruptible(asyncio.sleep(seconds))
 
-    # --- the node's lines ---------------------------------------------------------------------------------------------
+    # --- the node's queues --------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def in_line(self, stage: Stage | None) -> AsyncIterator[None]:
-        """Wait in the node's line for pods of this stage, and hold a place for the block. Raises Interrupted."""
+    async def in_queue(self, stage: Stage | None) -> AsyncIterator[None]:
+        """Wait in the node's queue for pods of this stage, and hold a place for the block. Raises Interrupted."""
         if stage is None:
             yield
             return
         self._stage = stage
-        self._place = Place(self.node.lines[stage], self, self.ref.uid, can_wait=stage is Stage.CLEARING)
+        self._place = QueuePlace(self.node.queues[stage], self, self.ref.uid, can_wait=stage is Stage.CLEARING)
         async with self._place.held():
             self.node.acts(self.ref.uid)
             yield
@@ -233,10 +233,10 @@ class StepAttempt:
     def waited_seconds(self) -> float:
         """Seconds since the step was scheduled: by the server's clock between attempts, by a monotonic one within.
 
-        The time in the node's line does not count, so no container loses grace by it.
+        The time in the node's queue does not count, so no container loses grace by it.
         """
-        in_line = self._place.waited_seconds if self._place is not None else 0.0
-        return self._delay_seconds + time.monotonic() - self._began - in_line
+        in_queue = self._place.waited_seconds if self._place is not None else 0.0
+        return self._delay_seconds + time.monotonic() - self._began - in_queue
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ class Alarm:
 
     def __init__(self) -> None:
         self.rang = False
-        """The deadline has passed, and nobody has called `hear` since."""
+        """The deadline has passed, and nobody has called `acknowledge` since."""
         self._deadline: datetime | None = None
         self._timer: asyncio.Task[None] | None = None
 
@@ -32,7 +32,7 @@ class Alarm:
         if deadline is not None:
             self._timer = asyncio.create_task(self._ring(deadline, summary))
 
-    def hear(self) -> None:
+    def acknowledge(self) -> None:
         """Clear a ring, so that the same deadline can be set again. A running timer keeps running."""
         if self.rang:
             self._clear()

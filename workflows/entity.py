@@ -103,7 +103,7 @@ class Entity:
         """Collect one signal that the workflow gives itself; it neither awaits nor raises."""
         self.inbox.put(name, tuple(args))
 
-    def hear(self, name: str, args: Sequence[Any]) -> None:
+    def receive(self, name: str, args: Sequence[Any]) -> None:
         """Collect one signal, for a handler, unless it is refused; it neither awaits nor raises."""
         if self.is_accepted(name, args):
             self.put(name, [plain(each) for each in args])
@@ -175,7 +175,7 @@ class Entity:
     async def wait(self, may_end: Callable[[], bool]) -> None:
         """Wait until something has come in, the alarm has rung, or `may_end` says that the run can be left."""
         await self.until(lambda: bool(self.inbox) or self._woken or self.alarm.rang or may_end())
-        self.alarm.hear()
+        self.alarm.acknowledge()
 
     async def until(self, ready: Callable[[], bool]) -> None:
         """Wait for a condition. If the workflow is cancelled meanwhile, tell its owner and keep waiting."""

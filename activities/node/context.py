@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from activities.node.fences import Fences
 from activities.node.hooks import PreStops
 from activities.node.ledger import Ledger
-from activities.node.lines import Line
 from activities.node.pairs import Pairs
+from activities.node.pod_queues import PodQueue
 from activities.node.pulls import Pulls, PullSettings
 from activities.node.stops import Stops
 from activities.node.uid_owners import UidOwners
@@ -37,10 +37,10 @@ def pods_at_once() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
-def _lines() -> Mapping[Stage, Line]:
-    """Return a line for each stage. Pods that end and pods that are removed share theirs."""
-    ending = Line(pods_at_once())
-    return {Stage.BEGINNING: Line(pods_at_once()), Stage.ENDING: ending, Stage.CLEARING: ending}
+def _queues() -> Mapping[Stage, PodQueue]:
+    """Return a queue for each stage. Pods that end and pods that are removed share theirs."""
+    ending = PodQueue(pods_at_once())
+    return {Stage.BEGINNING: PodQueue(pods_at_once()), Stage.ENDING: ending, Stage.CLEARING: ending}
 
 
 async def no_journal(_ref: PodRef, _instances: Sequence[Instance]) -> None:
@@ -63,7 +63,7 @@ class Node:
     acts: Callable[[str], None] = lambda uid: None
     """Called with the UID of a pod whose step has waited and now acts. Until the step ends the agent need not signal
     what it sees of the pod, since the step returns it."""
-    lines: Mapping[Stage, Line] = field(default_factory=_lines)
+    queues: Mapping[Stage, PodQueue] = field(default_factory=_queues)
     """The queues of pods that are to start, and of those that are to end or to be removed."""
     pull_settings: PullSettings = field(default_factory=PullSettings)
     dead_kept: int = 1

@@ -158,7 +158,7 @@ class Page:
             self._put_off.pop(ref.uid, None)
         return counted
 
-    def keep(self, uids: Collection[str]) -> bool:
+    def forget_others(self, uids: Collection[str]) -> bool:
         """Stop counting all pods but these: the others were removed without the node being told.
 
         Return whether there were others.

@@ -1,4 +1,4 @@
-"""Lines (queues): a limited number of pods start, or end, at the same time on a node; the others wait in order.
+"""Queues: a limited number of pods start, or end, at the same time on a node; the others wait in order.
 
 If many pods started at once, each would make so little progress that their timeouts would pass.
 """
@@ -19,12 +19,12 @@ HELD_SECONDS = 5.0
 """How long a step keeps its place. A step that takes longer is waiting for something and uses little CPU, so another
 pod gets its place while it goes on."""
 REMEMBERED_SECONDS = 60.0
-"""How long a pod that has left the line keeps its rank before those that came later, for its next step."""
+"""How long a pod that has left the queue keeps its rank before those that came later, for its next step."""
 LET_PASS = 256
 """How many later pods may overtake a step that can wait. The number is large, but the step's turn always comes."""
 
 
-class Line:
+class PodQueue:
     """A number of places, and the pods that wait for one, in the order in which they first came."""
 
     def __init__(self, places: int) -> None:
@@ -80,14 +80,14 @@ class Line:
                 turn.set_result(None)
 
 
-class Place:
-    """One step's place in a line."""
+class QueuePlace:
+    """One step's place in a queue."""
 
-    def __init__(self, line: Line, holder: Holder, uid: str, *, can_wait: bool = False) -> None:
+    def __init__(self, queue: PodQueue, holder: Holder, uid: str, *, can_wait: bool = False) -> None:
         """Wait for the pod `uid`, behind the others if it `can_wait`. `holder` ends the wait if asked to let go."""
-        self._line = line
+        self._queue = queue
         self._holder = holder
-        self._number = line.lets_pass() if can_wait else line.came(uid)
+        self._number = queue.lets_pass() if can_wait else queue.came(uid)
         self._since = 0.0
         """Since when the step waits, by the monotonic clock; 0 if it does not wait."""
         self._waited = 0.0
@@ -96,11 +96,11 @@ class Place:
     @property
     def ahead(self) -> int | None:
         """How many other pods come first; None if the step does not wait."""
-        return self._line.ahead_of(self._number) if self._since else None
+        return self._queue.ahead_of(self._number) if self._since else None
 
     @property
     def waited_seconds(self) -> float:
-        """How long the step has stood in the line."""
+        """How long the step has stood in the queue."""
         return self._waited + (time.monotonic() - self._since if self._since else 0.0)
 
     @asynccontextmanager
@@ -122,7 +122,7 @@ class Place:
     async def _take(self) -> None:
         self._since = time.monotonic()
         try:
-            await self._holder.interruptible(self._line.enter(self._number))
+            await self._holder.interruptible(self._queue.enter(self._number))
         finally:
             self._waited, self._since = self.waited_seconds, 0.0
         self._given_up = asyncio.get_running_loop().call_later(HELD_SECONDS, self._give_back)
@@ -131,4 +131,4 @@ class Place:
         if self._given_up is not None:
             self._given_up.cancel()
             self._given_up = None
-            self._line.leave()
+            self._queue.leave()

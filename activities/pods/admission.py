@@ -19,7 +19,7 @@ _OS = "linux"
 _OS_LABEL = "kubernetes.io/os"
 
 
-async def admit(attempt: StepAttempt, request: CreateSandbox) -> None:
+async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has then failed for good.
 
     Once admitted, this life of the pod is never rejected, even if the node changes, or has lost its record of it. When
@@ -89,7 +89,7 @@ async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
     are told. Raises OSError.
     """
     records = await asyncio.to_thread(read_pod_records, node.context)
-    if not page.keep({own.uid, *(record.pod.metadata.uid for record in records)}):
+    if not page.forget_others({own.uid, *(record.pod.metadata.uid for record in records)}):
         return False
     node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own.uid))
     # Hazard: this must come last. If it fails, the next attempt no longer finds that any pod has gone.

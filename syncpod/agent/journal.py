@@ -239,7 +239,7 @@ class _Writer:
             try:
                 self._write(pending, ends)
             except (sqlite3.Error, OSError) as error:
-                if not (isinstance(error, sqlite3.Error) and self._begins_anew(error)):
+                if not (isinstance(error, sqlite3.Error) and self._replaces_broken_file(error)):
                     return self._failed(error)
                 try:
                     self._write(pending, ends)
@@ -257,7 +257,7 @@ class _Writer:
                 self._open()
                 self._file.forget_old(datetime.now(UTC))
             except sqlite3.Error as error:
-                if not self._begins_anew(error):
+                if not self._replaces_broken_file(error):
                     self._failed(error)
             except OSError as error:
                 self._failed(error)
@@ -270,7 +270,7 @@ class _Writer:
                     last_sign = last_sign_of(self._node.state_dir)
                     self._file.begin_service(datetime.now(UTC), boot_id(), last_sign)
                 except (sqlite3.Error, OSError) as error:
-                    if not (isinstance(error, sqlite3.Error) and self._begins_anew(error)):
+                    if not (isinstance(error, sqlite3.Error) and self._replaces_broken_file(error)):
                         self._failed(error)
                     return False
                 self._serves = True
@@ -310,7 +310,7 @@ class _Writer:
         self._is_failing = True
         return False
 
-    def _begins_anew(self, error: sqlite3.Error) -> bool:
+    def _replaces_broken_file(self, error: sqlite3.Error) -> bool:
         """Begin a new file if this one is broken, and write everything to it that is still known."""
         try:
             aside = self._file.set_aside_if_broken(error)

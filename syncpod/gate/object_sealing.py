@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet_objects import GIVEN, KEPT
 from syncpod.messages.sealing import CONTENT_KEY_BYTES, NONCE_BYTES, Fresh, open_sealed, seal
-from syncpod.messages.signature import Place
+from syncpod.messages.signature import PayloadPlace
 
 
 class ObjectSealing:
@@ -35,17 +35,17 @@ class ObjectSealing:
 
     def keep(self, key: str, content: bytes) -> tuple[dict[str, str], bytes]:
         """Seal an object for the fleet; return metadata and data. `key` is its kind, namespace and name."""
-        return self._seal([self._keys.own.public_key()], Place("", key, "", KEPT), content)
+        return self._seal([self._keys.own.public_key()], PayloadPlace("", key, "", KEPT), content)
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
         """Seal an object for a node. `kept` is the object as `keep` has sealed it. Raises Unsealable."""
         own = self._keys.own
         said = {name: text.encode() for name, text in metadata.items()}
-        content = open_sealed([own], [own.public_key()], Place("", key, "", KEPT), said, kept)
-        return self._seal(list(self._keys.receiving(node)), Place(node, key, "", GIVEN), content)
+        content = open_sealed([own], [own.public_key()], PayloadPlace("", key, "", KEPT), said, kept)
+        return self._seal(list(self._keys.receiving(node)), PayloadPlace(node, key, "", GIVEN), content)
 
     def _seal(
-        self, receivers: list[EllipticCurvePublicKey], place: Place, content: bytes
+        self, receivers: list[EllipticCurvePublicKey], place: PayloadPlace, content: bytes
     ) -> tuple[dict[str, str], bytes]:
         fresh = Fresh(
             generate_private_key(SECP256R1()), secrets.token_bytes(CONTENT_KEY_BYTES), secrets.token_bytes(NONCE_BYTES)

@@ -23,7 +23,7 @@ class ContainerToKill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerToReset:
-    """A container instance to remove from the runtime so that the pod can begin anew in its sandbox."""
+    """A container instance to remove from the runtime so that it can be started again in its sandbox."""
 
     id: str
     name: str

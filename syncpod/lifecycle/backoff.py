@@ -175,7 +175,7 @@ def uncounted(store: BackoffStore, key: str) -> BackoffStore:
     return store.with_entry(key, entry.model_copy(update={"restarts": 0, "counted": ""}))
 
 
-def begun_anew(store: BackoffStore, key: str, *, now: datetime) -> BackoffStore:
+def started_by_operator(store: BackoffStore, key: str, *, now: datetime) -> BackoffStore:
     """Return a store in which an operator starts a container at `now`. That start does not count as a restart."""
     return store.with_entry(key, BackoffEntry(delay=store.delay(key) or FIRST_DELAY, last_update=now))
 

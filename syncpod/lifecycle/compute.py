@@ -40,7 +40,7 @@ def compute_pod_actions(
 
     1. Compare the sandbox with the spec.
     2. In a RestartAllContainers pass: list what is to be removed, and nothing else.
-    3. If the sandbox is gone or wrong: end the pod if it is done, else begin it anew.
+    3. If the sandbox is gone or wrong: end the pod if it is done, else make its next sandbox.
     4. Start ephemeral containers that were never made: they do not wait for the pod to be initialized.
     5. Bring up init containers and sidecars; go on only once the pod is initialized.
     6. Decide each main container: start, kill, restart, resize or keep it.
@@ -64,7 +64,7 @@ def compute_pod_actions(
     if restart_all:
         return replace(actions, containers_to_reset=containers_to_reset(spec, observed))
     if sandbox.changed:
-        return _begin_anew(actions, spec, statuses, followed)
+        return _with_new_sandbox(actions, spec, statuses, followed)
 
     never_made = (index for index, each in enumerate(spec.ephemeral_containers) if each.name not in statuses)
     actions = replace(actions, ephemeral_containers_to_start=tuple(never_made))
@@ -81,7 +81,7 @@ def compute_pod_actions(
     return replace(actions, update_pod_level_resources=pod_level_resources_changed(spec, actuated))
 
 
-def _begin_anew(
+def _with_new_sandbox(
     actions: PodActions, spec: PodSpec, statuses: Mapping[str, ObservedContainer], followed: Collection[str]
 ) -> PodActions:
     """Make the pod's first or next sandbox, or none if the pod is done."""

@@ -198,19 +198,19 @@ def all_containers_restarting_condition(
     phase: str,
     *,
     old_conditions: Sequence[PodCondition],
-    begins_later: bool = False,
+    starts_later: bool = False,
 ) -> PodCondition:
     """Say whether the pod is in the middle of a restart of all containers.
 
-    The restart is over when no init or main container is left in the runtime: then the pod begins anew, in its sandbox.
-    Differences: a back-off may delay that new beginning (`begins_later`), and the restart is not over until then; the
-    kubelet has no such back-off. This condition gets an observedGeneration like all others; in the kubelet it has none.
+    The restart is over when no init or main container is left in the runtime: then all are started again, in the same
+    sandbox. Differences: a back-off may delay these starts (`starts_later`), and the restart is not over until then;
+    the kubelet has no such back-off. This condition gets an observedGeneration like all others; the kubelet's has none.
     Mirrors GenerateAllContainersRestartingCondition.
     """
     if phase in TERMINAL_PHASES:
         return terminal_ready_condition(ALL_CONTAINERS_RESTARTING, phase)
     in_progress = is_true(old_conditions, ALL_CONTAINERS_RESTARTING)
-    if not (begins_later or should_restart_all(pod.spec, observed, in_progress=in_progress)):
+    if not (starts_later or should_restart_all(pod.spec, observed, in_progress=in_progress)):
         return PodCondition(type=ALL_CONTAINERS_RESTARTING, status="False")
     return PodCondition(
         type=ALL_CONTAINERS_RESTARTING,

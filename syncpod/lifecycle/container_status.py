@@ -13,8 +13,9 @@ Differences, where we have a record and the kubelet has to guess:
 - A container whose state the runtime has lost (`unknown`) stays terminated once it was shown so; the kubelet falls back
   to waiting.
 - Ephemeral containers take no part in a restart of all containers, and never wait to be restarted.
-- Seeing a running container never raises a restart count: the workflow chose its number. Nor does an instance in
-  state `unknown`, which the kubelet counts as restarted: once it is killed, its end may show that it is not to restart.
+- Seeing a running container never raises a restart count: the workflow chose its number. An instance in state
+  `unknown` does not raise it either, while the kubelet counts it as restarted: once it is killed, its end may show that
+  it is not to restart.
 - An instance that was created and never started shows nowhere: its start may be given up, and its number is still free.
   The kubelet shows it as waiting, and counts it.
 - An init container that is gone, and must have completed since main containers exist, completed in the run that was
@@ -199,7 +200,7 @@ def _absent(
         if old.state.waiting and old.state.waiting.reason == RESTARTING_ALL_CONTAINERS:
             return old  # an earlier listing between the removals showed it gone: its restart is counted
         if not old.state.waiting:
-            return _to_begin_anew(old if old.state.terminated else status, old)
+            return _removed_to_restart(old if old.state.terminated else status, old)
     recorded = context.exits.get(container.name)
     seen = old.restart_count if old and old.state.terminated else status.restart_count - 1
     if recorded is not None and recorded.restart > seen:
@@ -214,7 +215,7 @@ def _absent(
     return status
 
 
-def _to_begin_anew(status: ContainerStatus, old: ContainerStatus) -> ContainerStatus:
+def _removed_to_restart(status: ContainerStatus, old: ContainerStatus) -> ContainerStatus:
     """Return the status of a container that a restart of all containers has removed."""
     waiting = ContainerStateWaiting(reason=RESTARTING_ALL_CONTAINERS, message=_REMOVED_TO_RESTART)
     return status.model_copy(

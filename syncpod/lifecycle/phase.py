@@ -22,7 +22,7 @@ CONFIG_SOURCE: Final = "kubernetes.io/config.source"
 """Annotation that says where a pod came from: `api`, `file` or `http`."""
 
 RESTARTING_ALL_CONTAINERS: Final = "RestartingAllContainers"
-"""Reason of a container that was ended only so that the whole pod begins anew."""
+"""Reason of a container that was ended only so that all containers are started again."""
 
 
 def is_static_pod(pod: Pod) -> bool:

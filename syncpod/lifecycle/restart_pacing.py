@@ -73,7 +73,7 @@ def restart_all(
 ) -> tuple[RestartPermission, BackoffStore]:
     """Decide whether a restart of all containers may begin now, and remember it if it may.
 
-    `exit_` is the exit that asked for it, `cause` a phrase for it. One round counts as one restart.
+    `exit_` is the exit that asked for it, `cause` a phrase for it. It counts as one restart.
     """
     key = backoff.step_key(backoff.RESTART_ALL)
     if _is_exempt(settings, exit_):

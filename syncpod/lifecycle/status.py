@@ -96,8 +96,8 @@ class StatusInputs:
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
     overdue: WaitingReason | None = None
     """Why something that should have ended long ago has not; None = nothing is overdue."""
-    begins_anew_later: bool = False
-    """All containers were removed so that the pod begins anew, but a back-off still holds it back."""
+    restarts_all_later: bool = False
+    """All containers were removed to be started again, but a back-off still delays that."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def _conditions(
     if condition.all_containers_could_restart(pod):
         own.append(
             condition.all_containers_restarting_condition(
-                pod, observed, phase, old_conditions=old, begins_later=inputs.begins_anew_later
+                pod, observed, phase, old_conditions=old, starts_later=inputs.restarts_all_later
             )
         )
     if (overdue := inputs.overdue) is not None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from syncpod.messages.signature import Place, key_id
+from syncpod.messages.signature import PayloadPlace, key_id
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -39,7 +39,7 @@ def is_encrypted(metadata: Mapping[str, bytes]) -> bool:
     return metadata.get(ENCODING) == ENCRYPTED
 
 
-def encrypt(key: bytes, place: Place, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
+def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
     """Return metadata and data of the payload that holds another one, serialized.
 
     `nonce`: random bytes, `NONCE_BYTES` of them, never used before. Of the place, namespace and workflow count.
@@ -50,7 +50,7 @@ def encrypt(key: bytes, place: Place, payload: bytes, nonce: bytes) -> tuple[dic
     return said, nonce + sealed
 
 
-def decrypt(keys: Mapping[str, bytes], place: Place | None, metadata: Mapping[str, bytes], data: bytes) -> bytes:
+def decrypt(keys: Mapping[str, bytes], place: PayloadPlace | None, metadata: Mapping[str, bytes], data: bytes) -> bytes:
     """Return the payload that an encrypted one holds, serialized. Raises Undecipherable.
 
     `place` None = the one that the metadata names: enough to show a payload, not to act on it.

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from syncpod.messages.signature import Place
+from syncpod.messages.signature import PayloadPlace
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -67,7 +67,7 @@ def public_key_id(key: EllipticCurvePublicKey) -> str:
 def seal(
     sender: EllipticCurvePrivateKey,
     receivers: Sequence[EllipticCurvePublicKey],
-    place: Place,
+    place: PayloadPlace,
     payload: bytes,
     fresh: Fresh,
 ) -> tuple[dict[str, bytes], bytes]:
@@ -91,7 +91,7 @@ def seal(
 def open_sealed(
     receivers: Sequence[EllipticCurvePrivateKey],
     senders: Iterable[EllipticCurvePublicKey],
-    place: Place,
+    place: PayloadPlace,
     metadata: Mapping[str, bytes],
     data: bytes,
 ) -> bytes:
@@ -130,7 +130,7 @@ def _agreed(own: EllipticCurvePrivateKey, other: EllipticCurvePublicKey) -> byte
     return own.exchange(ECDH(), other)
 
 
-def _wrapping(agreed: bytes, place: Place, by: str, to: str, point: bytes) -> bytes:
+def _wrapping(agreed: bytes, place: PayloadPlace, by: str, to: str, point: bytes) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -138,7 +138,7 @@ def _wrapping(agreed: bytes, place: Place, by: str, to: str, point: bytes) -> by
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=bound).derive(agreed)
 
 
-def _bound(place: Place, *more: bytes) -> bytes:
+def _bound(place: PayloadPlace, *more: bytes) -> bytes:
     """Return the bytes that a sealed payload is bound to: each part, preceded by its length."""
     parts = (_VERSION, *(each.encode() for each in (place.namespace, place.workflow_id, place.activity_type)), *more)
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)

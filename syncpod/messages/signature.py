@@ -47,7 +47,7 @@ class Keys(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class PayloadPlace:
     """Where a payload belongs."""
 
     namespace: str
@@ -74,7 +74,7 @@ def key_id(key: bytes) -> str:
 
 
 def signed_metadata(
-    key: bytes, place: Place, metadata: Mapping[str, bytes], data: bytes, *, purpose: str, number: int = 0
+    key: bytes, place: PayloadPlace, metadata: Mapping[str, bytes], data: bytes, *, purpose: str, number: int = 0
 ) -> dict[str, bytes]:
     """Return a payload's metadata with a signature, in place of any that it has."""
     said = {name: value for name, value in metadata.items() if name not in FIELDS}
@@ -82,7 +82,7 @@ def signed_metadata(
     return {**said, SIGNATURE: _mac(key, place, said, data).encode()}
 
 
-def verify(keys: Mapping[str, bytes], place: Place, metadata: Mapping[str, bytes], data: bytes) -> Verdict:
+def verify(keys: Mapping[str, bytes], place: PayloadPlace, metadata: Mapping[str, bytes], data: bytes) -> Verdict:
     """Say what a payload's signature is worth at a place, by the keys that are known there, by id. Never raises."""
     if SIGNATURE not in metadata:
         return Verdict(refusal="it is not signed")
@@ -99,7 +99,7 @@ def verify(keys: Mapping[str, bytes], place: Place, metadata: Mapping[str, bytes
     return Verdict(metadata.get(PURPOSE, b"").decode(errors="replace"), int(number))
 
 
-def _mac(key: bytes, place: Place, metadata: Mapping[str, bytes], data: bytes) -> str:
+def _mac(key: bytes, place: PayloadPlace, metadata: Mapping[str, bytes], data: bytes) -> str:
     """Return the HMAC over parts of which each has its length before it: no two payloads have the same."""
     parts = [str(len(metadata)).encode()]
     for name in sorted(metadata):
@@ -117,7 +117,7 @@ def _begun(key: bytes) -> hmac.HMAC:
 
 
 @lru_cache(maxsize=4096)
-def _at(place: Place) -> bytes:
+def _at(place: PayloadPlace) -> bytes:
     """Return the first parts of what is signed: the same for all of a workflow's payloads."""
     texts = (place.namespace, place.workflow_id, place.activity_id, place.activity_type)
     return _framed([_VERSION, *(text.encode() for text in texts)])

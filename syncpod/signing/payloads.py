@@ -5,11 +5,11 @@ from __future__ import annotations
 from temporalio.api.common.v1 import Payload
 
 from syncpod.messages.encryption import is_encrypted
-from syncpod.messages.signature import Keys, Place, signed_metadata
+from syncpod.messages.signature import Keys, PayloadPlace, signed_metadata
 from syncpod.temporal.encryption import encrypted
 
 
-def signed_payload(keys: Keys, place: Place, payload: Payload, purpose: str) -> Payload:
+def signed_payload(keys: Keys, place: PayloadPlace, payload: Payload, purpose: str) -> Payload:
     """Return a payload signed as a command with the next number, and encrypted if the keys encrypt.
 
     One that is encrypted already is returned as it is. Raises OSError if there is no number.

@@ -25,7 +25,7 @@ from temporalio.api.workflowservice.v1 import (
 )
 
 from syncpod.kernel.callers import PeerOf
-from syncpod.messages.signature import Keys, Place
+from syncpod.messages.signature import Keys, PayloadPlace
 from syncpod.messages.signed import START
 from syncpod.signing.front import Front
 from syncpod.signing.payloads import signed_payload
@@ -133,7 +133,7 @@ async def _refuse(_requests: object, context: Any) -> None:
 def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
     """Return what signs a request that commands a workflow, by the name of its call; each raises ValueError."""
 
-    def sign(place: Place, purpose: str, payloads: Payloads) -> None:
+    def sign(place: PayloadPlace, purpose: str, payloads: Payloads) -> None:
         if not payloads.payloads:  # a command without a payload could not be signed
             payloads.payloads.append(Payload(metadata={"encoding": b"json/plain"}, data=b"{}"))
         signed = [signed_payload(keys, place, payload, purpose) for payload in payloads.payloads]
@@ -142,25 +142,25 @@ def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
 
     def signal(said: bytes) -> bytes:
         request = SignalWorkflowExecutionRequest.FromString(said)
-        place = Place(request.namespace, request.workflow_execution.workflow_id)
+        place = PayloadPlace(request.namespace, request.workflow_execution.workflow_id)
         sign(place, f"signal/{request.signal_name}", request.input)
         return request.SerializeToString()
 
     def start(said: bytes) -> bytes:
         request = StartWorkflowExecutionRequest.FromString(said)
-        sign(Place(request.namespace, request.workflow_id), START, request.input)
+        sign(PayloadPlace(request.namespace, request.workflow_id), START, request.input)
         return request.SerializeToString()
 
     def signal_with_start(said: bytes) -> bytes:
         request = SignalWithStartWorkflowExecutionRequest.FromString(said)
-        place = Place(request.namespace, request.workflow_id)
+        place = PayloadPlace(request.namespace, request.workflow_id)
         sign(place, START, request.input)
         sign(place, f"signal/{request.signal_name}", request.signal_input)
         return request.SerializeToString()
 
     def update(said: bytes) -> bytes:
         request = UpdateWorkflowExecutionRequest.FromString(said)
-        place = Place(request.namespace, request.workflow_execution.workflow_id)
+        place = PayloadPlace(request.namespace, request.workflow_execution.workflow_id)
         sign(place, f"update/{request.request.input.name}", request.request.input.args)
         return request.SerializeToString()
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from temporalio.api.common.v1 import Payload
 
 from syncpod.messages.encryption import NONCE_BYTES, Undecipherable, decrypt, encrypt, is_encrypted
-from syncpod.messages.signature import Place
+from syncpod.messages.signature import PayloadPlace
 
 
-def encrypted(key: bytes, place: Place, payload: Payload) -> Payload:
+def encrypted(key: bytes, place: PayloadPlace, payload: Payload) -> Payload:
     """Return a payload encrypted for a workflow; one that is encrypted already as it is."""
     if is_encrypted(payload.metadata):
         return payload
@@ -19,7 +19,7 @@ def encrypted(key: bytes, place: Place, payload: Payload) -> Payload:
     return Payload(metadata=metadata, data=data)
 
 
-def decrypted(keys: Mapping[str, bytes], place: Place | None, payload: Payload) -> Payload:
+def decrypted(keys: Mapping[str, bytes], place: PayloadPlace | None, payload: Payload) -> Payload:
     """Return the payload that an encrypted one holds; `place` as for :func:`decrypt`. Raises Undecipherable."""
     inner = decrypt(keys, place, payload.metadata, payload.data)
     try:
@@ -28,7 +28,7 @@ def decrypted(keys: Mapping[str, bytes], place: Place | None, payload: Payload) 
         raise Undecipherable("it holds no payload") from None
 
 
-def readable(keys: Mapping[str, bytes], payload: Payload, place: Place | None = None) -> Payload:
+def readable(keys: Mapping[str, bytes], payload: Payload, place: PayloadPlace | None = None) -> Payload:
     """Return a payload decrypted if it can be, else as it is: for showing it."""
     if not is_encrypted(payload.metadata):
         return payload

@@ -31,7 +31,7 @@ from syncpod.messages.sealing import (
     open_sealed,
     seal,
 )
-from syncpod.messages.signature import Keys, Place
+from syncpod.messages.signature import Keys, PayloadPlace
 from syncpod.temporal.encryption import decrypted, encrypted
 from syncpod.temporal.failures import EncodedFailureConverter
 from syncpod.temporal.signing import ENCODING, REFUSED, SignablePayloadConverter
@@ -64,7 +64,7 @@ class FleetKeys(Protocol):
 class FleetCodec(PayloadCodec, WithSerializationContext):
     """Seals for nodes what they are told, opens what they answer, and encrypts everything else with the fleet's key."""
 
-    def __init__(self, keys: Keys, sealing: FleetKeys, place: Place | None = None, node: str = "") -> None:
+    def __init__(self, keys: Keys, sealing: FleetKeys, place: PayloadPlace | None = None, node: str = "") -> None:
         self._keys, self._sealing, self._place, self._node = keys, sealing, place, node
 
     def with_context(self, context: SerializationContext) -> FleetCodec:
@@ -79,7 +79,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Seal, or encrypt."""
         if not self._node or self._place is None:
-            place = self._place or Place("", "")
+            place = self._place or PayloadPlace("", "")
             return [encrypted(self._keys.current, place, payload) for payload in payloads]
         # Without a certificate that counts nobody opens it, and nobody can poll for it either.
         receivers = self._sealing.receiving(self._node)
@@ -109,7 +109,7 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
         self,
         own: Sequence[EllipticCurvePrivateKey],
         fleet: EllipticCurvePublicKey,
-        place: Place | None = None,
+        place: PayloadPlace | None = None,
     ) -> None:
         """`own`: the key of the node's invitation, and then those of earlier ones that may still be sealed for."""
         self._own, self._fleet, self._place = own, fleet, place
@@ -121,12 +121,12 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Seal for the fleet."""
-        place = self._place or Place("", "")
+        place = self._place or PayloadPlace("", "")
         return [_sealed(self._own[0], [self._fleet], place, payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Open what the fleet, or an earlier try of this node, has sealed. Raises Undecipherable for all else."""
-        place = self._place or Place("", "")
+        place = self._place or PayloadPlace("", "")
         try:
             return [_opened(self._own, [self._fleet], place, payload) for payload in payloads]
         except Unsealable as why:
@@ -158,18 +158,18 @@ def node_codec(key_pem: str, fleet_key_pem: str, *earlier_pem: str) -> NodeCodec
     return NodeCodec(elliptic, fleet)
 
 
-def _place(context: SerializationContext) -> Place | None:
+def _place(context: SerializationContext) -> PayloadPlace | None:
     match context:
         case WorkflowSerializationContext(namespace=namespace, workflow_id=workflow_id):
-            return Place(namespace, workflow_id or "")
+            return PayloadPlace(namespace, workflow_id or "")
         case ActivitySerializationContext():
             # The id of an activity is not known where it is scheduled, unless the workflow names it.
-            return Place(context.namespace, context.workflow_id or "", "", context.activity_type or "")
+            return PayloadPlace(context.namespace, context.workflow_id or "", "", context.activity_type or "")
     return None
 
 
 def _sealed(
-    own: EllipticCurvePrivateKey, receivers: Sequence[EllipticCurvePublicKey], place: Place, payload: Payload
+    own: EllipticCurvePrivateKey, receivers: Sequence[EllipticCurvePublicKey], place: PayloadPlace, payload: Payload
 ) -> Payload:
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
@@ -184,7 +184,7 @@ def _sealed(
 def _opened(
     own: Sequence[EllipticCurvePrivateKey],
     senders: Sequence[EllipticCurvePublicKey],
-    place: Place,
+    place: PayloadPlace,
     payload: Payload,
 ) -> Payload:
     """Return what a sealed payload holds. Raises Unsealable."""

@@ -6,8 +6,8 @@ A client marks the payloads of its starts, signals and updates with their purpos
 serialization context. What a worker returns to whoever asks (queries, updates, the result of a run) is not signed:
 nobody can have the worker sign a command.
 
-A worker's codec verifies. It raises nothing, since an exception would fail the workflow task, again and again: a
-workflow's input becomes a :class:`~syncpod.messages.signed.Received`, whose handler refuses it by name, and a step's
+A worker's codec verifies. It raises nothing, since an exception would fail the workflow task, again and again. Instead
+a workflow's input becomes a :class:`~syncpod.messages.signed.Received`, whose handler refuses it by name, and a step's
 input or result that is not accepted becomes a :class:`~syncpod.messages.signed.Refused`.
 
 Where the node's keys encrypt, every payload is encrypted after that, and decrypted before anything else
@@ -39,7 +39,7 @@ from temporalio.converter import (
 )
 
 from syncpod.messages.encryption import ENCRYPTED, Undecipherable, is_encrypted
-from syncpod.messages.signature import NUMBER, PURPOSE, SIGNATURE, Keys, Place, Verdict, signed_metadata, verify
+from syncpod.messages.signature import NUMBER, PURPOSE, SIGNATURE, Keys, PayloadPlace, Verdict, signed_metadata, verify
 from syncpod.messages.signed import INPUT, RESULT, START, Marked, Received, Refused
 from syncpod.temporal.encryption import decrypted, encrypted, readable
 
@@ -145,7 +145,7 @@ def _shared_converters() -> Mapping[bytes, EncodingPayloadConverter]:
 class SigningCodec(PayloadCodec, WithSerializationContext):
     """Signs what is marked, and encrypts everything if the keys do; a worker's verifies what comes in too."""
 
-    def __init__(self, keys: Keys, *, verifies: bool, place: Place | None = None) -> None:
+    def __init__(self, keys: Keys, *, verifies: bool, place: PayloadPlace | None = None) -> None:
         """Sign and verify for a place, which :meth:`with_context` sets; without one nothing is signed or verified."""
         self._keys, self._verifies, self._place = keys, verifies, place
 
@@ -153,10 +153,10 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         """Return the codec for a workflow's or a step's payloads."""
         match context:
             case WorkflowSerializationContext(namespace=namespace, workflow_id=workflow_id):
-                place = Place(namespace, workflow_id or "")
+                place = PayloadPlace(namespace, workflow_id or "")
             case ActivitySerializationContext():
                 names = (context.workflow_id, context.activity_id, context.activity_type)
-                place = Place(context.namespace, *(name or "" for name in names))
+                place = PayloadPlace(context.namespace, *(name or "" for name in names))
             case _:
                 return self
         return SigningCodec(self._keys, verifies=self._verifies, place=place)
@@ -167,7 +167,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         signed = [self._signed(payload, key) for payload in payloads]
         if not self._keys.encrypts:
             return signed
-        place = self._place or Place("", "")  # what has no place is hidden too
+        place = self._place or PayloadPlace("", "")  # what has no place is hidden too
         return [encrypted(key, place, payload) for payload in signed]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
@@ -192,7 +192,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         metadata = signed_metadata(key, place, said, payload.data, purpose=purpose, number=number)
         return Payload(metadata=metadata, data=payload.data)
 
-    def _judged(self, payload: Payload, place: Place) -> tuple[Payload, Verdict]:
+    def _judged(self, payload: Payload, place: PayloadPlace) -> tuple[Payload, Verdict]:
         """Return a payload as it was before it was encrypted, and the verdict on it."""
         keys = self._keys.by_id
         if is_encrypted(payload.metadata):

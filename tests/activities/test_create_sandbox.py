@@ -18,7 +18,7 @@ from syncpod.messages.steps import Fault, Outcome
 from syncpod.translation import names
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, bench_of, container, fault_of
-from tests.activities.test_lines import fill
+from tests.activities.test_pod_queues import fill
 from tests.runtimes.containerd import Containerd
 
 
@@ -134,7 +134,7 @@ async def test_a_step_is_cancelled_even_while_the_runtime_is_down(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
-    await fill(bench.node.lines[Stage.BEGINNING])
+    await fill(bench.node.queues[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
     await step.goes_on("waits for its turn to begin")
 
@@ -220,7 +220,7 @@ async def test_a_cancelled_create_returns_the_sandbox_already_requested(bench: B
 
 async def test_a_step_cancelled_while_waiting_has_changed_nothing(bench: Bench) -> None:
     pod = bench.pod()
-    await fill(bench.node.lines[Stage.BEGINNING])
+    await fill(bench.node.queues[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
     await step.goes_on("waits for its turn to begin")
     step.cancel()
@@ -230,7 +230,7 @@ async def test_a_step_cancelled_while_waiting_has_changed_nothing(bench: Bench) 
 
 async def test_a_waiting_step_is_retried_after_a_worker_shutdown(bench: Bench) -> None:
     pod = bench.pod()
-    await fill(bench.node.lines[Stage.BEGINNING])
+    await fill(bench.node.queues[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
     await step.goes_on("waits for its turn to begin")
     step.cancel(worker_shutdown=True)

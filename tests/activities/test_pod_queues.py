@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from activities.node import lines
+from activities.node import pod_queues
 from activities.node.context import pods_at_once
-from activities.node.lines import Line, Place
+from activities.node.pod_queues import PodQueue, QueuePlace
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import Stage
@@ -24,11 +24,11 @@ from tests.activities.test_fences import settle
 T = TypeVar("T")
 
 
-async def fill(line: Line) -> None:
+async def fill(queue: PodQueue) -> None:
     """Take every place, for ever."""
     for _ in range(pods_at_once()):
         async with asyncio.timeout(1):
-            await line.enter(-1)
+            await queue.enter(-1)
 
 
 class Step:
@@ -36,8 +36,8 @@ class Step:
 
     _order = itertools.count()
 
-    def __init__(self, line: Line, uid: str, *, can_wait: bool = False) -> None:
-        self.place = Place(line, self, uid, can_wait=can_wait)
+    def __init__(self, queue: PodQueue, uid: str, *, can_wait: bool = False) -> None:
+        self.place = QueuePlace(queue, self, uid, can_wait=can_wait)
         self.works = False
         self.may_end, self.may_wait, self.has_waited = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.task = asyncio.create_task(self._run())
@@ -67,8 +67,8 @@ class Step:
 
 
 async def test_only_as_many_steps_as_places_work_and_the_others_follow_in_order() -> None:
-    line = Line(2)
-    steps = [Step(line, name) for name in "abcd"]
+    queue = PodQueue(2)
+    steps = [Step(queue, name) for name in "abcd"]
     await settle()
     assert [step.works for step in steps] == [True, True, False, False]
     assert [step.place.ahead for step in steps] == [None, None, 0, 1]
@@ -81,11 +81,11 @@ async def test_only_as_many_steps_as_places_work_and_the_others_follow_in_order(
 
 
 async def test_a_started_pod_precedes_one_that_has_not_started() -> None:
-    line = Line(1)
-    first = Step(line, "a")
-    waiting = Step(line, "b")
+    queue = PodQueue(1)
+    first = Step(queue, "a")
+    waiting = Step(queue, "b")
     await settle()
-    second = Step(line, "a")
+    second = Step(queue, "a")
     first.may_end.set()
     await settle()
     assert (second.works, waiting.works) == (True, False)
@@ -95,12 +95,12 @@ async def test_a_started_pod_precedes_one_that_has_not_started() -> None:
 
 
 async def test_a_pod_that_is_removed_lets_those_that_end_go_first_but_not_without_end() -> None:
-    line = Line(1)
-    first = Step(line, "a")
+    queue = PodQueue(1)
+    first = Step(queue, "a")
     await settle()
-    removed = Step(line, "a", can_wait=True)
-    ending = [Step(line, f"b{number}") for number in range(lines.LET_PASS)]
-    last = Step(line, "c")
+    removed = Step(queue, "a", can_wait=True)
+    ending = [Step(queue, f"b{number}") for number in range(pod_queues.LET_PASS)]
+    last = Step(queue, "c")
     await settle()
     for step in (first, *ending):
         assert not removed.works
@@ -114,13 +114,13 @@ async def test_a_pod_that_is_removed_lets_those_that_end_go_first_but_not_withou
 
 
 async def test_a_pod_that_returns_after_long_queues_behind_waiting_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = Line(1)
-    first = Step(line, "a")
-    waiting = Step(line, "b")
+    queue = PodQueue(1)
+    first = Step(queue, "a")
+    waiting = Step(queue, "b")
     await settle()
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + lines.REMEMBERED_SECONDS + 1)
-    late = Step(line, "a")
+    monkeypatch.setattr(time, "monotonic", lambda: now + pod_queues.REMEMBERED_SECONDS + 1)
+    late = Step(queue, "a")
     first.may_end.set()
     await settle()
     assert (waiting.works, late.works) == (True, False)
@@ -130,8 +130,8 @@ async def test_a_pod_that_returns_after_long_queues_behind_waiting_pods(monkeypa
 
 
 async def test_a_step_that_waits_gives_up_its_place_and_returns_first() -> None:
-    line = Line(1)
-    elder, second, third = (Step(line, name) for name in "abc")
+    queue = PodQueue(1)
+    elder, second, third = (Step(queue, name) for name in "abc")
     await settle()
     elder.may_wait.set()
     await settle()
@@ -149,9 +149,9 @@ async def test_a_step_that_waits_gives_up_its_place_and_returns_first() -> None:
 
 
 async def test_a_hung_step_keeps_its_place_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "HELD_SECONDS", 0.01)
-    line = Line(1)
-    hangs, other = Step(line, "a"), Step(line, "b")
+    monkeypatch.setattr(pod_queues, "HELD_SECONDS", 0.01)
+    queue = PodQueue(1)
+    hangs, other = Step(queue, "a"), Step(queue, "b")
     async with asyncio.timeout(30):
         while not other.works:  # noqa: ASYNC110  # it is called by a timer
             await asyncio.sleep(0.01)
@@ -160,16 +160,16 @@ async def test_a_hung_step_keeps_its_place_only_for_a_while(monkeypatch: pytest.
         step.may_end.set()
         await step.task
     async with asyncio.timeout(1):
-        await line.enter(0)  # the place is not given back twice
+        await queue.enter(0)  # the place is not given back twice
 
 
 @pytest.mark.parametrize("called", [False, True], ids=["while it waits", "as it is called"])
 async def test_a_step_cancelled_in_the_queue_takes_no_place(*, called: bool) -> None:
-    line = Line(1)
-    first, gone, last = (Step(line, name) for name in "abc")
+    queue = PodQueue(1)
+    first, gone, last = (Step(queue, name) for name in "abc")
     await settle()
     if called:
-        line.leave()
+        queue.leave()
     gone.task.cancel()
     await settle()
     if not called:
@@ -183,12 +183,12 @@ async def test_a_step_cancelled_in_the_queue_takes_no_place(*, called: bool) -> 
 
 async def test_a_queued_step_says_so_and_keeps_its_full_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = bench.pod()
-    line = bench.node.lines[Stage.ENDING]
-    await fill(line)
+    queue = bench.node.queues[Stage.ENDING]
+    await fill(queue)
     attempt = StepAttempt(bench.node, CreateSandbox(ref=pod.ref, fence=1, pod=pod.pod, attempt=0), number=1)
 
     async def wait() -> None:
-        async with attempt.in_line(Stage.ENDING):
+        async with attempt.in_queue(Stage.ENDING):
             """Its turn has come."""
 
     waiting = asyncio.create_task(wait())
@@ -205,14 +205,14 @@ async def test_a_queued_step_says_so_and_keeps_its_full_time(bench: Bench, monke
 
 async def test_a_step_says_when_its_turn_has_come_and_when_its_first_wait_is_over(bench: Bench) -> None:
     """Its node then expects the pod's listing of it. A step that waits again and again would hide the pod for ever."""
-    line, said = bench.node.lines[Stage.ENDING], list[str]()
+    queue, said = bench.node.queues[Stage.ENDING], list[str]()
     bench.node.acts = said.append
     pod = bench.pod()
     attempt = StepAttempt(bench.node, CreateSandbox(ref=pod.ref, fence=1, pod=pod.pod, attempt=0), number=1)
-    await fill(line)
+    await fill(queue)
 
     async def act() -> None:
-        async with attempt.in_line(Stage.ENDING):
+        async with attempt.in_queue(Stage.ENDING):
             assert said == [pod.uid]
             for _ in range(3):
                 async with attempt.aside():
@@ -222,7 +222,7 @@ async def test_a_step_says_when_its_turn_has_come_and_when_its_first_wait_is_ove
     acting = asyncio.create_task(act())
     await settle()
     assert said == []
-    line.leave()
+    queue.leave()
     await acting
 
 
@@ -230,17 +230,17 @@ async def test_a_removal_waits_with_the_pods_that_end(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     assert (await pod.kill()).outcome == Outcome.DONE
-    line = bench.node.lines[Stage.ENDING]
-    await fill(line)
+    queue = bench.node.queues[Stage.ENDING]
+    await fill(queue)
     removal = pod.step(StepName.REMOVE_POD, RemovePod(ref=pod.ref, fence=pod.next_fence()))
     await until(partial(_says, removal.heartbeats, "waits for its turn to be removed: 0 other pods come first"))
-    line.leave()
+    queue.leave()
     assert (await removal.result()).outcome == Outcome.DONE
 
 
 async def test_pods_start_in_order_and_one_deleted_in_the_queue_has_changed_nothing(bench: Bench) -> None:
-    line = bench.node.lines[Stage.BEGINNING]
-    await fill(line)
+    queue = bench.node.queues[Stage.BEGINNING]
+    await fill(queue)
     pods = [bench.pod() for _ in range(3)]
     steps: list[Running] = []
     for pod, others in zip(pods, ("0 other pods come", "1 other pod comes", "2 other pods come"), strict=True):
@@ -250,7 +250,7 @@ async def test_pods_start_in_order_and_one_deleted_in_the_queue_has_changed_noth
     steps[1].cancel()
     cancelled = await steps[1].result()
     assert (cancelled.outcome, cancelled.status.sandboxes) == (Outcome.CANCELLED, ())
-    line.leave()
+    queue.leave()
     first = await steps[0].result()
     assert first.outcome == Outcome.DONE
     assert (await steps[2].result()).outcome == Outcome.DONE

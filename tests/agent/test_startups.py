@@ -84,6 +84,6 @@ def test_what_already_ran_or_never_runs_is_not_timed() -> None:
 def test_a_pod_that_has_gone_is_forgotten() -> None:
     timed = Timed()
     timed.take(1, pod("Pending", WAITS))
-    timed.startups.keep(())
+    timed.startups.forget_others(())
     timed.take(2, pod("Running", RUNS))
     assert timed.all == ([], [], [])

@@ -30,8 +30,8 @@ from syncpod.cli.machine.systemd_units import (
     SERVER,
     WORKER,
     OwnServer,
-    Place,
     Temporal,
+    UnitSettings,
     environment_file,
     fleet_units,
     node_units,
@@ -41,7 +41,7 @@ from syncpod.cli.machine.units_of_node import given_to_units
 from tests.cli.conftest import Command, program
 
 STATE = Path("/var/lib/sync pod/$x %h")
-PLACE = Place(Path("/usr/bin/true"), STATE, STATE / "units.env", system=True)
+SETTINGS = UnitSettings(Path("/usr/bin/true"), STATE, STATE / "units.env", system=True)
 OWN = OwnServer("127.0.0.1:7233", 8233, guard=True)
 GONE = ProcessIdentity(1, 0, "another boot")
 
@@ -58,16 +58,16 @@ def settings_of(unit: str) -> dict[str, list[str]]:
 
 def test_a_node_has_a_unit_for_each_process_that_is_its_own() -> None:
     own, others = Temporal(OWN.address, "default", OWN), Temporal("t:7233", "pods", None)
-    assert set(node_units(PLACE, own, embedded=True, simulated=False)) == {SERVER, RUNTIME, WORKER}
-    assert set(node_units(PLACE, others, embedded=False, simulated=False)) == {WORKER}
-    worker = settings_of(node_units(PLACE, others, embedded=False, simulated=False)[WORKER])
+    assert set(node_units(SETTINGS, own, embedded=True, simulated=False)) == {SERVER, RUNTIME, WORKER}
+    assert set(node_units(SETTINGS, others, embedded=False, simulated=False)) == {WORKER}
+    worker = settings_of(node_units(SETTINGS, others, embedded=False, simulated=False)[WORKER])
     assert {'"TEMPORAL_ADDRESS=t:7233"', '"TEMPORAL_NAMESPACE=pods"'} <= set(worker["Environment"])
     assert "Wants" not in worker
     assert worker["After"] == ["network.target containerd.service crio.service"]
 
 
 def test_no_unit_ends_a_pod_and_each_comes_back() -> None:
-    units = node_units(PLACE, Temporal(OWN.address, "default", OWN), embedded=True, simulated=True)
+    units = node_units(SETTINGS, Temporal(OWN.address, "default", OWN), embedded=True, simulated=True)
     for text in units.values():
         unit = settings_of(text)
         assert (unit["Restart"], unit["StartLimitIntervalSec"], unit["Type"]) == (["always"], ["0"], ["notify"])
@@ -80,14 +80,16 @@ def test_no_unit_ends_a_pod_and_each_comes_back() -> None:
 
 
 def test_a_fleet_has_a_worker_and_a_gate_which_may_write_nothing_but_its_state() -> None:
-    units = fleet_units(PLACE, Temporal("t:7233", "pods", None), listen="[::]:7300", names=["fleet.example.com", "a b"])
+    units = fleet_units(
+        SETTINGS, Temporal("t:7233", "pods", None), listen="[::]:7300", names=["fleet.example.com", "a b"]
+    )
     assert set(units) == {FLEET_WORKER, FLEET_GATE}
     gate = settings_of(units[FLEET_GATE])
     assert gate["ExecStart"] == [
         '/usr/bin/true fleet gate --listen [::]:7300 --name fleet.example.com --name "a b"',
     ]
     assert (gate["ProtectSystem"], gate["NoNewPrivileges"]) == (["strict"], ["yes"])
-    theirs = Place(Path("/usr/bin/true"), STATE, STATE / "units.env", system=False)
+    theirs = UnitSettings(Path("/usr/bin/true"), STATE, STATE / "units.env", system=False)
     units = fleet_units(theirs, Temporal("t:7233", "pods", None), listen="[::]:7300", names=[])
     assert "ProtectSystem" not in settings_of(units[FLEET_GATE])
     assert settings_of(units[FLEET_GATE])["WantedBy"] == ["default.target"]
@@ -97,8 +99,8 @@ def test_systemd_can_read_the_units(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze, of the package systemd, is not installed")
     temporal = Temporal(OWN.address, "default", OWN)
-    units = node_units(PLACE, temporal, embedded=True, simulated=False)
-    units |= fleet_units(PLACE, temporal, listen="127.0.0.1:7300", names=["a"])
+    units = node_units(SETTINGS, temporal, embedded=True, simulated=False)
+    units |= fleet_units(SETTINGS, temporal, listen="127.0.0.1:7300", names=["a"])
     for name, text in units.items():
         (tmp_path / name).write_text(text)
     line = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(str(tmp_path / each) for each in units)]
@@ -171,7 +173,7 @@ async def test_print_shows_the_units_and_no_secret(
 
 async def test_what_serves_a_node_already_is_neither_started_nor_ended_beside_it(syncpod: Command, state: Path) -> None:
     unit = node_units(
-        Place(Path("/usr/bin/true"), state, state / "units.env", system=True),
+        UnitSettings(Path("/usr/bin/true"), state, state / "units.env", system=True),
         Temporal("t:7233", "pods", None),
         embedded=False,
         simulated=False,

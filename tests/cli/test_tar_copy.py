@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.commands.cp import Place, place
+from syncpod.cli.commands.cp import CopyLocation, copy_location
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.streams import tar_copy
 from syncpod.cli.streams.remote_command import NeverRan, Output, StreamBroken, Write
@@ -212,20 +212,20 @@ async def test_a_copy_with_skipped_entries_fails_and_keeps_the_rest(
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("file", Place("file")),
-        ("/a:b", Place("/a:b")),
-        ("./a:b", Place("./a:b")),
-        ("web:/etc", Place("/etc", "web")),
-        ("web:rel", Place("rel", "web")),
-        ("team/web:/a:b", Place("/a:b", "web", "team")),
-        ("pod/web:/etc", Place("/etc", "web")),
+        ("file", CopyLocation("file")),
+        ("/a:b", CopyLocation("/a:b")),
+        ("./a:b", CopyLocation("./a:b")),
+        ("web:/etc", CopyLocation("/etc", "web")),
+        ("web:rel", CopyLocation("rel", "web")),
+        ("team/web:/a:b", CopyLocation("/a:b", "web", "team")),
+        ("pod/web:/etc", CopyLocation("/etc", "web")),
     ],
 )
-def test_copy_locations_are_parsed_as_by_kubectl(text: str, read: Place) -> None:
-    assert place(text) == read
+def test_copy_locations_are_parsed_as_by_kubectl(text: str, read: CopyLocation) -> None:
+    assert copy_location(text) == read
 
 
 @pytest.mark.parametrize("text", ["", ":/etc", "web:", "a/b/c:/etc", "team/:/etc"])
 def test_an_invalid_location_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
-        place(text)
+        copy_location(text)

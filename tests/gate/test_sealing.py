@@ -24,7 +24,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.sealing import Fresh, Unsealable, open_sealed, seal
-from syncpod.messages.signature import Place
+from syncpod.messages.signature import PayloadPlace
 from syncpod.messages.signed import Refused
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
@@ -32,7 +32,7 @@ from syncpod.temporal.sealing import FleetCodec, NodeCodec, fleet_converter, nod
 from tests.gate.conftest import Gated
 
 FLEET, NODE, OTHER = (generate_private_key(SECP256R1()) for _ in range(3))
-PLACE = Place("default", "fleet-node/a", "", "take_intent")
+PLACE = PayloadPlace("default", "fleet-node/a", "", "take_intent")
 SPEC = "a-spec-that-nobody-may-read"
 
 
@@ -45,7 +45,7 @@ def opened(
     data: bytes,
     own: Sequence[EllipticCurvePrivateKey] = (NODE,),
     by: Sequence[EllipticCurvePrivateKey] = (FLEET,),
-    place: Place = PLACE,
+    place: PayloadPlace = PLACE,
 ) -> bytes:
     return open_sealed(own, [each.public_key() for each in by], place, metadata, data)
 
@@ -80,9 +80,9 @@ def test_a_part_of_it_is_nothing(length: int) -> None:
         {"own": [FLEET]},
         {"by": [OTHER]},
         {"by": [NODE]},
-        {"place": Place("other", "fleet-node/a", "", "take_intent")},
-        {"place": Place("default", "fleet-node/b", "", "take_intent")},
-        {"place": Place("default", "fleet-node/a", "", "attend")},
+        {"place": PayloadPlace("other", "fleet-node/a", "", "take_intent")},
+        {"place": PayloadPlace("default", "fleet-node/b", "", "take_intent")},
+        {"place": PayloadPlace("default", "fleet-node/a", "", "attend")},
     ],
 )
 def test_it_is_of_one_sender_one_receiver_and_one_place(otherwise: dict[str, Any]) -> None:

@@ -168,7 +168,7 @@ def test_an_operators_restart_resets_the_restart_limit() -> None:
     loop = Loop(RestartSettings(limit=2))
     waits(loop, 2)
     assert not loop.again().allowed
-    loop.store = backoff.begun_anew(loop.store, KEY, now=loop.now)
+    loop.store = backoff.started_by_operator(loop.store, KEY, now=loop.now)
     assert [loop.again().reason for _ in range(3)] == ["CrashLoopBackOff", "CrashLoopBackOff", "RestartLimitReached"]
     loop.store = backoff.uncounted(loop.store, KEY)
     assert loop.again().reason == "CrashLoopBackOff"

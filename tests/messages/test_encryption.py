@@ -13,11 +13,11 @@ from syncpod.messages.encryption import (
     encrypt,
     is_encrypted,
 )
-from syncpod.messages.signature import Place, key_id
+from syncpod.messages.signature import PayloadPlace, key_id
 
 OLD, NEW = b"o" * 32, b"n" * 32
 KEYS = {key_id(key): key for key in (OLD, NEW)}
-WEB = Place("default", "pod/default/web")
+WEB = PayloadPlace("default", "pod/default/web")
 NONCE = bytes(NONCE_BYTES)
 
 
@@ -27,13 +27,15 @@ def test_it_is_read_with_its_key_also_after_a_new_one() -> None:
     assert metadata[KEY].decode() == key_id(OLD)
     assert b"said" not in data
     assert decrypt(KEYS, WEB, metadata, data) == b"said"
-    assert decrypt(KEYS, Place("default", WEB.workflow_id, "step-1", "start"), metadata, data) == b"said"
+    assert decrypt(KEYS, PayloadPlace("default", WEB.workflow_id, "step-1", "start"), metadata, data) == b"said"
     with pytest.raises(Undecipherable, match="a key that this node does not have"):
         decrypt({key_id(NEW): NEW}, WEB, metadata, data)
 
 
-@pytest.mark.parametrize("other", [Place("default", "pod/default/other"), Place("other", WEB.workflow_id)])
-def test_it_holds_for_one_workflow(other: Place) -> None:
+@pytest.mark.parametrize(
+    "other", [PayloadPlace("default", "pod/default/other"), PayloadPlace("other", WEB.workflow_id)]
+)
+def test_it_holds_for_one_workflow(other: PayloadPlace) -> None:
     metadata, data = encrypt(NEW, WEB, b"said", NONCE)
     assert decrypt(KEYS, None, metadata, data) == b"said", "who knows no workflow goes by the one that is named"
     with pytest.raises(Undecipherable, match="for another workflow, or altered"):

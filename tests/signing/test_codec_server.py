@@ -21,7 +21,7 @@ from temporalio.api.common.v1 import Payload
 
 from syncpod.kernel.callers import AT_ONCE, OF_A_STRANGER
 from syncpod.kernel.peers import Address, Peer, find_peer
-from syncpod.messages.signature import Place, verify
+from syncpod.messages.signature import PayloadPlace, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, read_codec_record
 from syncpod.signing import payload_requests
@@ -82,7 +82,7 @@ async def post(codec: Codec, path: str, body: bytes, *, token: str = "", size: i
 def verdict(codec: Codec, answer: str, workflow_id: str) -> Any:
     (payload,) = json.loads(answer)["payloads"]
     metadata = {name: base64.b64decode(value) for name, value in payload["metadata"].items()}
-    return verify(codec.keys.by_id, Place("default", workflow_id), metadata, base64.b64decode(payload["data"]))
+    return verify(codec.keys.by_id, PayloadPlace("default", workflow_id), metadata, base64.b64decode(payload["data"]))
 
 
 async def test_it_signs_for_the_workflow_that_the_command_or_the_path_names(codec: Codec) -> None:
@@ -204,10 +204,10 @@ async def test_a_page_for_a_fleets_keys_decodes_and_does_nothing_else(tmp_path: 
     peers: list[Peer | None] = [Peer(os.geteuid(), 0)]
     serving = asyncio.create_task(serve_page(keys, 0, endpoint.set_result, lambda _client, _server: peers[-1]))
     url = urlsplit(await endpoint)
-    secret = [encrypted(keys.current, Place("default", "w"), Payload(data=b"one"))]
+    secret = [encrypted(keys.current, PayloadPlace("default", "w"), Payload(data=b"one"))]
     add_signing_key(tmp_path)
     other = make_signing_keys(tmp_path)
-    secret.append(encrypted(other.current, Place("default", "w"), Payload(data=b"two")))
+    secret.append(encrypted(other.current, PayloadPlace("default", "w"), Payload(data=b"two")))
     body = json.dumps({"payloads": [MessageToDict(each) for each in secret]}).encode()
 
     async def ask(path: str, method: str = "POST") -> tuple[int, str]:

@@ -15,7 +15,7 @@ from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 
 from syncpod.messages.encryption import is_encrypted
-from syncpod.messages.signature import Place, key_id, verify
+from syncpod.messages.signature import PayloadPlace, key_id, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import read_codec_record
 from syncpod.signing.codec_server import CodecServer
@@ -78,8 +78,8 @@ async def test_what_is_sent_is_encrypted_and_what_is_shown_is_not(codec: Codec) 
     (sent,) = await post(codec, f"/{quote(WEB, safe='')}/encode", plain())
     assert is_encrypted(sent.metadata)
     assert SAID not in sent.SerializeToString()
-    inner = decrypted(codec.keys.by_id, Place("default", WEB), sent)
-    verdict = verify(codec.keys.by_id, Place("default", WEB), inner.metadata, inner.data)
+    inner = decrypted(codec.keys.by_id, PayloadPlace("default", WEB), sent)
+    verdict = verify(codec.keys.by_id, PayloadPlace("default", WEB), inner.metadata, inner.data)
     assert (verdict.purpose, verdict.refusal) == (ANY, "")
     newer = add_signing_key(codec.state_dir).current
     while codec.keys.current != newer:  # noqa: ASYNC110  # it is looked for once a second, by whoever asks
@@ -100,6 +100,6 @@ async def test_the_proxy_encrypts_what_tctl_sends(codec: Codec) -> None:
     calls = signers(EncryptingKeys(codec.keys))
     sign = calls["/temporal.api.workflowservice.v1.WorkflowService/SignalWorkflowExecution"]
     (sent,) = SignalWorkflowExecutionRequest.FromString(sign(request.SerializeToString())).input.payloads
-    inner = decrypted(codec.keys.by_id, Place("default", WEB), sent)
-    verdict = verify(codec.keys.by_id, Place("default", WEB), inner.metadata, inner.data)
+    inner = decrypted(codec.keys.by_id, PayloadPlace("default", WEB), sent)
+    verdict = verify(codec.keys.by_id, PayloadPlace("default", WEB), inner.metadata, inner.data)
     assert (verdict.purpose, verdict.refusal, inner.data) == ("signal/restart", "", SAID)

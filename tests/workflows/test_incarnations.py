@@ -70,7 +70,9 @@ def test_only_readiness_failures_count_for_an_ending_pod(
 ) -> None:
     state = a_pod(web="running")
     desired.delete(state, {}, NOW)
-    outcome.heard(state, ProbeChanged(container="web", container_id="web-0", probe=probe, result="failure"), NOW)
+    outcome.take_probe_result(
+        state, ProbeChanged(container="web", container_id="web-0", probe=probe, result="failure"), NOW
+    )
     assert state.probes == ({probe: {"web-0": "failure"}} if counts else {})
 
 

@@ -175,27 +175,27 @@ class NodeWorkflow:
     @workflow.signal
     def sync_pods(self, *args: Any) -> None:
         """Take the full list of one source: ``{"source": "file", "pods": [<v1 Pod>, …]}``."""
-        self.entity.hear("sync_pods", args)
+        self.entity.receive("sync_pods", args)
 
     @workflow.signal
     def recall_pods(self, *args: Any) -> None:
         """Take the pods that the node's records show as made for lists; this run may not know them."""
-        self.entity.hear("recall_pods", args)
+        self.entity.receive("recall_pods", args)
 
     @workflow.signal(name="apply")
     def apply_later(self, *args: Any) -> None:
         """Make or change one pod: ``{"pod": <v1 Pod>}``."""
-        self.entity.hear("apply", args)
+        self.entity.receive("apply", args)
 
     @workflow.signal(name="delete")
     def delete_later(self, *args: Any) -> None:
         """End one pod: ``{"namespace": "default", "name": "web", "gracePeriodSeconds": 30}``."""
-        self.entity.hear("delete", args)
+        self.entity.receive("delete", args)
 
     @workflow.signal
     def node_status(self, *args: Any) -> None:
         """Take the report of the node's agent."""
-        self.entity.hear("node_status", args)
+        self.entity.receive("node_status", args)
 
     @workflow.signal
     def renew(self, *args: Any) -> None:

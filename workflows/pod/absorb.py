@@ -17,9 +17,9 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.signals import BackoffExpired, Evict, Pleg, ProbeChanged, Restart, SetCondition
 from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition
-from workflows.pod import facts, resizing, rounds
+from workflows.pod import facts, resizing, restart_of_all
 from workflows.pod.desired import apply, delete, resize, try_ephemeral_container
-from workflows.pod.outcome import evict, heard, meet_node, observe
+from workflows.pod.outcome import evict, meet_node, observe, take_probe_result
 from workflows.pod.state import PodState
 from workflows.rejections import Rejected, sentence
 
@@ -122,7 +122,7 @@ def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...],
         state.note(now, "signal", "backoff_expired", why, container=container, fact=Fact.BACK_OFF_ENDED)
     restarting = [container.name for container in (*state.pod.spec.init_containers, *state.pod.spec.containers)]
     if not signal.appeared and subject in restarting:
-        rounds.release(state)
+        restart_of_all.release(state)
     state.released = {**state.released, subject: _number_held(state, subject)}
 
 
@@ -142,9 +142,9 @@ def _failed_steps(state: PodState) -> tuple[str, ...]:
 
 
 def _number_held(state: PodState, subject: str) -> int:
-    """Return the restart, or the round, that a back-off of the subject holds back; 0 for a step of the whole pod."""
-    if subject == backoff.RESTART_ALL and state.between_rounds is not None:
-        return state.between_rounds.number
+    """Return the restart, or restart of all, that a back-off of the subject holds; 0 for a step of the whole pod."""
+    if subject == backoff.RESTART_ALL and state.pending_restart_of_all is not None:
+        return state.pending_restart_of_all.number
     return state.next_restart(subject) if subject in _containers(state) else 0
 
 
@@ -173,7 +173,7 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
     if signal.container and signal.container not in (*mains, *sidecars):
         known = ", ".join(sorted((*mains, *sidecars)))
         raise Rejected(f"container: is {signal.container!r}, must be a main container or a sidecar, one of {known}")
-    rounds.release(state)
+    restart_of_all.release(state)
     for name in (signal.container,) if signal.container else mains:
         newest = facts.known(state).newest(name)
         if newest is not None:
@@ -212,7 +212,7 @@ def _probe(state: PodState, payload: Any, now: datetime) -> None:
         raise Rejected(f"container: the pod has no container {change.container!r}") from None
     if probe_of(container, change.probe) is None or not change.container_id:
         raise Rejected(f"probe: container {change.container} has no {change.probe} probe of {change.container_id!r}")
-    heard(state, change, now)
+    take_probe_result(state, change, now)
 
 
 SIGNALS = {

@@ -20,7 +20,7 @@ from syncpod.messages.steps import NOT_PULLED, ContainerKind, PullImage, StartCo
 from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.pod import facts
 from workflows.pod.decision import Decision, Hold, Step, clip, failure_hold, is_released
-from workflows.pod.state import PodState, Round
+from workflows.pod.state import PodState, RestartOfAll
 
 START_KINDS: dict[StepName, ContainerKind] = {
     StepName.START_CONTAINER: "container",
@@ -40,8 +40,8 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     if held:
         return Decision(holds=(held,))
     apart = planned_step.verb == StepName.START_EPHEMERAL_CONTAINER
-    if (last := state.between_rounds) is not None and not apart:
-        return _begin_anew(state, last, planned_step, now)
+    if (last := state.pending_restart_of_all) is not None and not apart:
+        return _first_of_all(state, last, planned_step, now)
     allowed, store, exit_id = _crash_loop(state, name, restart, now)
     if not allowed.allowed:
         return _held_back(name, restart, allowed)
@@ -80,9 +80,9 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     return Decision(Step(planned_step.verb, start, clip(f"{which}: {why}"), why, name, key, store, exit_id))
 
 
-def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: datetime) -> Decision:
+def _first_of_all(state: PodState, last: RestartOfAll, planned_step: PlannedStep, now: datetime) -> Decision:
     """Return the first step of a pod whose containers were all removed, or the one hold for all of them."""
-    anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
+    over = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
 
     def ask(store: BackoffStore, at: datetime) -> tuple[RestartPermission, BackoffStore]:
         meta = state.pod.metadata
@@ -93,10 +93,10 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
         if not is_released(state, backoff.RESTART_ALL, last.number, allowed.retry_at):
             return _held_back(backoff.RESTART_ALL, last.number, allowed)
         store = _released(state.backoff, backoff.step_key(backoff.RESTART_ALL), allowed, ask, now)
-    first = start_container(anew, planned_step, now)
+    first = start_container(over, planned_step, now)
     if first.step is None:
         return first
-    return Decision(replace(first.step, store=store, begins_anew=True))
+    return Decision(replace(first.step, store=store, follows_restart_of_all=True))
 
 
 def _held_back(subject: str, restart: int, held: RestartPermission) -> Decision:
@@ -120,7 +120,7 @@ def _released(
     """
     if held.retry_at is not None:
         return ask(store, held.retry_at)[1]
-    return backoff.begun_anew(store, key, now=now)
+    return backoff.started_by_operator(store, key, now=now)
 
 
 def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[str]:

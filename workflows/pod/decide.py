@@ -39,7 +39,7 @@ from syncpod.messages.steps import (
     SyncVolumes,
 )
 from syncpod.pod import Container, Pod
-from workflows.pod import facts, resizing, rounds
+from workflows.pod import facts, resizing, restart_of_all
 from workflows.pod.container_start import START_KINDS, start_container
 from workflows.pod.decision import Decision, Hold, Step, clip, unless_held
 from workflows.pod.state import PodState
@@ -93,7 +93,7 @@ def follower(state: PodState, step: Step, now: datetime, *, pulling: Collection[
     view = seen.model_copy(update={"sandboxes": (made,)})
     decision = next_step(state.model_copy(update={"observed": view, "waiting": {}}), now, pulling=pulling)
     start = decision.step
-    if start is None or decision.holds or not isinstance(start.input, StartContainer) or start.begins_anew:
+    if start is None or decision.holds or not isinstance(start.input, StartContainer) or start.follows_restart_of_all:
         return None
     return start
 
@@ -109,7 +109,7 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
         liveness=state.probes.get("liveness", {}),
         startup=state.probes.get("startup", {}),
         actuated=state.applied_resources,
-        restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING) and state.between_rounds is None,
+        restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING) and not state.pending_restart_of_all,
         followed=followed,
     )
     stopped = (*state.stopped_sandboxes, *facts.gone_sandboxes(state))
@@ -147,8 +147,8 @@ def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
         state.backoff = step.store
     if step.cleared:
         state.cleared = {**state.cleared, step.container: step.cleared}
-    if step.begins_anew and state.restart_all is not None:
-        rounds.begin_anew(state, state.restart_all, now)
+    if step.follows_restart_of_all and state.restart_all is not None:
+        restart_of_all.finish(state, state.restart_all, now)
     subject = step.container or step.name.value
     state.released = {name: restart for name, restart in state.released.items() if name != subject}
     state.over = {name: at for name, at in state.over.items() if name != subject}

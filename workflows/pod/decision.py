@@ -33,7 +33,7 @@ class Step:
     """The exit (runtime id) whose back-off is over."""
     resets: bool = False
     """It removes the existing containers of the pod, so that all of them run again."""
-    begins_anew: bool = False
+    follows_restart_of_all: bool = False
     """It is the pod's first step after a restart of all containers has removed them."""
     known: Seq = field(default_factory=Seq)
     """The number of the newest listing known when the step began. Every listing of the step itself is newer."""

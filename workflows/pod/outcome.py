@@ -158,7 +158,7 @@ def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
         state.event(now, "Warning", STATUS_UNKNOWN, text, exit_.name)
 
 
-def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
+def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> None:
     """Take a probe's result for an instance, which may not be in the view yet; events are those of prober/prober.go."""
     what = f"{change.probe.capitalize()} probe"
     failures = max(change.failures, int(change.result == "failure"))

@@ -94,7 +94,7 @@ def _computed(
             resize=resizing.conditions(state),
             followed=facts.followed(state),
             overdue=_overdue(state),
-            begins_anew_later=state.between_rounds is not None,
+            restarts_all_later=state.pending_restart_of_all is not None,
         )
     )
 

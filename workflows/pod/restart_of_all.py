@@ -1,7 +1,7 @@
-"""Restarts of all containers, which the workflow calls rounds: all containers are removed, and then started again.
+"""Restarts of all containers, as a restart rule may ask for (RestartAllContainers): all are removed, and started again.
 
-A round is recorded when its removals begin. It lasts until the first container is started again. Until then the
-condition AllContainersRestarting is True, and one back-off holds the whole pod (see `container_start`).
+A restart of all is recorded when its removals begin. It lasts until the first container is started again. Until then
+the condition AllContainersRestarting is True, and one back-off holds the whole pod (see `container_start`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.restart import matching_rule
 from syncpod.messages.steps import RemoveContainers, StepInput
 from syncpod.pod import Pod, PodCondition
-from workflows.pod.state import PodState, Round
+from workflows.pod.state import PodState, RestartOfAll
 
 
-def reset_by(state: PodState, removal: StepInput) -> Round | None:
-    """Return the round that these removals begin; None if no recorded exit has asked for it."""
+def reset_by(state: PodState, removal: StepInput) -> RestartOfAll | None:
+    """Return the restart of all that these removals begin; None if no recorded exit has asked for it."""
     if not isinstance(removal, RemoveContainers):
         return None
     asked = (exit_ for exit_ in reversed(state.exits) if exit_.id in removal.ids and _asks_for_all(state.pod, exit_))
@@ -27,18 +27,18 @@ def reset_by(state: PodState, removal: StepInput) -> Round | None:
         return None
     number = state.restart_all.number + 1 if state.restart_all is not None else 1
     cause = f"{exit_.name} exited with code {exit_.exit_code}"
-    return Round(number=number, cause=cause, at=exit_.at, removed=removal.ids, exit_code=exit_.exit_code)
+    return RestartOfAll(number=number, cause=cause, at=exit_.at, removed=removal.ids, exit_code=exit_.exit_code)
 
 
 def release(state: PodState) -> None:
-    """End the back-off of the round, if there is one: an operator has asked for one of its containers."""
-    last = state.between_rounds
+    """End the back-off of a restart of all, if there is one: an operator has asked for one of its containers."""
+    last = state.pending_restart_of_all
     if last is not None:
         state.released = {**state.released, backoff.RESTART_ALL: last.number}
 
 
-def begin_anew(state: PodState, last: Round, now: datetime) -> None:
-    """Note that the pod's containers are started again: the round is over."""
+def finish(state: PodState, last: RestartOfAll, now: datetime) -> None:
+    """Note that the pod's containers are started again: the restart of all is over."""
     state.restart_all = last.model_copy(update={"begun": True})
     state.released = {name: which for name, which in state.released.items() if name != backoff.RESTART_ALL}
     known = state.status.conditions

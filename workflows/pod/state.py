@@ -63,28 +63,28 @@ class ResizeState(BaseModel):
     """The node is not asked again until other resources are desired or its worker has restarted."""
 
 
-class Round(BaseModel):
+class RestartOfAll(BaseModel):
     """A restart of all containers: every instance is removed, and the pod starts again once its back-off is over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     number: int = 1
-    """Counted over the pod's life, so that a late signal ends the back-off of no other round."""
+    """Counted over the pod's life, so that a late signal ends the back-off of no other restart of all."""
     cause: str = ""
     """`web exited with code 42`."""
     at: datetime
     """The time of that exit, by the workflow's clock."""
     removed: tuple[str, ...] = ()
-    """The instances (runtime ids) that the round removes."""
+    """The instances (runtime ids) that it removes."""
     exit_code: int = 0
-    """The exit code that asked for the round."""
+    """The exit code that asked for it."""
     begun: bool = False
     """The pod has started again."""
 
     @property
     def exit(self) -> RecordedExit:
         """The exit that asked for it, under an id of its own: what the back-off of the whole pod counts."""
-        return RecordedExit(id=f"round {self.number}", exit_code=self.exit_code, at=self.at)
+        return RecordedExit(id=f"restart of all {self.number}", exit_code=self.exit_code, at=self.at)
 
 
 class FailedHook(BaseModel):
@@ -154,7 +154,7 @@ class PodState(BaseModel):
     replacing: dict[str, bool] = {}
     """By runtime id: instances that are killed to be replaced, whatever their restart policy says. True means that an
     operator asks for it, and that no crash loop holds it back. Forgotten once the successor is there."""
-    restart_all: Round | None = None
+    restart_all: RestartOfAll | None = None
     """The newest restart of all containers."""
     missing_images: tuple[str, ...] = ()
     pulled: dict[str, int] = {}
@@ -249,7 +249,7 @@ class PodState(BaseModel):
         raise KeyError(name)
 
     @property
-    def between_rounds(self) -> Round | None:
+    def pending_restart_of_all(self) -> RestartOfAll | None:
         """The restart of all containers that has removed every instance and has not started them again yet."""
         last = self.restart_all
         if last is None or last.begun or any(known.id in last.removed for known in self.own.containers):

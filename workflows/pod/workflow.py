@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
         outcome,
         report,
         resizing,
-        rounds,
+        restart_of_all,
         search_attributes,
         start,
         temporal_ui,
@@ -323,7 +323,7 @@ class PodWorkflow:
         summary = temporal_ui.step_summary(self.state, step)
         argument = decide.record_step(self.state, step, began)
         if step.resets:
-            self.state.restart_all = rounds.reset_by(self.state, step.input)
+            self.state.restart_all = restart_of_all.reset_by(self.state, step.input)
         if step.replaces:
             self.state.replacing = {step.replaces: False} | self.state.replacing
         self.under_way[step.name, step.container] = UnderWay(step.name.value, step.container, summary, began)
@@ -483,42 +483,42 @@ class PodWorkflow:
     @workflow.signal
     def update_pod(self, *args: Any) -> None:
         """Take one v1 Pod document as the desired pod."""
-        self.entity.hear("update_pod", args)
+        self.entity.receive("update_pod", args)
 
     @workflow.signal
     def delete_pod(self, *args: Any) -> None:
         """End the pod: ``{"gracePeriodSeconds": 30}``, or ``{}`` for its own grace."""
-        self.entity.hear("delete_pod", args)
+        self.entity.receive("delete_pod", args)
 
     @workflow.signal
     def pleg(self, *args: Any) -> None:
         """Take the pod as the runtime has it, from the node's agent."""
-        self.entity.hear("pleg", args)
+        self.entity.receive("pleg", args)
 
     @workflow.signal
     def probe(self, *args: Any) -> None:
         """Take a probe's changed result, from the node's agent."""
-        self.entity.hear("probe", args)
+        self.entity.receive("probe", args)
 
     @workflow.signal
     def backoff_expired(self, *args: Any) -> None:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
-        self.entity.hear("backoff_expired", args)
+        self.entity.receive("backoff_expired", args)
 
     @workflow.signal
     def restart(self, *args: Any) -> None:
         """End a container and start it again: ``{"container": "web"}``, or ``{}`` for every main container."""
-        self.entity.hear("restart", args)
+        self.entity.receive("restart", args)
 
     @workflow.signal
     def set_condition(self, *args: Any) -> None:
         """Take another owner's condition, a readiness gate's: ``{"type": "example.com/a", "status": "True"}``."""
-        self.entity.hear("set_condition", args)
+        self.entity.receive("set_condition", args)
 
     @workflow.signal
     def evict(self, *args: Any) -> None:
         """Evict the pod, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
-        self.entity.hear("evict", args)
+        self.entity.receive("evict", args)
 
     @workflow.signal
     def renew(self, *args: Any) -> None:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from syncpod.messages.fleet_objects import GIVEN, SealedObject
 from syncpod.messages.sealing import Unsealable, open_sealed
-from syncpod.messages.signature import Place
+from syncpod.messages.signature import PayloadPlace
 from syncpod.objects import KINDS, ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, ref_of
 from syncpod.pod import ConfigMap, Secret
 from syncpod.settings.invitation import Invitation
@@ -118,7 +118,7 @@ class FleetObjects:
             data = base64.b64decode(sealed.sealed, validate=True)
         except binascii.Error:
             raise Unsealable("it is not sealed") from None
-        place = Place(self._node, sealed.key, "", GIVEN)
+        place = PayloadPlace(self._node, sealed.key, "", GIVEN)
         try:
             content = open_sealed([own], [fleet], place, said, data)
         except Unsealable:

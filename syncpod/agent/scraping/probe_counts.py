@@ -54,7 +54,7 @@ class ProbeCounts:
         counts.buckets.setdefault(probe, [0] * len(_BOUNDS))[bisect_left(SECONDS, seconds)] += 1
         counts.seconds[probe] += seconds  # type: ignore[assignment]  # a Counter adds floats as well
 
-    def keep(self, uids: Iterable[str]) -> None:
+    def forget_others(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
         self._pods = {uid: self._pods[uid] for uid in uids if uid in self._pods}
 

@@ -20,7 +20,7 @@ Wire = Mapping[str, Any]
 class CountsOfPods(Protocol):
     """Counts something for each pod, for as long as the pod exists."""
 
-    def keep(self, uids: Iterable[str]) -> None:
+    def forget_others(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
 
 
@@ -55,7 +55,7 @@ class SeenPods:
                 id_: (each, read[id(each)] if id(each) in read else self._pods[id_][1]) for id_, each in runs.items()
             }
             for counts in self._counts:
-                counts.keep(each.uid for each in runs.values())
+                counts.forget_others(each.uid for each in runs.values())
             return [pod for _, pod in self._pods.values()]
 
 

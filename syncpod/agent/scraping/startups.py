@@ -70,7 +70,7 @@ class Startups:
             aside = _covered([*_pulls(lines), *_init_containers(pod.get("status", {}))], created, at)
             self._sli(max(_NOTHING, at - created - aside).total_seconds())
 
-    def keep(self, uids: Iterable[str]) -> None:
+    def forget_others(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
         self._pods = {uid: self._pods[uid] for uid in uids if uid in self._pods}
 

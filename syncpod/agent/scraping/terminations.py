@@ -41,7 +41,7 @@ class Terminations:
         before = [id_ for id_ in known or () if id_ not in ends]
         self._known[uid] = dict.fromkeys([*before[-_KEPT:], *ends])
 
-    def keep(self, uids: Iterable[str]) -> None:
+    def forget_others(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
         self._known = {uid: self._known[uid] for uid in uids if uid in self._known}
 

@@ -22,7 +22,7 @@ _KINDS: Final = ("pod", "pods", "po")
 
 
 @dataclass(frozen=True)
-class Place:
+class CopyLocation:
     """Source or destination of a copy."""
 
     path: str
@@ -68,7 +68,7 @@ def cp(
     """  # noqa: D301
     from syncpod.cli.temporal import session
 
-    ends = place(source), place(destination)
+    ends = copy_location(source), copy_location(destination)
     require_one_here(*ends, no_preserve=no_preserve, retries=retries)
 
     async def work(client: Client) -> None:
@@ -77,7 +77,9 @@ def cp(
     session.run(work)
 
 
-def require_one_here(source: Place, destination: Place, *, no_preserve: bool, retries: int | None) -> None:
+def require_one_here(
+    source: CopyLocation, destination: CopyLocation, *, no_preserve: bool, retries: int | None
+) -> None:
     """Raise BadInput unless exactly one end is here, a local source exists, and the flags fit the direction."""
     if bool(source.pod) == bool(destination.pod):
         raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
@@ -91,8 +93,8 @@ def require_one_here(source: Place, destination: Place, *, no_preserve: bool, re
 
 async def _copy(
     client: Client,
-    source: Place,
-    destination: Place,
+    source: CopyLocation,
+    destination: CopyLocation,
     namespace: str,
     container: str,
     *,
@@ -132,7 +134,7 @@ def _require(path: Path) -> None:
         raise BadInput(f"{path}: {error.strerror}") from None
 
 
-def place(text: str) -> Place:
+def copy_location(text: str) -> CopyLocation:
     """Parse ``[[NAMESPACE/]POD:]PATH``. Raises BadInput.
 
     Mirrors cp.go, v1.36, extractFileSpec. Differences: a text that begins with a slash or a dot is a local path, even
@@ -142,11 +144,11 @@ def place(text: str) -> Place:
     if not colon or text.startswith(("/", ".")):
         if not text:
             raise BadInput("SRC and DST: a path is missing")
-        return Place(text)
+        return CopyLocation(text)
     *namespaces, pod = before.split("/")
     if not pod or len(namespaces) > 1 or "" in namespaces:
         raise BadInput(f"{text!r}: write [[NAMESPACE/]POD:]PATH")
     if not path:
         raise BadInput(f"{text!r}: the path in the container is missing")
     namespace = namespaces[0] if namespaces and namespaces[0] not in _KINDS else ""
-    return Place(path, pod, namespace)
+    return CopyLocation(path, pod, namespace)

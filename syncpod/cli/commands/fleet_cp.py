@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.cp import NoPreserve, place, require_one_here
+from syncpod.cli.commands.cp import NoPreserve, copy_location, require_one_here
 from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def cp(
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod
 
-    ends = place(source), place(destination)
+    ends = copy_location(source), copy_location(destination)
     require_one_here(*ends, no_preserve=no_preserve, retries=None)
     inside = ends[0] if ends[0].pod else ends[1]
     where = inside.namespace or namespace

@@ -34,11 +34,11 @@ def install(
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import prepare
     from syncpod.cli.machine.systemd_units import FLEET_GATE, FLEET_WORKER, SERVER, fleet_units
-    from syncpod.cli.machine.units_of_node import place
+    from syncpod.cli.machine.units_of_node import unit_settings
 
     directory = settings(state_dir=state_dir).state_dir
     parse_listen(listen)
-    units = fleet_units(place(directory), _temporal(directory), listen=listen, names=checked_names(name))
+    units = fleet_units(unit_settings(directory), _temporal(directory), listen=listen, names=checked_names(name))
     there = systemd.installed(directory)
     if SERVER in there and SERVER in units:
         units[SERVER] = there[SERVER]

@@ -25,7 +25,7 @@ _RESTART_SECONDS: Final = 2
 
 
 @dataclass(frozen=True)
-class Place:
+class UnitSettings:
     """What all units of one state directory have in common."""
 
     program: Path
@@ -58,47 +58,47 @@ class Temporal:
     """Its unit, too; None = the server is others'."""
 
 
-def node_units(place: Place, temporal: Temporal, *, embedded: bool, simulated: bool) -> dict[str, str]:
+def node_units(settings: UnitSettings, temporal: Temporal, *, embedded: bool, simulated: bool) -> dict[str, str]:
     """Return the units of a node, by name: its worker, and where they are its own, its runtime and its server.
 
     Each is restarted by itself: none is stopped for another, so that pods and their workflows outlive each.
     """
     units = {}
     if temporal.own is not None:
-        units[SERVER] = server_unit(place, temporal.own)
+        units[SERVER] = server_unit(settings, temporal.own)
     if embedded:
-        units[RUNTIME] = _runtime_unit(place, simulated=simulated)
-    units[WORKER] = _worker_unit(place, temporal, embedded=embedded)
+        units[RUNTIME] = _runtime_unit(settings, simulated=simulated)
+    units[WORKER] = _worker_unit(settings, temporal, embedded=embedded)
     return units
 
 
-def fleet_units(place: Place, temporal: Temporal, *, listen: str, names: Sequence[str]) -> dict[str, str]:
+def fleet_units(settings: UnitSettings, temporal: Temporal, *, listen: str, names: Sequence[str]) -> dict[str, str]:
     """Return the units of a fleet's machine, by name: its worker, its gate, and perhaps a server of its own."""
-    units = {} if temporal.own is None else {SERVER: server_unit(place, temporal.own)}
+    units = {} if temporal.own is None else {SERVER: server_unit(settings, temporal.own)}
     gate = ["fleet", "gate", "--listen", listen, *(word for name in names for word in ("--name", name))]
     for unit, what, command in (
         (FLEET_WORKER, "a fleet's workflows", ["fleet", "serve"]),
         (FLEET_GATE, "the gate of a fleet, where its nodes connect", gate),
     ):
         units[unit] = _unit(
-            place,
+            settings,
             f"syncpod: {what}",
             command,
             after=_before_worker(temporal),
-            service=[*_address(temporal), *_confined(place)],
+            service=[*_address(temporal), *_confined(settings)],
         )
     return units
 
 
-def server_unit(place: Place, server: OwnServer) -> str:
+def server_unit(settings: UnitSettings, server: OwnServer) -> str:
     """Return the unit of the state directory's Temporal server."""
     command = ["server", "--port", server.address.rpartition(":")[2]]
     command += ["--ui-port", str(server.ui_port)] if server.ui_port else []
     command += ["--guard"] if server.guard else []
-    return _unit(place, "syncpod: the Temporal server of this machine", command, after=(), service=[])
+    return _unit(settings, "syncpod: the Temporal server of this machine", command, after=(), service=[])
 
 
-def _runtime_unit(place: Place, *, simulated: bool) -> str:
+def _runtime_unit(settings: UnitSettings, *, simulated: bool) -> str:
     service = [
         "# Containers are children of this unit's processes: only the runtime itself is stopped, they run on, and",
         "# the runtime that starts next takes them over. One that the kernel kills for its memory is their own matter.",
@@ -108,10 +108,10 @@ def _runtime_unit(place: Place, *, simulated: bool) -> str:
         "LimitNOFILE=1048576",
     ]
     command = ["runtime", *(["--simulate"] if simulated else [])]
-    return _unit(place, "syncpod: the embedded container runtime", command, after=(), service=service)
+    return _unit(settings, "syncpod: the embedded container runtime", command, after=(), service=service)
 
 
-def _worker_unit(place: Place, temporal: Temporal, *, embedded: bool) -> str:
+def _worker_unit(settings: UnitSettings, temporal: Temporal, *, embedded: bool) -> str:
     after = (*_before_worker(temporal), *([RUNTIME] if embedded else []))
     service = [
         *_address(temporal),
@@ -123,7 +123,7 @@ def _worker_unit(place: Place, temporal: Temporal, *, embedded: bool) -> str:
     ]
     before = () if embedded else ("containerd.service", "crio.service")
     return _unit(
-        place, "syncpod: the node agent of this machine", ["worker"], after=after, before=before, service=service
+        settings, "syncpod: the node agent of this machine", ["worker"], after=after, before=before, service=service
     )
 
 
@@ -138,15 +138,15 @@ def _address(temporal: Temporal) -> list[str]:
     ]
 
 
-def _confined(place: Place) -> list[str]:
+def _confined(settings: UnitSettings) -> list[str]:
     """Return what is denied to a process that needs only its files and connections; a user's manager denies less."""
-    if not place.system:
+    if not settings.system:
         return ["NoNewPrivileges=yes"]
     return [
         "NoNewPrivileges=yes",
         "CapabilityBoundingSet=CAP_NET_BIND_SERVICE",
         "ProtectSystem=strict",
-        f"ReadWritePaths={_quoted(str(place.state_dir))}",
+        f"ReadWritePaths={_quoted(str(settings.state_dir))}",
         "PrivateTmp=yes",
         "PrivateDevices=yes",
         "LimitNOFILE=1048576",
@@ -154,7 +154,7 @@ def _confined(place: Place) -> list[str]:
 
 
 def _unit(
-    place: Place,
+    settings: UnitSettings,
     description: str,
     command: Sequence[str],
     *,
@@ -171,7 +171,7 @@ def _unit(
     wants = [f"Wants={' '.join(after)}"] if after else []
     lines = [
         "# Written by `syncpod install`, or by `syncpod fleet install`; `uninstall` of the same removes it.",
-        f"{_OWNER}{place.state_dir}",
+        f"{_OWNER}{settings.state_dir}",
         "",
         "[Unit]",
         f"Description={description}",
@@ -181,16 +181,16 @@ def _unit(
         "",
         "[Service]",
         "Type=notify",
-        f"ExecStart={' '.join(_argument(word) for word in (str(place.program), *command))}",
-        f"Environment={_quoted(f'SYNCPOD_STATE_DIR={place.state_dir}')}",
-        f"EnvironmentFile=-{_path(place.environment_file)}",
+        f"ExecStart={' '.join(_argument(word) for word in (str(settings.program), *command))}",
+        f"Environment={_quoted(f'SYNCPOD_STATE_DIR={settings.state_dir}')}",
+        f"EnvironmentFile=-{_path(settings.environment_file)}",
         "Restart=always",
         f"RestartSec={_RESTART_SECONDS}",
         "TimeoutStartSec=300",
         *service,
         "",
         "[Install]",
-        f"WantedBy={'multi-user.target' if place.system else 'default.target'}",
+        f"WantedBy={'multi-user.target' if settings.system else 'default.target'}",
     ]
     return "\n".join(lines) + "\n"
 

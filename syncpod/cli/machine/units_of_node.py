@@ -11,7 +11,7 @@ from syncpod.cli.console import program
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import port_guard, runtime_process, systemd, worker_process
 from syncpod.cli.machine.state_directory import ServerRecord, StartedWorker, recorded_runtime, recorded_server
-from syncpod.cli.machine.systemd_units import RUNTIME, WORKER, OwnServer, Place, Temporal, node_units
+from syncpod.cli.machine.systemd_units import RUNTIME, WORKER, OwnServer, Temporal, UnitSettings, node_units
 from syncpod.settings.kept import KEPT_VARIABLES
 from syncpod.settings.variables import STATE_DIR
 
@@ -26,12 +26,12 @@ _OF_THE_USER: Final = (
 )
 
 
-def place(state_dir: Path) -> Place:
+def unit_settings(state_dir: Path) -> UnitSettings:
     """Return what the units of a state directory have in common. Raises Failure."""
     ours = Path(sys.executable).with_name("syncpod")
     if not ours.is_file():
         raise Failure(f"{ours} is missing: install syncpod again")
-    return Place(ours, state_dir, state_dir / ENVIRONMENT_FILE, systemd.is_system())
+    return UnitSettings(ours, state_dir, state_dir / ENVIRONMENT_FILE, systemd.is_system())
 
 
 def given_to_units(environ: Mapping[str, str]) -> dict[str, str]:
@@ -49,7 +49,7 @@ def units_for(state_dir: Path, worker: StartedWorker) -> dict[str, str]:
     own = None if server is None or not worker.own_server else as_unit(server, guard=port_guard.is_set(worker.node))
     embedded = runtime is not None and runtime_process.is_kept(state_dir) and runtime.endpoint == worker.endpoint
     return node_units(
-        place(state_dir),
+        unit_settings(state_dir),
         Temporal(worker.address if own is None else own.address, worker.namespace, own),
         embedded=embedded,
         simulated=runtime is not None and runtime.simulated,
