@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from syncpod.cli.answers import read_records
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal.answers import read_records
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
 from syncpod.journal.records import Happening, Life, Told
 from syncpod.messages.queries import HistoryRecord
@@ -95,7 +95,7 @@ def test_the_records_of_a_worker_of_this_version_are_read_without_the_server(ans
         ("events", [EVENT | {"last": "yesterday"}]),
         ("events", 7),
     ],
-    ids=str,
+    ids=["no attempt", "no time", "no list", "no count", "no date", "a number"],
 )
 def test_an_answer_that_lacks_something_is_asked_for_otherwise(answering: Answering, query: str, wrong: Any) -> None:
     done = answering(**{"pod": POD, "history": [LINE], "events": [EVENT], query: wrong})(query, "web")
