@@ -26,6 +26,7 @@ from syncpod.messages.running_steps import RunningStep, steps_of
 from syncpod.node.read_socket import (
     ALL_TOLD,
     ANSWER_SECONDS,
+    DESCRIBED,
     HEARD,
     LINE_LIMIT,
     PATIENCE_SECONDS,
@@ -193,6 +194,10 @@ def _answers(known: dict[str, PublishedRun], query: str, args: list[Any], untold
     def answer(workflow_id: str, run: PublishedRun) -> Any:
         if query == STEPS:
             return [each for each in steps.get(workflow_id, ()) if each["uid"] == run.published.uid]
+        if query == DESCRIBED:
+            parts = ("pod", "plan", "events", "under_way")
+            said = {each: run.published.answer(each) for each in parts}
+            return said | {"run": run.run_id, "events": with_untold(said["events"], untold[workflow_id])}
         said = run.published.answer(query, *args)
         return with_untold(said, untold[workflow_id]) if query == "events" else said
 

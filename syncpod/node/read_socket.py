@@ -3,7 +3,7 @@
 A request is one line of JSON: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The worker says at
 once that it has heard it, with a line ``{"heard": true}``. The answer is one line for each of these workflows that the
 worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an ``"error"``. Then the worker closes the connection.
-The queries are those of the pod's workflow, and `steps`, which the worker answers itself.
+The queries are those of the pod's workflow, and `steps` and `described`, which the worker answers itself.
 
 Instead of ``"workflows"``, a request may have ``"pods": [["default", "web"]]``. Or it may have
 ``"open": {"namespace": "default", "names": ["web"]}`` (no names = all, null = all namespaces): the worker asks its
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 STEPS: Final = "steps"
 """The query that the worker itself answers: what the pod's steps do that are under way, a list of JSON objects with
 `uid`, `step`, `container` and `doing`."""
+DESCRIBED: Final = "described"
+"""The query that returns `pod`, `plan` and `events` at once, with the names of the steps `under_way` and the `run`."""
 SOCKET_NAME: Final = "reads.sock"
 """The socket's name in the node's state directory."""
 LINE_LIMIT: Final = 8 * 1024 * 1024

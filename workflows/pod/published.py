@@ -6,7 +6,7 @@ run from it. It costs no history.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -50,8 +50,15 @@ class PublishedPod:
         return temporal_ui.glance(self.state, self.holds)
 
     def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returns. Raises KeyError if it has none."""
-        return {"pod": self.pod, "plan": self.plan, "history": self.history, "events": self.events}[query](*args)
+        """Return what the workflow's query of this name returns, and `under_way`. Raises KeyError for another."""
+        answers: dict[str, Callable[..., Any]] = {
+            "pod": self.pod,
+            "plan": self.plan,
+            "history": self.history,
+            "events": self.events,
+            "under_way": self.steps,
+        }
+        return answers[query](*args)
 
     def next_input(self) -> dict[str, Any]:
         """Return the input of a run that goes on from here, as JSON."""
@@ -68,6 +75,10 @@ class PublishedPod:
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
         """Return the steps that would be taken, as :func:`workflows.pod.report.plan`."""
         return report.plan(self.state, candidate, self.at, update=update)
+
+    def steps(self) -> list[str]:
+        """Return the names of the steps that have been scheduled and have not ended."""
+        return [each.step for each in self.under_way]
 
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit, oldest first."""

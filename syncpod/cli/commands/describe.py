@@ -12,13 +12,14 @@ from syncpod.cli.input.arguments import named, read_selector
 from syncpod.cli.input.options import Namespace, Selector, Things
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from temporalio.client import Client
 
     from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.view.pod_description import Facts
+    from syncpod.cli.view.pod_description import Facts, Hold
+    from syncpod.messages.queries import EventRecord
     from syncpod.objects import Kind as ObjectKind
 
 
@@ -77,6 +78,8 @@ def _objects(
 
 def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple[list[list[str]], list[str]]:
     """Return the lines of each pod, and a message for each that does not exist."""
+    if names and (told := _told(names, namespace)) is not None:
+        return told
     import asyncio
 
     from syncpod.cli.temporal import session
@@ -102,32 +105,73 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
     return session.run(work)
 
 
+def _told(names: Sequence[str], namespace: str) -> tuple[list[list[str]], list[str]] | None:
+    """Return the same as this machine's worker tells it; None if the server has to be asked.
+
+    It has to be if a step is under way, of which only the server knows how often it was tried, and how it failed last.
+    """
+    from syncpod.cli.machine.own_pods import own_server, told_answers
+    from syncpod.node.read_socket import DESCRIBED
+
+    told, server = told_answers(DESCRIBED, namespace, names), own_server()
+    if told is None or server is None or not all(isinstance(each, dict) for each in told):
+        return None
+    if any(each.get("under_way") != [] for each in told):
+        return None
+    from syncpod.cli.view.pod_description import Facts
+    from syncpod.cli.view.pod_description import describe as lines_of
+    from syncpod.messages.identity import pod_workflow_id
+    from syncpod.pod import Pod
+
+    now, found = datetime.now(UTC), {}
+    for each in told:
+        pod = Pod.model_validate(each["pod"])
+        workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
+        events, holds = _events(each["events"]), _holds(each["plan"])
+        facts = Facts(workflow_id, each["run"], _page(*server, workflow_id, each["run"]), events, holds=holds)
+        found[pod.metadata.name] = lines_of(pod, facts, now)
+    missing = [f'pods "{name}" not found in namespace {namespace}' for name in sorted(set(names) - set(found))]
+    return [found[name] for name in dict.fromkeys(names) if name in found], missing
+
+
+def _events(events: Sequence[Any]) -> tuple[EventRecord, ...]:
+    from syncpod.cli.answers import read_records
+    from syncpod.messages.queries import EventRecord
+
+    return tuple(read_records(EventRecord, events, "events"))
+
+
+def _holds(plan: Mapping[str, Any]) -> tuple[Hold, ...]:
+    from syncpod.cli.view.pod_description import Hold
+
+    return tuple(
+        Hold(
+            hold.get("subject", ""),
+            hold.get("reason", ""),
+            datetime.fromisoformat(hold["until"]) if hold.get("until") else None,
+        )
+        for hold in plan.get("holds", [])
+    )
+
+
 async def _facts(client: Client, fetched: FetchedPod) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
-    from syncpod.cli.temporal.answers import read_records
     from syncpod.cli.temporal.pending_steps import pending_steps
     from syncpod.cli.temporal.pods import handle_of
-    from syncpod.cli.view.pod_description import Facts, Hold
-    from syncpod.messages.queries import EventRecord
+    from syncpod.cli.view.pod_description import Facts
 
     handle = handle_of(client, *fetched.key)
     description = await handle.describe()
     said = await _said_of(client, handle.id) if fetched.current else None
     events, plan = said or (None, {})
+    address = client.service_client.config.target_host
     return Facts(
         workflow_id=handle.id,
         run_id=description.run_id,
-        ui=_page(client, handle.id, description.run_id),
-        events=None if events is None else tuple(read_records(EventRecord, events, "events")),
+        ui=_page(address, client.namespace, handle.id, description.run_id),
+        events=None if events is None else _events(events),
         pending=await pending_steps(description),
-        holds=tuple(
-            Hold(
-                hold.get("subject", ""),
-                hold.get("reason", ""),
-                datetime.fromisoformat(hold["until"]) if hold.get("until") else None,
-            )
-            for hold in plan.get("holds", [])
-        ),
+        holds=_holds(plan),
     )
 
 
@@ -147,13 +191,12 @@ async def _said_of(client: Client, workflow_id: str) -> tuple[list[Any], dict[st
         return None
 
 
-def _page(client: Client, workflow_id: str, run_id: str) -> str:
+def _page(address: str, namespace: str, workflow_id: str, run_id: str) -> str:
     """Return the URL of the workflow's page if the server's UI is known (our own server's, or the cloud's), else ""."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import running_server
 
     own = running_server(settings().state_dir)
-    address = client.service_client.config.target_host
     if own is not None and own.address == address:
         if not own.ui:
             return ""
@@ -162,4 +205,4 @@ def _page(client: Client, workflow_id: str, run_id: str) -> str:
         base = "https://cloud.temporal.io"
     else:
         return ""
-    return f"{base}/namespaces/{client.namespace}/workflows/{quote(workflow_id, safe='')}/{run_id}/timeline"
+    return f"{base}/namespaces/{namespace}/workflows/{quote(workflow_id, safe='')}/{run_id}/timeline"

@@ -247,7 +247,7 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError
 
-    from syncpod.cli.temporal.answers import read_records
+    from syncpod.cli.answers import read_records
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.view.event_lines import PodEvent
     from syncpod.messages.identity import pod_workflow_id

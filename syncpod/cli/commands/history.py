@@ -99,7 +99,7 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryRec
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError, RPCStatusCode
 
-    from syncpod.cli.temporal.answers import read_records
+    from syncpod.cli.answers import read_records
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.temporal.pods import handle_of, not_found
     from syncpod.cli.view.history_lines import from_events
