@@ -72,6 +72,18 @@ def test_a_pruned_successful_init_container_does_not_run_again() -> None:
     assert simulate(Case(pod(spec), lives, (Event(1.793, "dead containers pruned", name="i"),))).violation == ""
 
 
+def test_a_removed_init_container_of_a_dead_sandbox_is_removed_once() -> None:
+    """Its record stood for it, and the removal was repeated for ever."""
+    spec = {
+        "restartPolicy": "Always",
+        "initContainers": [{"name": "i", "image": "busybox:1"}],
+        "containers": [{"name": "a", "image": "busybox:1"}],
+        "terminationGracePeriodSeconds": 1,
+    }
+    lives = {"i": (Life(seconds=0.11, code=1, stop=0.1),), "a": (FOREVER,)}
+    assert simulate(Case(pod(spec), lives, (Event(3.397, "sandbox dies"),))).violation == ""
+
+
 def test_a_cancellation_during_continue_as_new_is_not_lost() -> None:
     """The SDK hands a task's cancellation out last: the run must not have been left by then."""
     spec = {"restartPolicy": "Always", "containers": [{"name": "b", "image": "busybox:1"}]}
