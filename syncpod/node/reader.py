@@ -51,6 +51,9 @@ PID_NOT_SAID = -1
 _ATTEMPTS_AT_ONCE = 64
 """How many pods' statuses `read_all` asks for at the same time; thousands would delay one another."""
 
+_CALLS_PER_POD = 8
+"""How many calls about one pod are made at the same time."""
+
 _MESSAGE_SECONDS: Final = 10.0
 """How long to wait for the disk that has a container's termination message."""
 
@@ -101,10 +104,9 @@ class PodReader:
         boot: int,
         owner: str,
         pod_timeout_seconds: float = 2.0,
-        calls_per_pod: int = 8,
         exits: SeenExits | None = None,
     ) -> None:
-        """`pod_timeout_seconds` limits how long `read_all` waits for a pod, `calls_per_pod` the calls at once for it.
+        """`pod_timeout_seconds` limits how long `read_all` waits for a pod.
 
         `exits` has the ends that the node saw itself, for containers whose end the runtime does not know.
         """
@@ -115,7 +117,6 @@ class PodReader:
         self._boot = boot
         self._owner = owner
         self._pod_timeout = pod_timeout_seconds
-        self._calls_per_pod = calls_per_pod
         self.newest_begun = Seq(boot=boot)
         """The number of the newest listing that has begun."""
         self._sandboxes: dict[str, ObservedSandbox] = {}
@@ -266,7 +267,7 @@ class PodReader:
         known = self._known(listed)
         if known is not None:
             return self._observed_pod(seq, observed_at, uid, listed, *known)
-        slots = asyncio.Semaphore(self._calls_per_pod)
+        slots = asyncio.Semaphore(_CALLS_PER_POD)
         asking_sandboxes = asyncio.create_task(_each(slots, listed.sandboxes, self._known_sandbox, self._ask_sandbox))
         asking_containers = asyncio.create_task(
             _each(slots, listed.containers, self._known_container, self._ask_container)

@@ -54,8 +54,7 @@ _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d
 
 def _read_time(value: Any) -> datetime:
     if isinstance(value, str) and _RFC_3339.fullmatch(value):
-        # Python keeps microseconds; Go writes up to nine digits.
-        moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", value.upper()))
+        moment = datetime.fromisoformat(value.upper())  # keeps microseconds of the nine digits that Go may write
     elif isinstance(value, datetime):
         moment = value
     else:

@@ -203,10 +203,16 @@ async def test_the_pid_of_a_sandbox_is_asked_for_late_and_only_if_it_still_exist
         lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, sandbox_delay_seconds=60
     )
     waits.watch(running(sandbox="sandbox-one"))
-    await asyncio.sleep(0.01)
-    assert runtime.asked == []
-    waits.watch(ObservedPod(uid="u1"))
+    soon = PidfdWatcher(
+        lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, sandbox_delay_seconds=0.05
+    )
+    soon.watch(running(sandbox="sandbox-two"))
+    soon.watch(ObservedPod(uid="u1"))
+    soon.watch(running(sandbox="sandbox-three"))
+    await until(lambda: bool(runtime.asked))
+    assert runtime.asked == ["sandbox-three"]
     waits.close()
+    soon.close()
 
 
 async def test_a_container_without_a_process_is_asked_for_once_and_never_reported_as_ended(

@@ -19,8 +19,10 @@ class Runtime:
     def __init__(self) -> None:
         self.runtime_ready: bool | None = True
         self.network_ready = True
+        self.asked = 0
 
     async def status(self) -> RuntimeStatus:
+        self.asked += 1
         if self.runtime_ready is None:
             raise unavailable()
         return RuntimeStatus(
@@ -129,12 +131,12 @@ async def test_a_failed_wake_is_retried(readiness: RuntimeReadiness, woken: Woke
 
 
 async def test_a_refusal_is_checked_at_once(
-    readiness: RuntimeReadiness, woken: Woken, monkeypatch: pytest.MonkeyPatch
+    readiness: RuntimeReadiness, runtime: Runtime, woken: Woken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READY_SECONDS", 3600.0)
     monkeypatch.setattr(module, "NOT_READY_SECONDS", 0.0)
     running = asyncio.create_task(readiness.run())
-    await asyncio.sleep(0.01)
+    await until(lambda: runtime.asked == 1)  # and now it waits for an hour
     readiness.step_ended(ref("u1"), Fault.NETWORK_NOT_READY)
     await until(lambda: bool(woken.pods))
     running.cancel()

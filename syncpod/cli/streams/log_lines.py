@@ -181,18 +181,9 @@ class LogText:
 def _is_new_enough(stamp: str, since: datetime) -> bool:
     """Return whether a line of that time is not older than `since`; True if its time cannot be parsed."""
     try:
-        return _moment(stamp) >= since
+        return datetime.fromisoformat(stamp) >= since
     except ValueError:
         return True
-
-
-def _moment(stamp: str) -> datetime:
-    """Parse the runtime's time; Python keeps only six of its nine decimals."""
-    whole, dot, rest = stamp.partition(".")
-    if not dot:
-        return datetime.fromisoformat(stamp)
-    digits = len(rest) - len(rest.lstrip("0123456789"))
-    return datetime.fromisoformat(f"{whole}.{rest[:digits][:6]}{rest[digits:]}")
 
 
 def parse_record(record: bytes) -> tuple[str, str, bool, bytes] | None:
