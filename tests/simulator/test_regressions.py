@@ -80,7 +80,7 @@ def test_a_removed_init_container_of_a_dead_sandbox_is_removed_once() -> None:
         "containers": [{"name": "a", "image": "busybox:1"}],
         "terminationGracePeriodSeconds": 1,
     }
-    lives = {"i": (Life(seconds=0.11, code=1, stop=0.1),), "a": (FOREVER,)}
+    lives: dict[str, tuple[Life, ...]] = {"i": (Life(seconds=0.11, code=1, stop=0.1),), "a": (FOREVER,)}
     assert simulate(Case(pod(spec), lives, (Event(3.397, "sandbox dies"),))).violation == ""
 
 
