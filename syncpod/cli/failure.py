@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 FAILED: Final = 1
@@ -25,3 +26,8 @@ class BadInput(Failure):
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, BAD_INPUT)
+
+
+def why_of(error: OSError) -> str:
+    """Return why a call to the system failed, in the system's words, without the file."""
+    return os.strerror(error.errno) if error.errno else str(error)

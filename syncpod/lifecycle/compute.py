@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from syncpod.lifecycle.actions import ContainerToKill, KillReason, PodActions
-from syncpod.lifecycle.init_containers import InitActions, compute_init_actions
+from syncpod.lifecycle.init_containers import InitActions, compute_init_actions, container_to_kill
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.resize import (
@@ -147,7 +147,7 @@ def _decide_main_container(
             return _MainDecision()
         if status is not None and status.state == "unknown":
             # It may still be running. Kill it first, so that there are never two.
-            return _MainDecision(start=True, kill=_kill(status, UNKNOWN_MESSAGE, "Unknown"))
+            return _MainDecision(start=True, kill=container_to_kill(status, UNKNOWN_MESSAGE, "Unknown"))
         return _MainDecision(start=True)
 
     if status.hash != container_hash(container.name, container.image):
@@ -164,7 +164,7 @@ def _decide_main_container(
 
     resize = container_resize(container, pod.spec, actuated, status.id)
     if resize.restart:
-        kill = _kill(status, f"Container {container.name} {RESTART_MESSAGE}")
+        kill = container_to_kill(status, f"Container {container.name} {RESTART_MESSAGE}")
         return _MainDecision(start=True, kill=kill, resize=resize)
     return _MainDecision(keep=True, resize=resize)
 
@@ -172,8 +172,4 @@ def _decide_main_container(
 def _kill_running(status: ObservedContainer, message: str, reason: KillReason = "", *, restart: bool) -> _MainDecision:
     if restart:
         message = f"{message}, will be restarted"
-    return _MainDecision(start=restart, kill=_kill(status, message, reason))
-
-
-def _kill(status: ObservedContainer, message: str, reason: KillReason = "") -> ContainerToKill:
-    return ContainerToKill(id=status.id, name=status.name, message=message, reason=reason)
+    return _MainDecision(start=restart, kill=container_to_kill(status, message, reason))

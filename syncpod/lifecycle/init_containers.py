@@ -134,7 +134,7 @@ def _decide_plain(
         case "unknown":
             if not restarts_on_failure(container, pod.spec):
                 return _InitDecision(failed=True)
-            return _InitDecision(start=True, kill=_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
+            return _InitDecision(start=True, kill=container_to_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
 
 
 def _decide_sidecar(
@@ -155,7 +155,7 @@ def _decide_sidecar(
                 container, spec, status, liveness=liveness, startup=startup, actuated=actuated
             )
         case "unknown":
-            return _InitDecision(start=True, kill=_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
+            return _InitDecision(start=True, kill=container_to_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
 
 
 def _decide_running_sidecar(
@@ -174,14 +174,15 @@ def _decide_running_sidecar(
     name = f"Init container {container.name}"
     if container.startup_probe is not None and startup.get(status.id) != "success":
         if startup.get(status.id) == "failure":
-            return _InitDecision(start=True, kill=_kill(status, f"{name} failed startup probe", "StartupProbe"))
+            kill = container_to_kill(status, f"{name} failed startup probe", "StartupProbe")
+            return _InitDecision(start=True, kill=kill)
         return _InitDecision()  # still starting
     if status.hash != container_hash(container.name, container.image):
-        return _InitDecision(start=True, passed=True, kill=_kill(status, f"{name} definition changed"))
+        return _InitDecision(start=True, passed=True, kill=container_to_kill(status, f"{name} definition changed"))
     if container.liveness_probe is not None:
         match liveness.get(status.id):
             case "failure":
-                kill = _kill(status, f"{name} failed liveness probe", "LivenessProbe")
+                kill = container_to_kill(status, f"{name} failed liveness probe", "LivenessProbe")
                 return _InitDecision(start=True, passed=True, kill=kill)
             case None:
                 return _InitDecision(passed=True)  # no result yet: not even a resize
@@ -193,12 +194,13 @@ def _resized(
 ) -> _InitDecision:
     resize = container_resize(container, spec, actuated, status.id)
     if resize.restart:
-        kill = _kill(status, f"Container {container.name} {RESTART_MESSAGE}")
+        kill = container_to_kill(status, f"Container {container.name} {RESTART_MESSAGE}")
         return _InitDecision(start=True, passed=passed, kill=kill, resize=resize)
     return _InitDecision(passed=passed, resize=resize)
 
 
-def _kill(status: ObservedContainer, message: str, reason: KillReason = "") -> ContainerToKill:
+def container_to_kill(status: ObservedContainer, message: str, reason: KillReason = "") -> ContainerToKill:
+    """Return the order to kill an instance; `message` is for its `Killing` event."""
     return ContainerToKill(id=status.id, name=status.name, message=message, reason=reason)
 
 

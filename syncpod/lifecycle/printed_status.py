@@ -26,7 +26,7 @@ class PrintedStatus:
 
 def printed_status(pod: Mapping[str, Any]) -> PrintedStatus:
     """Return what ``get pods`` prints of the pod's status."""
-    status, spec = _part(pod, "status"), _part(pod, "spec")
+    status, spec = part_of(pod, "status"), part_of(pod, "spec")
     init_statuses: Sequence[Mapping[str, Any]] = status.get("initContainerStatuses", ())
     sidecars = {each["name"] for each in spec.get("initContainers", ()) if each.get("restartPolicy") == "Always"}
     init = _initialization(init_statuses, sidecars, len(spec.get("initContainers", ())))
@@ -41,7 +41,7 @@ def printed_status(pod: Mapping[str, Any]) -> PrintedStatus:
         ready += running
         if word == "Completed" and running:
             word = "Running" if _has(status, "Ready") else "NotReady"
-    if _part(pod, "metadata").get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
+    if part_of(pod, "metadata").get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
         word = "Terminating"
     return PrintedStatus(
         ready=ready,
@@ -65,7 +65,7 @@ def _initialization(
 ) -> _Initialization:
     index = -1
     for index, entry in enumerate(statuses):
-        ended, waiting = _part(entry, "state").get("terminated"), _part(entry, "state", "waiting")
+        ended, waiting = part_of(entry, "state").get("terminated"), part_of(entry, "state", "waiting")
         if (ended is not None and not ended.get("exitCode")) or _is_up(entry, sidecars):
             continue
         if ended is not None:
@@ -80,9 +80,9 @@ def _of_containers(statuses: Sequence[Mapping[str, Any]], word: str) -> tuple[st
     """Return the reason of the first container that waits or has ended, else `word`; and how many run and are ready."""
     running = 0
     for entry in reversed(statuses):
-        state = _part(entry, "state")
+        state = part_of(entry, "state")
         ended = state.get("terminated")
-        if reason := _part(state, "waiting").get("reason"):
+        if reason := part_of(state, "waiting").get("reason"):
             word = reason
         elif ended is not None:
             word = _end_word(ended)
@@ -117,7 +117,7 @@ def _has(status: Mapping[str, Any], condition: str) -> bool:
     )
 
 
-def _part(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def part_of(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     """Return an object inside a document; {} if it is missing."""
     for name in names:
         document = document.get(name) or {}

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from syncpod.kernel.architecture import architecture
 from syncpod.lifecycle.node_affinity import matches_node
 from syncpod.pod import Pod
 from syncpod.pod.validation.syntax import label_value, qualified_name
@@ -18,8 +19,6 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 OS: Final = "kubernetes.io/os"
 ARCH: Final = "kubernetes.io/arch"
 
-_ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
-"""Go's names, which a v1 Node uses."""
 _RESERVED: Final = ("kubernetes.io", "k8s.io")
 _ALLOWED_PREFIXES: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _ALLOWED: Final = (
@@ -39,12 +38,6 @@ _ALLOWED: Final = (
 
 class NodeLabelsInvalid(ValueError):
     """Labels of a node are invalid; the text says which one, and what a valid one looks like."""
-
-
-def architecture() -> str:
-    """Return the machine's architecture by Go's name for it."""
-    machine = os.uname().machine
-    return _ARCHITECTURES.get(machine, machine)
 
 
 def node_labels(name: str, added: Mapping[str, str]) -> Mapping[str, str]:

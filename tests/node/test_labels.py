@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
-from syncpod.node.labels import NodeLabelsInvalid, architecture, node_labels, parse_node_labels
+from syncpod.kernel.architecture import architecture
+from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 
 
 def test_a_node_has_the_labels_that_a_kubelet_sets() -> None:
@@ -15,7 +17,14 @@ def test_a_node_has_the_labels_that_a_kubelet_sets() -> None:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": architecture(),
     }
-    assert architecture() in ("amd64", "arm64", os.uname().machine)
+
+
+@pytest.mark.parametrize(("machine", "label"), [("x86_64", "amd64"), ("armv7l", "arm"), ("riscv64", "riscv64")])
+def test_the_architecture_has_the_name_that_a_kubelet_gives_it(
+    machine: str, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine=machine, sysname="Linux"))
+    assert node_labels("n1", {})["kubernetes.io/arch"] == label
 
 
 def test_configured_labels_override_the_defaults() -> None:

@@ -22,8 +22,8 @@ from temporalio.service import RPCError
 
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
+from syncpod.kernel.architecture import architecture
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus, NodeView
-from syncpod.node.labels import architecture
 from syncpod.node.report import NodeReport, read_node_report
 from syncpod.pod import parse_quantity, quantity_text
 from syncpod.translation.context import NodeContext

@@ -49,10 +49,7 @@ def events(
     node's journal. `(gone)` marks them.
     """
     names = pod_names(what or []) + _named_by_for(about)
-    if names and all_namespaces:
-        raise BadInput("a named pod is in one namespace: leave out --all-namespaces")
-    if output and output not in _OUTPUTS:
-        raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
+    _check(names, output, all_namespaces=all_namespaces)
     wanted = _types(types)
     printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers)
     where = "" if all_namespaces else f" in {namespace} namespace"
@@ -86,8 +83,16 @@ def events(
             printer.print(await source.read(client))
 
     if watch:
-        interrupts.heed()
+        interrupts.enable()
     session.run(work)
+
+
+def _check(names: Sequence[str], output: str, *, all_namespaces: bool) -> None:
+    """Raise BadInput for flags that exclude each other, or mean nothing."""
+    if names and all_namespaces:
+        raise BadInput("a named pod is in one namespace: leave out --all-namespaces")
+    if output and output not in _OUTPUTS:
+        raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
 
 
 def _print_once(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from syncpod.cli.console import printable
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, why_of
 
 STDIN: Final = "standard input"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -32,14 +32,14 @@ def texts(sources: Sequence[str], problems: list[str], *, recursive: bool = Fals
         try:
             files = _files(Path(source), recursive=recursive)
         except OSError as error:
-            problems.append(f"{printable(source)}: {_reason(error)}")
+            problems.append(f"{printable(source)}: {why_of(error)}")
             continue
         for path in files:
             try:
                 with path.open("rb") as file:
                     text = _beginning(file)
             except OSError as error:
-                problems.append(f"{printable(str(path))}: {_reason(error)}")
+                problems.append(f"{printable(str(path))}: {why_of(error)}")
                 continue
             yield printable(str(path)), text
 
@@ -65,7 +65,3 @@ def _files(path: Path, *, recursive: bool) -> list[Path]:
         below = " or below it" if recursive else ""
         raise BadInput(f"{printable(str(path))}: no {', '.join(_SUFFIXES)} file in this directory{below}")
     return files
-
-
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)

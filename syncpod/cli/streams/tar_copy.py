@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cli.console import printable, remark, warn
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import Failure, why_of
 from syncpod.cli.streams import terminal
 from syncpod.cli.streams.archives import NotWhatWasAsked, pack, unpack
 from syncpod.cli.streams.remote_command import NeverRan, Output, Write
@@ -63,7 +63,7 @@ class Copying:
             try:
                 await packing
             except OSError as error:  # or tar would take this for the end
-                raise Failure(f"{error.filename or source}: {_why(error)}") from None
+                raise Failure(f"{error.filename or source}: {why_of(error)}") from None
 
         try:
             code = await self._tar(command, packed(), tar)
@@ -200,9 +200,5 @@ def _unpacked_not(problem: BaseException, path: str) -> BaseException:
     if isinstance(problem, tarfile.TarError):
         return Failure(f"{path}: what the container sent is not a whole archive: {problem}")
     if isinstance(problem, OSError):
-        return Failure(f"{problem.filename or path}: {_why(problem)}")
+        return Failure(f"{problem.filename or path}: {why_of(problem)}")
     return problem
-
-
-def _why(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)

@@ -1,8 +1,10 @@
-"""Durations as kubectl writes them."""
+"""Durations and moments as kubectl writes them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+
+from syncpod.cli.view.layout import NONE
 
 
 def short_duration(span: timedelta) -> str:
@@ -47,3 +49,13 @@ def read_moment(text: str | None) -> datetime | None:
 def age(since: datetime | None, now: datetime | None = None) -> str:
     """Write how long ago a moment was; ``<unknown>`` if it is None."""
     return "<unknown>" if since is None else short_duration((now or datetime.now(UTC)) - since)
+
+
+def stamp(at: datetime | None) -> str | None:
+    """Write a moment for JSON, in milliseconds and UTC; None = there is none."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at is not None else None
+
+
+def moment_text(at: datetime | None) -> str:
+    """Write a moment as ``kubectl describe`` does, in local time; ``<none>`` if there is none."""
+    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else NONE

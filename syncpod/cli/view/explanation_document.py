@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from syncpod.cli.view.durations import stamp
 from syncpod.cli.view.explanation import HasLog, length
 from syncpod.journal.causes import UNKNOWN, End
 from syncpod.journal.explain import Explanation
@@ -18,19 +18,19 @@ def document(explanation: Explanation, others: Sequence[Account], *, has_log: Ha
     account = explanation.account
     return {
         **_life_document(account),
-        "at": _stamp(explanation.at),
-        "knownUntil": _stamp(explanation.known_until),
+        "at": stamp(explanation.at),
+        "knownUntil": stamp(explanation.known_until),
         "phase": explanation.phase,
         "reason": explanation.reason,
         "message": explanation.message,
         "unserved": unserved,
         "deleting": explanation.is_being_deleted,
         "waits": [
-            {"subject": each.subject, "until": _stamp(each.until), "reason": each.reason, "message": each.message}
+            {"subject": each.subject, "until": stamp(each.until), "reason": each.reason, "message": each.message}
             for each in explanation.waits
         ],
         "underWay": [
-            {"what": each.what, "since": _stamp(each.since), "doing": each.doing} for each in explanation.under_way
+            {"what": each.what, "since": stamp(each.since), "doing": each.doing} for each in explanation.under_way
         ],
         "containers": [
             {
@@ -38,18 +38,18 @@ def document(explanation: Explanation, others: Sequence[Account], *, has_log: Ha
                 "running": each.runs,
                 "ready": each.is_ready,
                 "patterns": patterns(
-                    each.ends, changed=explanation.changed, span=length, clock=lambda at: _stamp(at) or ""
+                    each.ends, changed=explanation.changed, span=length, clock=lambda at: stamp(at) or ""
                 ),
                 "ends": [_end_document(end, has_log) for end in each.ends],
             }
             for each in explanation.containers
         ],
         "changes": [
-            {"at": _stamp(each.at), "what": each.what, "times": each.times, "first": _stamp(each.first or each.at)}
+            {"at": stamp(each.at), "what": each.what, "times": each.times, "first": stamp(each.first or each.at)}
             for each in explanation.changes
         ],
         "absences": [
-            {"begun": _stamp(each.begun), "ended": _stamp(each.ended), "how": each.how} for each in explanation.absences
+            {"begun": stamp(each.begun), "ended": stamp(each.ended), "how": each.how} for each in explanation.absences
         ],
         "otherLives": [_life_document(each) for each in others],
     }
@@ -61,9 +61,9 @@ def _life_document(account: Account) -> dict[str, Any]:
         "namespace": life.namespace,
         "name": life.name,
         "uid": life.uid,
-        "begun": _stamp(account.begun),
-        "seen": _stamp(account.seen),
-        "gone": _stamp(account.gone),
+        "begun": stamp(account.begun),
+        "seen": stamp(account.seen),
+        "gone": stamp(account.gone),
         "ends": sum(each.has_ended for each in account.instances),
     }
 
@@ -73,8 +73,8 @@ def _end_document(end: End, has_log: HasLog) -> dict[str, Any]:
     return {
         "restart": instance.restart,
         "image": instance.image,
-        "startedAt": _stamp(instance.started_at),
-        "endedAt": _stamp(instance.ended_at),
+        "startedAt": stamp(instance.started_at),
+        "endedAt": stamp(instance.ended_at),
         "exitCode": instance.exit_code,
         "signal": (instance.signal or None) if end.cause.kind != UNKNOWN else None,
         "reason": instance.reason,
@@ -88,7 +88,3 @@ def _end_document(end: End, has_log: HasLog) -> dict[str, Any]:
         "hasLogFile": has_log(instance.container, instance.restart),
         "logEnd": instance.log_end,
     }
-
-
-def _stamp(at: datetime | None) -> str | None:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at is not None else None

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from syncpod.cli.console import align
 from syncpod.cli.fetched import FetchedNode, FetchedPod
-from syncpod.cli.view.durations import age, short_duration
+from syncpod.cli.view.durations import age, moment_text, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.node import NodeView
 from syncpod.messages.queries import EventRecord
@@ -41,7 +41,7 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
     yield "Name", [fetched.name]
     yield "Roles", [NONE]
     yield "Labels", mapping(view.labels)
-    yield "CreationTimestamp", [_moment(view.since)]
+    yield "CreationTimestamp", [moment_text(view.since)]
     yield "Unschedulable", [str(view.unschedulable).lower()]
     heard = f"heard of {age(fetched.heard, now)} ago" if fetched.heard is not None else "not heard of"
     yield "Worker", [f"{view.identity or '<unknown>'}, {heard}"]
@@ -66,7 +66,7 @@ def _conditions(fetched: FetchedNode) -> list[str]:
     head = ["Type", "Status", "LastTransitionTime", "Reason", "Message"]
     rows = [head, ["-" * len(word) for word in head]]
     for each in fetched.conditions:
-        rows.append([each.type, each.status, _moment(each.last_transition_time), each.reason, each.message])
+        rows.append([each.type, each.status, moment_text(each.last_transition_time), each.reason, each.message])
     return ["Conditions:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
 
 
@@ -129,8 +129,3 @@ def _table(title: str, rows: Sequence[Sequence[str]]) -> list[str]:
         return [f"{title}:  {NONE}"]
     ruled = [rows[0], ["-" * len(word) for word in rows[0]], *rows[1:]]
     return [f"{title}:", *(f"  {'  '.join(row)}".rstrip() for row in align(ruled))]
-
-
-def _moment(at: datetime | None) -> str:
-    """Write a moment in the local time zone, as kubectl does."""
-    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else NONE

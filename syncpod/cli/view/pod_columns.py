@@ -14,7 +14,7 @@ from typing import Any, Final
 from syncpod.cli.console import Colour
 from syncpod.cli.listed import NOTHING_RECORDED, Recorded
 from syncpod.cli.view.durations import age, read_moment, short_duration
-from syncpod.lifecycle.printed_status import printed_status
+from syncpod.lifecycle.printed_status import part_of, printed_status
 
 HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 WIDE: Final = ("IP", "NODE", "NOMINATED NODE", "READINESS GATES")
@@ -56,7 +56,7 @@ def summarize(pod: Mapping[str, Any]) -> Summary:
 
 def row(pod: Mapping[str, Any], now: datetime, *, wide: bool = False) -> tuple[str, ...]:
     """Return the cells of a pod's line."""
-    summary, metadata = summarize(pod), _part(pod, "metadata")
+    summary, metadata = summarize(pod), part_of(pod, "metadata")
     cells = (
         metadata.get("name", ""),
         f"{summary.ready}/{summary.total}",
@@ -71,8 +71,8 @@ def uncertain_row(
     pod: Mapping[str, Any], now: datetime, recorded: Recorded = NOTHING_RECORDED, *, wide: bool = False
 ) -> tuple[str, ...]:
     """Return the cells of a pod that did not answer: what Temporal recorded last, marked with ``?``."""
-    metadata = _part(pod, "metadata")
-    status = recorded.status or _part(pod, "status").get("phase") or "Unknown"
+    metadata = part_of(pod, "metadata")
+    status = recorded.status or part_of(pod, "status").get("phase") or "Unknown"
     restarts = "?" if recorded.restarts is None else f"{recorded.restarts}?"
     created = read_moment(metadata.get("creationTimestamp"))
     cells = (metadata.get("name", ""), "?", f"{status}?", restarts, age(created, now))
@@ -90,12 +90,12 @@ def colour_of(status: str) -> Colour:
 
 
 def _last_end(statuses: Iterable[Mapping[str, Any]]) -> datetime | None:
-    ends = [read_moment(_part(entry, "lastState", "terminated").get("finishedAt")) for entry in statuses]
+    ends = [read_moment(part_of(entry, "lastState", "terminated").get("finishedAt")) for entry in statuses]
     return max((end for end in ends if end is not None), default=None)
 
 
 def _wide(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    spec, status = _part(pod, "spec"), _part(pod, "status")
+    spec, status = part_of(pod, "spec"), part_of(pod, "status")
     gates = [gate.get("conditionType", "") for gate in spec.get("readinessGates", ())]
     conditions = {entry.get("type", ""): entry.get("status") for entry in status.get("conditions", ())}
     met = sum(conditions.get(gate) == "True" for gate in gates)
@@ -106,10 +106,3 @@ def _wide(pod: Mapping[str, Any]) -> tuple[str, ...]:
         status.get("nominatedNodeName") or _NONE,
         f"{met}/{len(gates)}" if gates else _NONE,
     )
-
-
-def _part(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return an object inside a document; {} if it is missing."""
-    for name in names:
-        document = document.get(name) or {}
-    return document

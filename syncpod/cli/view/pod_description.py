@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncpod.cli.console import align
-from syncpod.cli.view.durations import age, short_duration
+from syncpod.cli.view.durations import age, moment_text, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.cli.view.volume_description import volume_lines
 from syncpod.go_durations import go_duration
@@ -100,13 +100,13 @@ def _head(pod: Pod, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
     yield "Namespace", [meta.namespace]
     yield "UID", [meta.uid]
     yield "Node", ["/".join(part for part in (spec.node_name, status.host_ip) if part) or NONE]
-    yield "Start Time", [_moment(status.start_time)]
+    yield "Start Time", [moment_text(status.start_time)]
     yield "Labels", mapping(meta.labels)
     yield "Annotations", mapping(meta.annotations, ": ")
     if meta.deletion_timestamp is not None:
         yield (
             "Status",
-            [f"Terminating (until {_moment(meta.deletion_timestamp)}, {_until(meta.deletion_timestamp, now)})"],
+            [f"Terminating (until {moment_text(meta.deletion_timestamp)}, {_until(meta.deletion_timestamp, now)})"],
         )
         yield "Termination Grace Period", [f"{meta.deletion_grace_period_seconds}s"]
     else:
@@ -234,7 +234,7 @@ def _arguments(words: Sequence[str]) -> list[str]:
 def _state(title: str, state: ContainerState) -> Iterator[tuple[str, Sequence[str]]]:
     if state.running is not None:
         yield title, ["Running"]
-        yield "  Started", [_moment(state.running.started_at)]
+        yield "  Started", [moment_text(state.running.started_at)]
     elif state.terminated is not None:
         ended = state.terminated
         yield title, ["Terminated"]
@@ -245,8 +245,8 @@ def _state(title: str, state: ContainerState) -> Iterator[tuple[str, Sequence[st
         yield "  Exit Code", [str(ended.exit_code)]
         if ended.signal:
             yield "  Signal", [str(ended.signal)]
-        yield "  Started", [_moment(ended.started_at)]
-        yield "  Finished", [_moment(ended.finished_at)]
+        yield "  Started", [moment_text(ended.started_at)]
+        yield "  Finished", [moment_text(ended.finished_at)]
     else:
         yield title, ["Waiting"]
         if state.waiting is not None and state.waiting.reason:
@@ -354,11 +354,6 @@ def _events(events: Sequence[EventRecord] | None, now: datetime) -> list[str]:
 
 
 # --- layout -----------------------------------------------------------------------------------------------------------
-
-
-def _moment(at: datetime | None) -> str:
-    """Write a moment in the local time zone, as kubectl does."""
-    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else NONE
 
 
 def _until(at: datetime, now: datetime) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from syncpod.cli.console import paint
+from syncpod.cli.view.durations import stamp
 from syncpod.cli.view.layout import table
 from syncpod.journal.reading import Account
 from syncpod.journal.start import Phase, Start
@@ -66,12 +67,12 @@ def document(account: Account, start: Start) -> dict[str, Any]:
         "uid": life.uid,
         "container": one.container,
         "restart": one.restart,
-        "begun": _stamp(start.begun),
-        "running": _stamp(one.started_at),
-        "ready": _stamp(start.ready),
+        "begun": stamp(start.begun),
+        "running": stamp(one.started_at),
+        "ready": stamp(start.ready),
         "phases": [
             {
-                "at": _stamp(each.begun),
+                "at": stamp(each.begun),
                 "kind": each.kind,
                 "tookMs": round(each.took / timedelta(milliseconds=1)),
                 "what": each.what,
@@ -80,7 +81,3 @@ def document(account: Account, start: Start) -> dict[str, Any]:
         ],
         "notKnown": list(NOT_KNOWN),
     }
-
-
-def _stamp(at: datetime | None) -> str | None:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at is not None else None

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
+from syncpod.kernel.architecture import architecture
 from syncpod.runtime.images.config import ConfigInvalid, ImageConfig, parse_config
 
 _LONGEST_DOCUMENT: Final = 4 * 1024 * 1024
@@ -31,7 +32,6 @@ _INDEXES: Final = (
 )
 _NAME: Final = "io.containerd.image.name"
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
-_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 DAMAGE: Final = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
 """What reading a damaged archive raises, besides an OSError without errno if a check of bzip2 or gzip fails."""
 
@@ -240,12 +240,6 @@ def _image(
     except ConfigInvalid as problem:
         raise ArchiveInvalid(f"{id}: {problem}") from problem
     return FoundImage(names, id, manifest, parsed, layers, tuple(_digest(each, "rootfs.diff_ids") for each in diff_ids))
-
-
-def architecture() -> str:
-    """Return this machine's architecture as OCI names it."""
-    machine = os.uname().machine
-    return _ARCHITECTURES.get(machine, machine)
 
 
 def _platform() -> str:
