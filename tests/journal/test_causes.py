@@ -8,7 +8,14 @@ import pytest
 
 from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, cause_of, changes_of, ends_of
 from syncpod.journal.records import Fact, Instance, Line
+from syncpod.lifecycle.actions import ContainerToReset, PodActions
+from syncpod.lifecycle.eviction import EVICTED
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.plan import ENDED_FOR_GOOD, plan_steps
+from syncpod.lifecycle.resize import RESTART_MESSAGE
+from syncpod.pod import Pod
 from tests.journal.records import at, ended, exit_line, happening
+from workflows.pod.decide import OPERATOR_RESTARTS
 
 LIVENESS = "Container app failed liveness probe, will be restarted"
 
@@ -109,6 +116,24 @@ def test_a_failed_probe_comes_with_what_it_said_last_before_the_end() -> None:
         "the liveness probe",
     )
     assert cause_of(ended(cause="Container app failed startup probe"), seen).by == "the startup probe"
+
+
+ALL = PodActions(containers_to_reset=(ContainerToReset(id="c", name="app", kill=False),))
+(RESET,) = plan_steps(Pod(), ObservedPod(), ALL)
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (OPERATOR_RESTARTS, "operator"),
+        (f"Container sandbox {RESTART_MESSAGE}", "resize"),
+        (ENDED_FOR_GOOD, "lost"),
+        (RESET.why, "rule"),
+        (EVICTED, "evicted"),
+    ],
+)
+def test_the_causes_that_workflows_record_are_known_by_their_words(cause: str, kind: str) -> None:
+    assert cause_of(ended(cause=cause)).kind == kind
 
 
 def test_a_probe_that_said_nothing_leaves_no_empty_clause() -> None:

@@ -55,7 +55,7 @@ def attach_(
         instance = running_instance(found, chosen_container(found, container))
         return await attach(found, instance.id, stdin=stdin, tty=tty)
 
-    interrupts.heed()
+    interrupts.enable()
     raise typer.Exit(session.run(work))
 
 

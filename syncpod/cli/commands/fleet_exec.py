@@ -56,7 +56,7 @@ def attach(
     """
     from syncpod.cli.streams import interrupts
 
-    interrupts.heed()
+    interrupts.enable()
     _reach("attach", pod, [], namespace, node, container, state_dir, stdin=stdin, tty=tty)
 
 

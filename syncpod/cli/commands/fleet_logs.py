@@ -64,5 +64,5 @@ def logs(
         return await run_there(client, found.node, asked, write=write_ours, state_dir=state_dir)
 
     if follow:
-        interrupts.heed()
+        interrupts.enable()
     raise typer.Exit(fleet.run(work, state_dir=state_dir))

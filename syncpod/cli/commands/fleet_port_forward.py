@@ -56,7 +56,7 @@ def port_forward(
             remark(f"pod/{found.name} is on node/{found.node.name}, at {found.node.endpoint}")
         await Forwarder(carry).forward(addresses, wanted)
 
-    interrupts.heed()
+    interrupts.enable()
     fleet.run(work, state_dir=state_dir)
 
 

@@ -87,7 +87,7 @@ def get(
     if watch:
         from syncpod.cli.streams import interrupts
 
-        interrupts.heed()
+        interrupts.enable()
     if (nodes := named_nodes(what or [])) is not None:
         for flag, given in (("--selector", selector), ("--field-selector", field_selector), ("--sort-by", sort_by)):
             if given:

@@ -141,7 +141,7 @@ def _read_of_pods(
     from syncpod.cli.streams import interrupts
 
     if follow:
-        interrupts.heed()
+        interrupts.enable()
     if told := _told(namespace, name, conditions):
         asyncio.run(read([(pod, None) for pod in told]))
         return

@@ -64,7 +64,7 @@ def port_forward(
             await pod_ports.require()
             await Forwarder(pod_ports.carry).forward(addresses, wanted)
 
-    interrupts.heed()
+    interrupts.enable()
     session.run(work)
 
 

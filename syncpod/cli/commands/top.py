@@ -123,7 +123,7 @@ def node(
         return
     from syncpod.cli.streams import interrupts
 
-    interrupts.heed()
+    interrupts.enable()
     with _drawing() as (draw, _):
         while True:
             draw(_node_lines(here, headers=not no_headers))
@@ -227,7 +227,7 @@ def _watch_pods(chosen: _Chosen, table: Table) -> None:
     from syncpod.cli.machine.container_usage import Meter
     from syncpod.cli.streams import interrupts
 
-    interrupts.heed()
+    interrupts.enable()
 
     async def watch(runtime: CriRuntime, here: str) -> None:
         meter = Meter(runtime, here)

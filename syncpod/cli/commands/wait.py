@@ -78,7 +78,7 @@ def wait(
         waited = keys or await _selected(client, scope, conditions, wanted)
         await _wait(client, waited, wanted, patience, output)
 
-    interrupts.heed()
+    interrupts.enable()
     session.run(work)
 
 

@@ -43,7 +43,7 @@ def merged(document: Any, patch: Any) -> Any:
 
 
 def strategically_merged(document: Any, patch: Any, path: str = "") -> Any:
-    """Return a document with a strategic merge patch applied; ``$patch: delete`` and ``replace`` are heeded.
+    """Return a document with a strategic merge patch applied; ``$patch: delete`` and ``replace`` are obeyed.
 
     Raises ValueError for another directive, and for an element without its key.
     """

@@ -135,8 +135,8 @@ def signals_held_back() -> Iterator[None]:
     def hold(number: int, _: object) -> None:
         held.append(number)
 
-    heeded = [number for number in _ENDING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
-    before = {number: signal.signal(number, hold) for number in heeded}
+    handled = [number for number in _ENDING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, hold) for number in handled}
     try:
         yield
     finally:

@@ -143,18 +143,18 @@ def _until_told(over: asyncio.Future[None]) -> Iterator[None]:
     (SIGINT never is: see `syncpod.cli.streams.interrupts`.)
     """
     loop = asyncio.get_running_loop()
-    heeded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
 
     def end() -> None:
         if not over.done():
             over.set_result(None)
 
-    for number in heeded:
+    for number in handled:
         loop.add_signal_handler(number, end)
     try:
         yield
     finally:
-        for number in heeded:
+        for number in handled:
             loop.remove_signal_handler(number)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 
-def heed() -> None:
+def enable() -> None:
     """Let SIGINT interrupt this process even if it was started with SIGINT ignored, as shells do in the background.
 
     Then ``kill -INT $!`` ends ``syncpod port-forward ... &`` in a script. kubectl does the same by handling the signal

@@ -66,11 +66,11 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
             return None
         raise
     if not is_signed:
-        await _require_heeded(client, fetched, before or Counter())
+        await _require_ending(client, fetched, before or Counter())
     return fetched
 
 
-async def _require_heeded(client: Client, fetched: FetchedPod, before: Counter[HistoryRecord]) -> None:
+async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[HistoryRecord]) -> None:
     """Wait a little until a pod ends, as it was told. Raises Failure with its reason if it refuses to."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ACCEPT_SECONDS
