@@ -7,6 +7,7 @@ Everything is kept in files of a directory that only its owner may enter::
     authorities/<n>.crl     its revocation list, in the format of TLS servers
     authorities/<n>.crt     its certificate; written last, so an authority that has one is complete
     certificates/<serial>   each certificate that a node was given, without its key
+    dismissed/<serial>      empty; the certificate's node was removed while it could not be told so
 
 The gate uses a new authority for itself only when the older one is gone. So a node whose invitation has both trusts the
 gate before and after.
@@ -55,6 +56,7 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
 _ID_FILE: Final = "id"
 _AUTHORITIES: Final = "authorities"
 _CERTIFICATES: Final = "certificates"
+_DISMISSED: Final = "dismissed"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class Issued:
     authority: int
     """The number of the authority that issued it."""
     revoked: bool
+    """It is worth nothing any more."""
+    dismissed: bool = False
+    """It is worth nothing, but its node was removed while it was away: the gate tells it so when it is back."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,8 @@ class Fleet:
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
         """Return a certificate for a node from the newest authority, and its key. The record is on disk by then."""
         with _locked(self.directory):
+            # It is welcome again, also if it comes back with its earlier certificate before it has this one.
+            self._revoke([each for each in self.issued() if each.node == node and each.dismissed], now)
             serial, pair = self._make(
                 self.authorities()[-1],
                 _common_name(node),
@@ -181,7 +188,9 @@ class Fleet:
             gone = by is None or by.revoked.get_revoked_certificate_by_serial_number(certificate.serial_number)
             serial = f"{certificate.serial_number:x}"
             number = by.number if by is not None else 0
-            found.append(Issued(node, serial, certificate.not_valid_after_utc, number, bool(gone)))
+            dismissed = not gone and (self.directory / _DISMISSED / serial).exists()
+            ends = certificate.not_valid_after_utc
+            found.append(Issued(node, serial, ends, number, revoked=bool(gone) or dismissed, dismissed=dismissed))
         return sorted(found, key=lambda each: (each.node, each.not_after, each.serial))
 
     def has_issued(self, serial: str) -> bool:
@@ -191,13 +200,27 @@ class Fleet:
     def revoke(self, node: str, now: datetime, serial: str = "") -> list[str]:
         """Revoke all certificates of a node, or only that of `serial`; return the serials that are newly revoked."""
         with _locked(self.directory):
-            ours = [each for each in self.issued() if each.node == node and not each.revoked]
+            ours = [each for each in self.issued() if each.node == node and (not each.revoked or each.dismissed)]
             ours = [each for each in ours if serial in ("", each.serial)]
-            for number in {each.authority for each in ours}:
-                known = self._read(number)
-                serials = [int(each.serial, 16) for each in ours if each.authority == number]
-                self._write_list(number, known.certificate, [*known.revoked, *(_revoked(s, now) for s in serials)])
+            self._revoke(ours, now)
         return [each.serial for each in ours]
+
+    def _revoke(self, ours: Sequence[Issued], now: datetime) -> None:
+        for number in {each.authority for each in ours}:
+            known = self._read(number)
+            serials = [int(each.serial, 16) for each in ours if each.authority == number]
+            self._write_list(number, known.certificate, [*known.revoked, *(_revoked(s, now) for s in serials)])
+
+    def dismiss(self, node: str) -> list[str]:
+        """Have the gate tell a node that is away, once it is back, that it was removed; return the serials.
+
+        With its certificates the node can do nothing else from now on. `issue` and `revoke` end that.
+        """
+        with _locked(self.directory):
+            ours = [each.serial for each in self.issued() if each.node == node and not each.revoked]
+            for serial in ours:
+                replace_file(self.directory / _DISMISSED / serial, "", durable=True)
+        return ours
 
     def rotate(self, now: datetime) -> int:
         """Make a new authority, which issues to nodes from now on; return its number."""
@@ -216,8 +239,9 @@ class Fleet:
             return numbers[0]
 
     def changed(self) -> frozenset[tuple[str, int, int]]:
-        """Return a value that changes whenever an authority is made, is removed, or revokes a certificate."""
-        found = ((path.name, path.stat()) for path in (self.directory / _AUTHORITIES).glob("[1-9]*.*"))
+        """Return a value that changes with each authority that is made or removed, and each certificate that ends."""
+        paths = [*(self.directory / _AUTHORITIES).glob("[1-9]*.*"), *(self.directory / _DISMISSED).glob("[0-9a-f]*")]
+        found = ((path.name, path.stat()) for path in paths)
         # Each file is replaced whole. If two changes have the same time, their inodes differ.
         return frozenset((name, status.st_ino, status.st_mtime_ns) for name, status in found)
 
@@ -299,7 +323,7 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
     directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
     directory.chmod(0o700)
-    for name in (_AUTHORITIES, _CERTIFICATES):
+    for name in (_AUTHORITIES, _CERTIFICATES, _DISMISSED):
         (directory / name).mkdir(mode=0o700, exist_ok=True)
     with _locked(directory):
         path = directory / _ID_FILE

@@ -37,6 +37,8 @@ from syncpod.gate.tokens import TaskTokens
 SERVICE: Final = "temporal.api.workflowservice.v1.WorkflowService"
 POLL: Final = f"/{SERVICE}/PollActivityTaskQueue"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
+GREETING: Final = (f"/{SERVICE}/GetSystemInfo",)
+"""The call with which a client makes a connection. A node must get further to be told that it was removed."""
 QUEUE_PREFIX: Final = "fleet-node/"
 """The prefix of a node's name, in the only task queue that it may poll and in its identity to the server."""
 _WORKERS: Final = 8

@@ -51,6 +51,8 @@ class NodeConnection:
     node: str
     serial: str
     not_after: datetime
+    is_dismissed: bool = False
+    """The node was removed from the fleet while it was away: it is told so, and nothing else."""
 
 
 class Door:
@@ -67,7 +69,7 @@ class Door:
         self._handshakes = Handshakes(HANDSHAKES, HANDSHAKES_OF_ONE_ADDRESS)
         self._name, self._numbers = f"syncpod-gate-{secrets.token_hex(8)}", itertools.count(1)
         self._seen = fleet.changed()
-        self._context, self._revoked = self._read()
+        self._context, self._revoked, self._dismissed = self._read()
         self._listener: socket.socket | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._served: set[asyncio.Task[None]] = set()
@@ -97,8 +99,8 @@ class Door:
         found = self._connections.get(peer)
         return found[0] if found is not None and self._counts(found[0]) else None
 
-    def _read(self) -> tuple[ssl.SSLContext, frozenset[str]]:
-        """Return a TLS context from the fleet's files as they are now, and the serials of revoked certificates.
+    def _read(self) -> tuple[ssl.SSLContext, frozenset[str], frozenset[str]]:
+        """Return a TLS context from the fleet's files as they are now, the serials that are revoked, and the dismissed.
 
         Blocks. Raises SettingsInvalid, OSError (an ssl.SSLError is one).
         """
@@ -115,7 +117,9 @@ class Door:
         context.load_verify_locations(cafile=trusted)
         context.set_alpn_protocols(["h2"])
         context.num_tickets = 0  # a resumed session would not show its certificate again
-        return context, frozenset(each.serial for each in self._fleet.issued() if each.revoked)
+        issued = self._fleet.issued()
+        dismissed = frozenset(each.serial for each in issued if each.dismissed)
+        return context, frozenset(each.serial for each in issued if each.revoked) - dismissed, dismissed
 
     async def _look(self) -> None:
         """Read the fleet's files when they change, and end connections whose certificates are not valid any more."""
@@ -126,7 +130,7 @@ class Door:
             try:
                 changed = await asyncio.to_thread(self._fleet.changed)
                 if changed != self._seen or loop.time() - read_at > _RENEW_SECONDS:
-                    self._context, self._revoked = await asyncio.to_thread(self._read)
+                    self._context, self._revoked, self._dismissed = await asyncio.to_thread(self._read)
                     self._seen, read_at = changed, loop.time()
                 complained = False
             except (SettingsInvalid, OSError) as error:
@@ -141,7 +145,10 @@ class Door:
                 end()
 
     def _counts(self, connection: NodeConnection) -> bool:
-        return connection.serial not in self._revoked and connection.not_after > datetime.now(UTC)
+        if connection.serial in self._revoked or connection.not_after <= datetime.now(UTC):
+            return False
+        # The polls of a node that is dismissed now must end. It connects again, and is told.
+        return connection.is_dismissed == (connection.serial in self._dismissed)
 
     async def _serve(self, taken: socket.socket, address: str) -> None:
         loop = asyncio.get_running_loop()
@@ -182,7 +189,7 @@ class Door:
         node, serial = node_of(certificate, self._fleet.id), f"{certificate.serial_number:x}"
         if node is None or not self._fleet.has_issued(serial):
             return None
-        return NodeConnection(node, serial, certificate.not_valid_after_utc)
+        return NodeConnection(node, serial, certificate.not_valid_after_utc, serial in self._dismissed)
 
     async def _connect(self, connection: NodeConnection, reader: StreamReader, writer: StreamWriter) -> None:
         """Pass bytes both ways until one side closes, or the certificate expires or is revoked."""

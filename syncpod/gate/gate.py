@@ -21,11 +21,12 @@ import grpc
 
 from syncpod.gate.authority import Fleet
 from syncpod.gate.bounds import CALLS, NodeBounds
-from syncpod.gate.calls import Forwarded, NodeCalls, Refused, Unreadable, unknown
+from syncpod.gate.calls import GREETING, Forwarded, NodeCalls, Refused, Unreadable, unknown
 from syncpod.gate.door import Door, NodeConnection
 from syncpod.gate.introduction import Introductions
 from syncpod.gate.refusals import Refusals
 from syncpod.gate.tokens import task_tokens
+from syncpod.messages.fleet import dismissal
 from syncpod.settings.errors import SettingsInvalid
 
 DIRECTORY: Final = "gate"
@@ -164,6 +165,8 @@ class Gate:
         if sentence := self._bounds.begun(node, clock()):
             await self._refuse(context, node, method, grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
         try:
+            if connection.is_dismissed and method not in GREETING:
+                await self._refuse(context, node, method, grpc.StatusCode.FAILED_PRECONDITION, dismissal(node))
             try:
                 said = await self._read(node, messages)
                 forwarded = self._calls.forwarded(node, method, said)
@@ -220,7 +223,9 @@ class Gate:
             if away:
                 self._introductions.forget()
             details = tuple((k, v) for k, v in error.trailing_metadata() or () if k == _DETAILS)
-            await context.abort(error.code(), _AWAY if away else error.details() or "", details)
+            said = _AWAY if away else error.details() or ""
+            # Whoever has the server must not end a node's pods: the gate says that itself, or nobody does.
+            await context.abort(error.code(), "" if said == dismissal(of.node) else said, details)
         return forwarded.answer(answered)
 
 

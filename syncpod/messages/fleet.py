@@ -67,6 +67,14 @@ def fleet_node_id(node: str) -> str:
     return bounded_id(FLEET_NODE_PREFIX, node)
 
 
+def dismissal(node: str) -> str:
+    """Return the sentence by which the gate refuses all calls of a node that was removed from the fleet.
+
+    The node ends the pods that it was given when it hears exactly this, so nobody but the gate itself may say it.
+    """
+    return f"node {node} was removed from the fleet, and its pods there were replaced or given up"
+
+
 # --- what a node is asked ---------------------------------------------------------------------------------------------
 
 

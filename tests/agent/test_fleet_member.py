@@ -108,6 +108,21 @@ async def test_an_older_list_is_refused_also_by_the_next_worker(bench: Bench) ->
     assert (bench.state_dir / "fleet-intent.json").stat().st_mode & 0o077 == 0
 
 
+async def test_a_node_that_was_removed_ends_its_pods_and_takes_no_list_from_before(bench: Bench) -> None:
+    await bench.member.take(bench.intent(7, pod("web"), pod("db")))
+    bench.fails = True
+    with pytest.raises(OSError, match="away"):
+        await bench.member.dismiss()
+    assert read_intent(bench.state_dir).generation == 7, "its own workflow was not told: it is done again"
+    bench.fails = False
+    for _ in range(2):
+        await bench.member.dismiss()
+    assert bench.told == [["web", "db"], []]
+    with refused("StaleIntent"):
+        await bench.member.take(bench.intent(7, pod("web")))
+    assert (read_intent(bench.state_dir).generation, read_intent(bench.state_dir).pods) == (8, ())
+
+
 async def test_an_earlier_key_goes_once_no_list_needs_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = [True]
 

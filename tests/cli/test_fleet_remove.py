@@ -40,6 +40,10 @@ class Node:
         self.done.append("revoke")
         return []
 
+    def dismiss(self, _name: str) -> list[str]:
+        self.done.append("dismiss")
+        return []
+
 
 async def remove(node: Node, monkeypatch: pytest.MonkeyPatch, *, force: bool = False) -> list[str]:
     """Remove a node; return what was done to it."""
@@ -66,9 +70,14 @@ async def test_a_node_that_was_cordoned_before_stays_so(monkeypatch: pytest.Monk
 
 async def test_a_pod_that_came_before_the_cordon_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(FleetNodeView(name="n1", presence="Unknown"), comes=(LATE,))
-    assert await remove(node, monkeypatch, force=True) == ["cordon", "withdraw late", "revoke", "remove"]
+    assert await remove(node, monkeypatch, force=True) == ["cordon", "withdraw late", "dismiss", "remove"]
+
+
+async def test_a_node_that_has_ended_its_pods_has_nothing_to_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(FleetNodeView(name="n1", presence="Ready"))
+    assert await remove(node, monkeypatch, force=True) == ["cordon", "revoke", "remove"]
 
 
 async def test_a_removal_is_repeated_while_the_nodes_workflow_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(FleetNodeView(name="n1", presence="Unknown", removed=True))
-    assert await remove(node, monkeypatch) == ["revoke"]
+    assert await remove(node, monkeypatch) == ["dismiss"], "it may have yet to be told"

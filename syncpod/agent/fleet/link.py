@@ -7,7 +7,6 @@ node runs the pods that it was last given.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -18,13 +17,13 @@ from typing import Any, Final
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
-from temporalio.service import RPCError, TLSConfig
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.errands import MOST
 from syncpod.agent.fleet.member import Member
-from syncpod.messages.fleet import fleet_node_id
+from syncpod.messages.fleet import dismissal, fleet_node_id
 from syncpod.messages.node import NodeView
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
@@ -45,8 +44,16 @@ _THROTTLE: Final = timedelta(seconds=1)
 _HEARD_SECONDS: Final = 5.0
 _HEALTH: Final = timedelta(seconds=5)
 _TOLD_SECONDS: Final = 10.0
+_SILENT_SECONDS: Final = 20.0
+"""After so long without an answer, the log says that the fleet is silent."""
+_DISMISSED_SECONDS: Final = 60.0
+"""How often a node that was removed asks whether it still is. An invitation is noticed at once."""
 
 ToFleet = Callable[[Invitation], Awaitable[Client]]
+
+
+class Dismissed(Exception):
+    """The node was removed from its fleet; the text says so."""
 
 
 class FleetLink:
@@ -114,6 +121,10 @@ class FleetLink:
                     await self._poll(invitation, member)
                 except (NoServer, RPCError, RuntimeError) as error:
                     self._warn(f"fleet {invitation.fleet} at {invitation.address}: {error}")
+                except Dismissed as why:
+                    self._warn(f"fleet {invitation.fleet} at {invitation.address}: {why}")
+                    await self._end_all(member)
+                    await asyncio.sleep(_DISMISSED_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
         finally:
@@ -138,20 +149,42 @@ class FleetLink:
         )
         log.info("linked to fleet %s at %s", invitation.fleet, invitation.address)
         self._trouble = ""
-        hearing = asyncio.create_task(self._hear(client), name="fleet contact")
+        hearing = asyncio.create_task(self._hear(client, invitation), name="fleet contact")
+        working = asyncio.create_task(worker.run(), name="fleet worker")
         try:
-            await worker.run()
+            done, _ = await asyncio.wait({working, hearing}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
+            for task in (working, hearing):
+                task.cancel()
+            await asyncio.gather(working, hearing, return_exceptions=True)
 
-    async def _hear(self, client: Client) -> None:
-        """Check regularly that the fleet's server answers, and note it."""
+    async def _hear(self, client: Client, invitation: Invitation) -> None:
+        """Check regularly that the fleet's server answers, and note it; log a silence. Raises Dismissed."""
+        where, loop, is_silent = f"fleet {invitation.fleet} at {invitation.address}", asyncio.get_running_loop(), False
+        heard_at = loop.time()
         while True:
-            with contextlib.suppress(RPCError):
+            try:
                 await client.service_client.check_health(timeout=_HEALTH)
+            except RPCError as error:
+                require_not_dismissed(error, self._node)
+                if not is_silent and loop.time() - heard_at > _SILENT_SECONDS:
+                    is_silent = True
+                    log.warning("%s does not answer, or does not let this node in: %s", where, error.message[:200])
+            else:
+                if is_silent:
+                    log.info("%s answers again", where)
+                heard_at, is_silent = loop.time(), False
                 await asyncio.to_thread(self._contact.heard)
             await asyncio.sleep(_HEARD_SECONDS)
+
+    async def _end_all(self, member: Member) -> None:
+        """End the pods that the fleet has given the node, since it counts them as gone."""
+        try:
+            await member.dismiss()
+        except Exception as error:  # noqa: BLE001  # whatever the server or the disk say: it is tried again
+            log.warning("the node's workflow cannot be told that the fleet's pods end: %s", error)
 
     async def _mind_silence(self, member: Member) -> None:
         """Stop the pods that must not run without the fleet."""
@@ -178,8 +211,18 @@ class FleetLink:
         self._trouble = trouble
 
 
+def require_not_dismissed(error: BaseException | None, node: str) -> None:
+    """Raise Dismissed if the gate has refused a call because the node was removed from the fleet.
+
+    The gate's certificate has been checked by then, and it passes this sentence on from nobody else.
+    """
+    is_refused = isinstance(error, RPCError) and error.status == RPCStatusCode.FAILED_PRECONDITION
+    if is_refused and str(error) == dismissal(node):
+        raise Dismissed(dismissal(node))
+
+
 def to_gate() -> ToFleet:
-    """Return a function that connects to a fleet's gate with the node's certificate."""
+    """Return a function that connects to a fleet's gate with the node's certificate; it may also raise Dismissed."""
 
     @cache
     def runtime() -> Runtime:
@@ -210,6 +253,7 @@ def to_gate() -> ToFleet:
         except ValueError as wrong:
             raise NoServer(f"the invitation cannot be used: {wrong}") from wrong
         except NoServer as error:
+            require_not_dismissed(error.__cause__, invitation.node)
             raise NoServer(f"its gate does not let this node in, or cannot be reached ({_cause(error)})") from error
 
     return through_gate

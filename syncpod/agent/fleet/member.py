@@ -111,6 +111,24 @@ class Member:
             refused = await self._tell_list(intent)
         return IntentTaken(generation=intent.generation, refused=refused, objects=unkept)
 
+    async def dismiss(self) -> None:
+        """End all pods that the fleet has given the node: it was removed from the fleet while it was away.
+
+        Raises RPCError, OSError; then call it again.
+        """
+        async with self._turn:
+            kept = await self._kept()
+            if kept.fleet != self._fleet or not (kept.pods or kept.objects):
+                return
+            # A later number: a list that the fleet sent before the removal may still be on its way.
+            empty = Intent(fleet=self._fleet, node=self._node, generation=kept.generation + 1)
+            await self._tell_list(empty)
+            # Told first, unlike a list: if this ends in between, it is done again.
+            await asyncio.to_thread(keep_intent, self._state_dir, empty)
+            self._intent = empty
+            await self._keep_objects(empty)
+            log.warning("%d pods end: the fleet that gave them to this node has removed it", len(kept.pods))
+
     async def _keep_objects(self, intent: Intent) -> dict[str, str]:
         unkept = await asyncio.to_thread(self._objects.keep, intent.objects)
         self._are_objects_kept = True

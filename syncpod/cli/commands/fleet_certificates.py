@@ -126,7 +126,15 @@ def certificates(state_dir: StateDir = "") -> None:
     rows = [("NODE", "SERIAL", "NOT AFTER", "AUTHORITY", "STATUS")]
     at = now()
     for each in issued_by(open_here(state_dir)):
-        status = "revoked" if each.revoked else "expired" if each.not_after <= at else "valid"
+        status = (
+            "removed"
+            if each.dismissed
+            else "revoked"
+            if each.revoked
+            else "expired"
+            if each.not_after <= at
+            else "valid"
+        )
         by = str(each.authority) if each.authority else "retired"
         rows.append((each.node, each.serial, f"{each.not_after:%Y-%m-%dT%H:%M:%SZ}", by, status))
     say("\n".join(columns(rows)))

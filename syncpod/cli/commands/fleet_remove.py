@@ -44,8 +44,8 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
     Without `--force`, a node that can be reached, or that has pods, is not removed: drain it, and run `syncpod leave`
     on it. With `--force`, the pods of workloads are replaced on other nodes, and pods with a `spec.nodeName` are lost.
     A node that can be reached ends its pods first, as a kubelet does after `kubectl delete node`. A node that cannot be
-    reached does not learn of its removal: if it is running, its pods run beside their replacements until you invite the
-    node again or end them there.
+    reached ends its pods when it is back, if its certificate is still valid then: until then they run beside their
+    replacements, if the node is running. `syncpod fleet revoke` keeps it from ever hearing of that.
     """
     from syncpod.cli.commands.fleet_certificates import issued_by, open_here
     from syncpod.cli.temporal import fleet
@@ -76,12 +76,12 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
 
     node = await fleet.view(client, name)
     if node.removed:  # an earlier command has done this, and its workflow is just ending
-        _revoke(authority, name)
+        _dismiss(authority, name)
         return
     node = await _cordoned(client, node, how)
     if node.placed:
-        await _end_pods(client, node, how)
-    if _revoke(authority, name):
+        node = await _end_pods(client, node, how)
+    if _dismiss(authority, name) if node.placed else _revoke(authority, name):
         await asyncio.sleep(_CUT_OFF_SECONDS)
     await fleet.update(client, name, "remove")
     if node.presence in _HEARD:
@@ -117,8 +117,11 @@ def _refuse(node: FleetNodeView) -> None:
         raise Failure("\n".join([f'unable to remove node "{node.name}" (use --force to override):', *reasons]))
 
 
-async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> None:
-    """Have the node end its pods, and wait for that as long as it can be reached. Raises Failure on a timeout."""
+async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
+    """Have the node end its pods, and wait for that as long as it can be reached; return the node as it is then.
+
+    Raises Failure on a timeout.
+    """
     import asyncio
 
     from syncpod.cli.temporal import fleet
@@ -142,9 +145,10 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> None:
         node = await fleet.view(client, node.name)
     if node.placed:
         warn(
-            f"node {node.name} cannot be reached: if it is running, its pods run there beside their replacements; "
-            "what they hold, such as a lock or a volume, their replacements may not have yet"
+            f"node {node.name} cannot be reached: if it is running, its pods run there beside their replacements until "
+            "it is back and ends them; what they hold, such as a lock or a volume, their replacements may not have yet"
         )
+    return node
 
 
 def _revoke(authority: Fleet, name: str) -> list[str]:
@@ -155,6 +159,14 @@ def _revoke(authority: Fleet, name: str) -> list[str]:
     for serial in revoked:
         say(f"certificate/{serial} of node/{name} revoked")
     return revoked
+
+
+def _dismiss(authority: Fleet, name: str) -> list[str]:
+    """Have a node that is away told of its removal when it is back; return the serials that it can be told by."""
+    dismissed = authority.dismiss(name)
+    for serial in dismissed:
+        say(f"certificate/{serial} of node/{name} is only good to tell it so when it is back")
+    return dismissed
 
 
 def _names(pods: Iterable[PlacedPod]) -> str:
