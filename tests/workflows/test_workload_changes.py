@@ -101,6 +101,19 @@ def test_of_two_pods_of_one_name_one_is_withdrawn() -> None:
     assert events["Withdrawn"] == "web-8 on n1 is removed: n2 has a pod of the same name"
 
 
+def test_what_is_left_of_a_workload_that_is_being_deleted_is_counted() -> None:
+    state = applied(replicas=3)
+    known(state, report(state, "n1", "web-1", "web-2"), report(state, "n2", "web-3"))
+    decided = workload_changes.decision(state, None, NOW)
+    workload_changes.delete(state, NOW)
+    workload_changes.withdraw_all(state)
+    gone = PodsChanged(node="n1", presence="Ready", gone=(PodKey(namespace="default", name="web-1"),))
+    workload_changes.pods_reported(state, gone, NOW)
+    workload_changes.pods_reported(state, report(state, "n2", "web-3", presence="Unknown"), NOW)
+    said = workload_report.summary(state, decided)
+    assert (said.replicas, said.ready, said.available) == (2, 1, 1), "web-2, and web-3 of which nothing is known"
+
+
 def test_of_two_pods_of_one_name_the_one_in_trouble_is_withdrawn() -> None:
     state = applied(replicas=1)
     known(state, report(state, "n1", "web-8"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from syncpod.fleet.rollout import Counts, Decision
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
-from workflows.fleet.workload_state import WorkloadState
+from workflows.fleet.workload_state import PodState, WorkloadState
 
 _PENDING = 20
 """The most pods without a node that the memo names: it is read whenever workloads are listed."""
@@ -18,7 +20,7 @@ def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
     """Return the workload's memo."""
     document = state.document or {}
     meta, spec = document.get("metadata", {}), document.get("spec", {})
-    counts = decided.counts if decided is not None else Counts()
+    counts = _counts(state, decided)
     return WorkloadSummary(
         kind=document.get("kind", ""),
         namespace=meta.get("namespace") or "default",
@@ -48,6 +50,16 @@ def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
     )
 
 
+def _counts(state: WorkloadState, decided: Decision | None) -> Counts:
+    """Return the workload's numbers. Of one that is being deleted nothing is decided any more, so they are counted."""
+    counts = decided.counts if decided is not None else Counts()
+    if not state.deleting:
+        return counts
+    ready = sum(_is_ready(pod) for pod in state.pods.values())
+    updated = sum(pod.revision == state.rollout.target for pod in state.pods.values())
+    return replace(counts, replicas=len(state.pods), updated=updated, ready=ready, available=ready)
+
+
 def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
     """Return the whole workload."""
     pods = sorted(state.pods.items(), key=lambda each: each[1].number)
@@ -62,7 +74,7 @@ def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
                 node=pod.node,
                 revision=pod.revision,
                 status="Unknown" if pod.presence == "Unknown" else (pod.report or PodReport()).status or "Pending",
-                ready=pod.ready_at is not None and pod.presence == "Ready",
+                ready=_is_ready(pod),
                 restarts=(pod.report or PodReport()).restarts,
                 leaving=pod.leaving,
                 why=pod.why or pod.trouble,
@@ -92,3 +104,7 @@ def _says(state: WorkloadState, decided: Decision | None) -> str:
     if state.deleting:
         return f"it is being deleted: {len(state.pods)} pods are left"
     return decided.says if decided is not None else ""
+
+
+def _is_ready(pod: PodState) -> bool:
+    return pod.ready_at is not None and pod.presence == "Ready"
