@@ -5,7 +5,7 @@ wire are Kubernetes' camelCase, times are RFC 3339 strings. A pod that a person 
 and checked strictly where it is taken.
 
 Read in this order: :data:`NODE_WORKFLOW` and :func:`node_workflow_id`, what comes in (:class:`SyncPods`,
-:class:`RecallPods`, :class:`ApplyPod`, :class:`DeletePod`, :class:`NodeStatus`), what a query returns
+:class:`RecallPods`, :class:`ApplyToNode`, :class:`DeleteFromNode`, :class:`NodeStatus`), what a query returns
 (:class:`NodeView`), what the steps are given and return (:class:`ApplyPodWorkflow`, :class:`DeletePodWorkflow`,
 :class:`PodWorkflowResult`).
 """
@@ -107,14 +107,14 @@ class RecallPods(Message):
     pods: tuple[MadePod, ...] = ()
 
 
-class ApplyPod(Message):
+class ApplyToNode(Message):
     """Signal and update ``apply``: make one pod, or change it."""
 
     pod: Any = None
     """A v1 Pod."""
 
 
-class DeletePod(Message):
+class DeleteFromNode(Message):
     """Signal and update ``delete``: end one pod that was applied by itself."""
 
     namespace: str = "default"

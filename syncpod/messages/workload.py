@@ -111,7 +111,7 @@ class Undone(Message):
     """The template was already the wanted one."""
 
 
-class Restart(Message):
+class RolloutRestart(Message):
     """Update ``restart``: replace all pods, as in the rollout of another template."""
 
     at: str = ""

@@ -13,7 +13,7 @@ from syncpod.fleet.rollout import RolloutState
 from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged, Presence
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import OwnPods, Pause, Restart, Surveyed, Undo
+from syncpod.messages.workload import OwnPods, Pause, RolloutRestart, Surveyed, Undo
 from syncpod.pod import pod_to_wire
 from workflows.fleet import node_changes, workload_changes, workload_report
 from workflows.fleet.claimed_pods import Claims
@@ -314,7 +314,7 @@ def test_a_restart_is_a_revision_and_repeated_it_changes_nothing() -> None:
     state, owner = applied(), OWNER.format(kind="Deployment")
     before = workload_changes.asked_for(state)
     for _ in range(2):
-        workload_changes.restart(state, owner, Restart(at="2026-07-01T12:00:00Z"), NOW)
+        workload_changes.restart(state, owner, RolloutRestart(at="2026-07-01T12:00:00Z"), NOW)
         assert [each.template for each in state.history] == [before, workload_changes.asked_for(state)]
     assert (state.document or {})["spec"]["template"]["metadata"]["annotations"] == {
         RESTARTED_AT: "2026-07-01T12:00:00Z"
@@ -322,9 +322,9 @@ def test_a_restart_is_a_revision_and_repeated_it_changes_nothing() -> None:
     workload_changes.undo(state, owner, Undo(), NOW)
     assert workload_changes.asked_for(state) == before
     with pytest.raises(Rejected, match="at: must be an RFC 3339 time such as 2026-01-31T12:00:00Z, is 'soon'"):
-        workload_changes.restart(state, owner, Restart(at="soon"), NOW)
+        workload_changes.restart(state, owner, RolloutRestart(at="soon"), NOW)
     with pytest.raises(Rejected, match="it has no template"):
-        workload_changes.restart(applied("Pod"), OWNER.format(kind="Pod"), Restart(at=NOW.isoformat()), NOW)
+        workload_changes.restart(applied("Pod"), OWNER.format(kind="Pod"), RolloutRestart(at=NOW.isoformat()), NOW)
 
 
 def test_a_paused_deployment_rolls_out_what_is_applied_meanwhile_once_it_is_resumed() -> None:
@@ -337,7 +337,7 @@ def test_a_paused_deployment_rolls_out_what_is_applied_meanwhile_once_it_is_resu
     decide(state)
     assert (state.rollout.target, workload_report.summary(state, None).paused) == (first, True)
     for refused in (
-        lambda: workload_changes.restart(state, owner, Restart(at=NOW.isoformat()), NOW),
+        lambda: workload_changes.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW),
         lambda: workload_changes.undo(state, owner, Undo(), NOW),
     ):
         with pytest.raises(Rejected, match="it is paused, so nothing would be rolled out: resume it first"):
@@ -380,16 +380,16 @@ def test_a_template_that_was_rolled_back_is_not_restarted(kind: str) -> None:
     state, owner = applied(kind), OWNER.format(kind=kind)
     state.rollout = RolloutState(asked=workload_changes.asked_for(state), rolled_back="web-1 of it fails")
     with pytest.raises(Rejected, match="its newest template was rolled back"):
-        workload_changes.restart(state, owner, Restart(at=NOW.isoformat()), NOW)
+        workload_changes.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW)
     workload_changes.apply(state, owner, document(kind, image="registry.local/web:2"), NOW)
-    workload_changes.restart(state, owner, Restart(at=NOW.isoformat()), NOW)
+    workload_changes.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW)
 
 
 @pytest.mark.parametrize("at", ["soon", "2026-W27", "2026-07-01", "20260701T000000Z", "2026-07-01T00:00:00"])
 def test_a_restart_has_a_time_in_rfc_3339(at: str) -> None:
     state = applied()
     with pytest.raises(Rejected, match="at: must be an RFC 3339 time such as 2026-01-31T12:00:00Z, is '"):
-        workload_changes.restart(state, OWNER.format(kind="Deployment"), Restart(at=at), NOW)
+        workload_changes.restart(state, OWNER.format(kind="Deployment"), RolloutRestart(at=at), NOW)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])

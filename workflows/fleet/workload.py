@@ -39,7 +39,7 @@ with workflow.unsafe.imports_passed_through():
         PlacePods,
         PodsPlaced,
         PodsWithdrawn,
-        Restart,
+        RolloutRestart,
         Survey,
         Surveyed,
         Undo,
@@ -422,7 +422,7 @@ class WorkloadWorkflow:
         """Replace all pods, as in a rollout: ``{"at": "2026-01-31T12:00:00Z"}``."""
         given = self.entity.obey("restart", args)
         await self.entity.change(
-            lambda: workload_changes.restart(self.state, self.owner, _given(Restart, given), workflow.now())
+            lambda: workload_changes.restart(self.state, self.owner, _given(RolloutRestart, given), workflow.now())
         )
         return {}
 
@@ -432,7 +432,9 @@ class WorkloadWorkflow:
         if self.refusal:
             raise invalid(self.refusal)
         given, copy = self.entity.allow("restart", args), self.state.model_copy(deep=True)
-        self.entity.attempt(lambda: workload_changes.restart(copy, self.owner, _given(Restart, given), workflow.now()))
+        self.entity.attempt(
+            lambda: workload_changes.restart(copy, self.owner, _given(RolloutRestart, given), workflow.now())
+        )
 
     @workflow.update
     async def pause(self, *args: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from syncpod.fleet.workload_pods import (
 )
 from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import Pause, Restart, Surveyed, Undo, Undone
+from syncpod.messages.workload import Pause, RolloutRestart, Surveyed, Undo, Undone
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.pod.wire import Time, to_wire
 from workflows.fleet.workload_state import WorkloadPod, WorkloadState
@@ -117,7 +117,7 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
     return Undone(revision=found.number, template=found.template)
 
 
-def restart(state: WorkloadState, workflow_id: str, asked: Restart, now: datetime) -> None:
+def restart(state: WorkloadState, workflow_id: str, asked: RolloutRestart, now: datetime) -> None:
     """Have all pods replaced, by a template that differs in an annotation. Raises Rejected, and then changes nothing.
 
     Mirrors pkg/polymorphichelpers/objectrestarter.go of kubectl, v1.36.

@@ -22,8 +22,8 @@ from syncpod.messages.node import (
     LIST_LIMIT,
     LISTED_LIMIT,
     MADE_LIMIT,
-    ApplyPod,
-    DeletePod,
+    ApplyToNode,
+    DeleteFromNode,
     MadePod,
     NodeStatus,
     RecallPods,
@@ -70,9 +70,9 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
             state.touch_all()
             _recall(state, RecallPods.model_validate(args[0]), now)
         case "apply":
-            _apply(state, ApplyPod.model_validate(args[0], extra="forbid"), now)
+            _apply(state, ApplyToNode.model_validate(args[0], extra="forbid"), now)
         case "delete":
-            _delete(state, DeletePod.model_validate(args[0], extra="forbid"))
+            _delete(state, DeleteFromNode.model_validate(args[0], extra="forbid"))
         case "node_status":
             _status(state, NodeStatus.model_validate(args[0]), now)
         case _:
@@ -283,7 +283,7 @@ def _is_right(pod: MadePod) -> bool:
 # --- single pods ------------------------------------------------------------------------------------------------------
 
 
-def _apply(state: NodeState, signal: ApplyPod, now: datetime) -> None:
+def _apply(state: NodeState, signal: ApplyToNode, now: datetime) -> None:
     try:
         key, wanted = _wanted(signal.pod, now)
     except Rejected as wrong:
@@ -300,7 +300,7 @@ def _apply(state: NodeState, signal: ApplyPod, now: datetime) -> None:
     state.backoff = backoff.forget(state.backoff, key)
 
 
-def _delete(state: NodeState, signal: DeletePod) -> None:
+def _delete(state: NodeState, signal: DeleteFromNode) -> None:
     if not signal.name or "/" in signal.name or "/" in signal.namespace:
         raise Rejected("name: required" if not signal.name else "name: must be a name")
     if signal.grace_period_seconds is not None and signal.grace_period_seconds < 0:

@@ -19,7 +19,7 @@ from syncpod.messages.node import (
     SEEN_ANNOTATION,
     SOURCE_ANNOTATION,
     ApplyPodWorkflow,
-    DeletePod,
+    DeleteFromNode,
     DeletePodWorkflow,
     NodeStepName,
     PodWorkflowResult,
@@ -230,7 +230,7 @@ def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: dat
         state.event(now, "Normal", "PodDeleted", f"{action.summary.removeprefix('delete ')}")
 
 
-def _is_for(action: Action, deletion: DeletePod) -> bool:
+def _is_for(action: Action, deletion: DeleteFromNode) -> bool:
     """Say whether a step was for this deletion, and not for an earlier one."""
     request = action.input
     return isinstance(request, DeletePodWorkflow) and (request.uids, request.grace_period_seconds) == (

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeletePod, NodeStatus, PodKey
+from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeleteFromNode, NodeStatus, PodKey
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
@@ -88,7 +88,7 @@ class NodeState(BaseModel):
     """By name. ``api`` has the single pods whose workflows have not been told of them yet."""
     governed: dict[str, Governed] = {}
     """By key."""
-    deletions: dict[str, DeletePod] = {}
+    deletions: dict[str, DeleteFromNode] = {}
     """By key: deletions of single pods whose workflows have not been told yet."""
     backoff: BackoffStore = Field(default_factory=BackoffStore)
     """By key: pods whose workflow could not be told, and when that is tried again."""

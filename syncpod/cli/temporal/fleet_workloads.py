@@ -22,7 +22,7 @@ from syncpod.messages.workload import (
     WORKLOAD_WORKFLOW,
     Pause,
     PendingPod,
-    Restart,
+    RolloutRestart,
     Undo,
     Undone,
     WorkloadSummary,
@@ -73,7 +73,7 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 async def restart(client: Client, kind: str, namespace: str, name: str, at: str) -> None:
     """Have all pods of a workload replaced, as in a rollout; `at` is now, RFC 3339. Raises Failure."""
-    await _changed(client, kind, namespace, name, "restart", Restart(at=at))
+    await _changed(client, kind, namespace, name, "restart", RolloutRestart(at=at))
 
 
 async def pause(client: Client, kind: str, namespace: str, name: str, *, paused: bool) -> None:
