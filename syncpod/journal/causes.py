@@ -298,7 +298,9 @@ def _signal_name(number: int) -> str:
 
 _VERDICTS: Final = frozenset({"evict", "deadline"})
 """The signals by which a pod fails as a whole."""
-_NOISE: Final = frozenset({"done", "adopted", "cancelled", "stopping", "spent", "image_absent", "imageabsent"})
+_NOISE: Final = frozenset(
+    {"done", "adopted", "cancelled", "stopping", "spent", "image_absent", "imageabsent", "notbegun"}
+)
 
 
 _PROCESS: Final = re.compile(r", pid \d+$")

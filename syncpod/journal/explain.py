@@ -89,6 +89,12 @@ class Explained:
         return not self.runs and self.waiting.partition(":")[0] == "PodInitializing"
 
     @property
+    def is_finished_init(self) -> bool:
+        """Whether it is an init container that has done its work."""
+        newest = self.newest
+        return self.is_init and newest is not None and newest.has_ended and newest.exit_code == 0
+
+    @property
     def holds_up(self) -> bool:
         """For an init container: whether later ones wait for it, since it has neither finished nor become ready."""
         newest = self.newest
@@ -185,8 +191,12 @@ def explain(
     names += sorted({each.container for each in known.instances} - set(names))
     if is_being_deleted:  # a back-off that was under way has no sequel
         waits = tuple(wait for wait in waits if wait.is_of_a_kill or wait.subject not in names)
+    inits = {each.get("name", "") for each in account.present.get("containers", ()) if each.get("init")}
     containers = tuple(
-        _explained(name, known.instances, ends.get(name, ()), waits, statuses.get(name, {}), since) for name in names
+        _explained(
+            name, known.instances, ends.get(name, ()), waits, statuses.get(name, {}), since, is_init=name in inits
+        )
+        for name in names
     )
     changes = tuple(changes_of(line for line in known.lines if since is None or line.at >= since))
     return Explanation(
@@ -217,6 +227,8 @@ def _explained(
     waits: Iterable[Wait],
     status: Mapping[str, Any],
     since: datetime | None,
+    *,
+    is_init: bool,
 ) -> Explained:
     """Return what is known of one container; `status` is empty if it has none at that moment."""
     return Explained(
@@ -226,7 +238,7 @@ def _explained(
         wait=next((wait for wait in waits if wait.subject == name), None),
         is_ready=status.get("ready"),
         waiting=_waiting(status),
-        is_init=bool(status.get("init")),
+        is_init=is_init,
         last_end=ends[-1] if ends else None,
     )
 

@@ -8,12 +8,15 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final, Literal
 
+from syncpod.journal.error_text import one_line
 from syncpod.journal.reading import Account
-from syncpod.journal.records import SENDER, Absence, Fact, Instance, Line, due_of
+from syncpod.journal.records import SENDER, Absence, Fact, Happening, Instance, Line, due_of
 
 _NOTHING: Final = timedelta(0)
 _SHORT: Final = timedelta(milliseconds=1)
 """A shorter gap is left out: the journal has the lengths of steps in whole milliseconds."""
+_EARLY: Final = timedelta(seconds=2)
+"""How far the node's clock may differ from the server's."""
 _NO_STEP: Final = "no step under way"
 _SUCCESSES: Final = (Fact.STARTUP_SUCCESS, Fact.LIVENESS_SUCCESS, Fact.READINESS_SUCCESS)
 
@@ -25,8 +28,9 @@ class Phase:
     begun: datetime
     took: timedelta
     """Zero for things without a length: a signal, a decision, an end."""
-    kind: Literal["step", "back-off", "no worker", "between", "moment"]
-    """`between` is the rest of the time: the workflow's own tasks, and all that is not recorded."""
+    kind: Literal["step", "back-off", "no worker", "between", "probes", "moment"]
+    """`between` is the rest of the time until the container has been started: init containers that run, the workflow's
+    own tasks, and all that is not recorded. `probes` is the time from then until a probe has succeeded."""
     what: str
 
 
@@ -83,7 +87,9 @@ def start_of(
     results = list(_probes(account.lines, instance, at))
     ready = next((line.at for line in results if line.fact == Fact.READINESS_SUCCESS), None)
     phases = sorted([*_phases(lines, instance), *map(_moment, results)], key=lambda phase: phase.begun)
-    return Start(instance, at, ready, tuple(_with_gaps(phases, lines, done, absences)))
+    before = [each for each in account.instances if each.container in others]
+    whole = [_named(phase, before) for phase in _with_gaps(phases, lines, done, absences)]
+    return Start(instance, at, ready, tuple(_with_probes(whole, results, instance, account.happenings)))
 
 
 def _one_after_the_other(lines: Sequence[Line]) -> list[Line]:
@@ -213,3 +219,48 @@ def _gap(begun: datetime, until: datetime, held: Line | None, absences: Sequence
             begun = min(away.ended, until)
     if until - begun >= _SHORT:
         yield Phase(begun, until - begun, "between", _NO_STEP)
+
+
+def _named(phase: Phase, others: Sequence[Instance]) -> Phase:
+    """Return a gap with the name of the container that ran in most of it, such as an init container."""
+    if phase.kind != "between":
+        return phase
+    until = phase.begun + phase.took
+    for each in others:
+        if each.started_at is None or each.ended_at is None:
+            continue
+        ran = min(each.ended_at, until) - max(each.started_at, phase.begun)
+        if ran > phase.took / 2:
+            return replace(phase, what=f"{_NO_STEP}: {each.container} runs")
+    return phase
+
+
+def _with_probes(
+    phases: Sequence[Phase], results: Sequence[Line], instance: Instance, happenings: Sequence[Happening]
+) -> Iterator[Phase]:
+    """Yield the phases, with the time before each first success of a probe, and what that probe said before it."""
+    successes = {line.at: str(line.fact).partition(" ")[0] for line in results}
+    covered: datetime | None = None
+    for phase in phases:
+        probe = successes.get(phase.begun) if phase.kind == "moment" else None
+        if probe is not None and covered is not None and phase.begun - covered >= _SHORT:
+            said = _said(probe, covered, phase, happenings)
+            what = f"{instance.container} runs, until its {probe} probe succeeds{said}"
+            yield Phase(covered, phase.begun - covered, "probes", what)
+        covered = max(phase.begun + phase.took, covered or phase.begun)
+        yield phase
+
+
+def _said(probe: str, begun: datetime, success: Phase, happenings: Sequence[Happening]) -> str:
+    """Return how often a probe failed before its success, and what it said last; "" if it did not."""
+    title = f"{probe.capitalize()} probe failed: "
+    failed = [
+        each
+        for each in happenings
+        if each.message.startswith(title) and begun <= each.last <= success.begun and each.first >= begun - _EARLY
+    ]
+    if not failed:
+        return ""
+    newest = max(failed, key=lambda each: each.last)
+    count = sum(each.count for each in failed)
+    return f", which failed {f'{count} times' if count > 1 else 'once'}: {one_line(newest.message.removeprefix(title))}"

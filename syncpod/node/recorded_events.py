@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
 
@@ -25,11 +25,24 @@ def recorded_node_events(state_dir: Path) -> list[NodeEvent]:
     The worker writes the record whenever the node's workflow has changed. Blocks.
     """
     try:
-        snapshot = json.loads((state_dir / NODE_SNAPSHOT_NAME).read_bytes())["next_input"]["snapshot"]
-        events = [_event(each) for each in snapshot.get("events", ())]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []  # it is being made anew, or of a version that writes it otherwise
+        events = [_event(each) for each in _snapshot(state_dir).get("events", ())]
+    except (ValueError, KeyError, TypeError):
+        return []  # of a version that writes it otherwise
     return sorted(events, key=lambda each: each.last)
+
+
+def is_recorded_as_cordoned(state_dir: Path) -> bool:
+    """Say whether the node was cordoned when its record was written. Blocks."""
+    return _snapshot(state_dir).get("unschedulable") is True
+
+
+def _snapshot(state_dir: Path) -> dict[str, Any]:
+    """Return what is recorded of the node's workflow; {} if there is no record, or it is being made anew."""
+    try:
+        snapshot = json.loads((state_dir / NODE_SNAPSHOT_NAME).read_bytes())["next_input"]["snapshot"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return snapshot if isinstance(snapshot, dict) else {}
 
 
 def _event(said: dict[str, object]) -> NodeEvent:

@@ -12,6 +12,7 @@ import yaml
 from temporalio.client import Client
 
 from syncpod.cli.console import Columns
+from syncpod.cli.machine import gone_events
 from syncpod.cli.temporal import pod_reads, pods
 from syncpod.cli.view.event_lines import PodEvent, by_time, lines
 from syncpod.messages.identity import POD_WORKFLOW
@@ -191,3 +192,22 @@ async def test_events_of_an_unknown_pod_are_refused_by_name(syncpod: Command) ->
     name = fresh_name()
     missing = await syncpod("events", name)
     assert (missing.code, missing.err) == (1, f'syncpod: pods "{name}" not found in namespace default\n')
+
+
+async def test_events_of_a_pod_that_temporal_has_forgotten_come_from_the_journal(
+    syncpod: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = fresh_name()
+
+    def with_gone(events: list[PodEvent], *_: Any) -> list[PodEvent]:
+        return [*events, PodEvent("default", name, "u", "n", "", EventRecord(reason="Killing"), is_gone=True)]
+
+    monkeypatch.setattr(gone_events, "with_gone", with_gone)
+    shown = await syncpod("events", name)
+    assert shown.code == 0 and f"Pod/{name} (gone)" in shown.out, shown.err
+    missing = await syncpod("events", name, "another")
+    assert (missing.code, missing.out, missing.err) == (
+        1,
+        "",
+        'syncpod: pods "another" not found in namespace default\n',
+    )

@@ -262,6 +262,10 @@ def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> Non
     assert [each["name"] for each in said["next"]] == ["web"]
     assert said["events"] == [], "the last was before"
     assert program("explain", "node", "--at", "12:00", environ=environ).code == 2
+    assert "cordoned" not in done.out
+    recorded = Path(environ["SYNCPOD_STATE_DIR"]) / "node-workflow.json"
+    recorded.write_text(json.dumps({"next_input": {"snapshot": {"unschedulable": True}}}))
+    assert "it is cordoned: it takes no new pods" in program("explain", "node", environ=environ).out
 
 
 def test_when_the_node_had_no_worker_is_told_between_what_was_done(environ: dict[str, str]) -> None:
@@ -393,6 +397,29 @@ def test_the_image_of_what_ended_is_named_if_another_runs_now() -> None:
     assert "Container app ended once, image busybox:1" in same
 
 
+def test_an_init_container_that_has_finished_is_no_part_of_what_the_pod_is_now() -> None:
+    names = ({"name": "migrate", "init": True}, {"name": "app", "ready": True, "state": {"running": {}}})
+    migrated = replace(crash(0, 90, 80), container="migrate", exit_code=0, reason="Completed")
+    present = {"phase": "Running", "containers": names}
+    instances = (migrated, Instance("app", 0, started_at=ago(60)))
+    account = Account(WEB, ago(100), ago(1), present=present, instances=instances)
+    for one in (explain(account, NOW), explain(account, ago(10), past=True)):
+        assert "migrate" not in of(one, "Now" if one.at == NOW else f"At {Clock(NOW)(one.at)}")
+        assert of(one, "Next") == "nothing is due: it runs until something happens"
+    failed = replace(account, instances=(replace(migrated, exit_code=1),))
+    assert "migrate ended at" in of(explain(failed, NOW), "Now")
+
+
+def test_a_wait_for_an_object_ends_when_that_appears() -> None:
+    def due(message: str) -> str:
+        wait = {"subject": "app", "until": f"{NOW + timedelta(seconds=20)}", "reason": "CreateContainerConfigError"}
+        present = {"containers": [{"name": "app"}], "waits": [{**wait, "message": message}]}
+        return of(explain(Account(WEB, ago(60), ago(1), present=present), NOW), "Next")
+
+    assert ", or as soon as it exists (CreateContainerConfigError)" in due('configmap "settings" not found')
+    assert "as soon as" not in due("couldn't find key x in ConfigMap default/settings")
+
+
 def test_a_pull_that_is_tried_again_says_what_failed_and_that_it_may_wait() -> None:
     error = 'rpc error: code = NotFound desc = failed to pull and unpack image "r/no:1": r/no:1: not found'
     waiting = {"reason": "ErrImagePull", "message": error}
@@ -501,7 +528,7 @@ def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:
     instances = tuple(crash(each, 300, 250 - 80 * each) for each in (0, 1, 2))
     account = Account(life, ago(400), ago(1), present=PRESENT, instances=instances)
     of_node = NodeAccount(1, 0, 3, ((account, 3),), (account,))
-    shown = node_lines(of_node, [], [], NOW, ago(500), node="n", served="worker 1 serves it", wide=80)
+    shown = node_lines(of_node, [], [], NOW, ago(500), node="n", served=["worker 1 serves it"], wide=80)
     restless = shown[shown.index("") + 1 :]
     assert [line.split()[0] for line in restless[:2]] == ["POD", f"default/{life.name}"]
     assert restless[2] == "    why: app: exited 3; decided by: itself; now: CrashLoopBackOff"

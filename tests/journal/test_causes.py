@@ -13,6 +13,7 @@ from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD, plan_steps
 from syncpod.lifecycle.resize import RESTART_MESSAGE
+from syncpod.messages.steps import Outcome
 from syncpod.pod import Pod
 from tests.journal.records import at, ended, exit_line, happening
 from workflows.pod.decide import OPERATOR_RESTARTS
@@ -197,6 +198,7 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
         [
             Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
             Line(at(1), "step", "start_container", "app", outcome="done", reason="first start"),
+            Line(at(1), "step", "start_container", "app", outcome=Outcome.NOT_BEGUN, reason="first start"),
             Line(at(2), "signal", "restart", "app", reason="an operator restarts app"),
             Line(
                 at(3),

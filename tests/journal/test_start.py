@@ -1,5 +1,6 @@
 """Where the time of a start went, from the lines of a pod's history alone."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ from syncpod.cli.view.start_timeline import lines as lines_of
 from syncpod.journal.reading import Account
 from syncpod.journal.records import Absence, Fact, Instance, Line
 from syncpod.journal.start import Start, start_of
-from tests.journal.records import WEB, at, ended
+from tests.journal.records import WEB, at, ended, happening
 
 PROBED = "Container app failed liveness probe, will be restarted"
 
@@ -76,6 +77,7 @@ def test_the_first_start_begins_with_the_apply_and_ends_with_readiness() -> None
         (0.6, 0.3, "step", "pull_image app"),
         (0.9, 0.1, "step", "start_container app"),
         (0.98, 0, "moment", "app runs (by the node's clock)"),
+        (1, 2, "probes", "app runs, until its readiness probe succeeds"),
         (3, 0, "moment", "signal probe app"),
     ]
     assert start is not None and start.ready == at(3)
@@ -126,6 +128,30 @@ def test_the_newest_start_begins_with_the_end_that_it_follows() -> None:
         (0, 0.2, "step", "start_container app"),
         (0.1, 0, "moment", "app runs (by the node's clock)"),
     ]
+
+
+def test_a_slow_start_names_the_init_container_that_ran_and_what_its_probe_said_until_it_succeeded() -> None:
+    lines = (
+        Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
+        step(1, "start_init_container", "migrate"),
+        Line(at(15), "exit", "migrate", outcome="exited 0"),
+        step(15.2, "start_container", "app", took=200),
+        probe(25, "readiness probe: success"),
+    )
+    instances = (
+        Instance("migrate", 0, started_at=at(0.9), ended_at=at(15), exit_code=0),
+        Instance("app", 0, started_at=at(15.1)),
+    )
+    cold = happening(15.1, reason="Unhealthy", message="Readiness probe failed: cache is cold", container="app")
+    failed = replace(cold, last=at(24), count=5)
+    start = start_of(Account(WEB, at(0), at(30), lines=lines, instances=instances, happenings=(failed,)))
+    assert start is not None
+    said = [phase.what for phase in start.phases]
+    assert "no step under way: migrate runs" in said
+    assert "app runs, until its readiness probe succeeds, which failed 5 times: cache is cold" in said
+    assert start.spent("probes") == timedelta(seconds=9.8)
+    shown = lines_of(Account(WEB, at(0), at(30)), start)
+    assert shown[-4].endswith("no step under way 14900ms, until a probe succeeded 9800ms")
 
 
 def test_a_start_that_the_journal_does_not_have_is_none() -> None:

@@ -71,10 +71,12 @@ def events(
         if not watch:
             server = client.service_client.config.target_host, client.namespace
             found = _with_gone(found, server, source.namespace, names, wanted)
+            source.require(found)
             _print_once(printer, found, output, where, is_whole=not source.silent)
             if source.silent:
                 raise Failure(source.gap(source.silent))
             return
+        source.require(found)
         if found:
             printer.print(found)
         while True:
@@ -190,12 +192,14 @@ class _Source:
         """The pods of the last listing: those that have gone since are asked once more, for their last events."""
         self.silent: tuple[Pod, ...] = ()
         """The pods that did not answer, as Temporal recorded them."""
+        self.missing: dict[str, Failure] = {}
+        """By name: that Temporal knows no such pod."""
         self._why = ""
         """Why they did not: which of their nodes are away, and which are busy."""
         self._noted: frozenset[str] = frozenset()
 
     async def read(self, client: Client) -> list[PodEvent]:
-        """Return all events, the newest last. Raises Failure for a named pod that never existed."""
+        """Return all events, the newest last."""
         import asyncio
 
         from syncpod.cli.temporal.liveness import absence, unserved_queue
@@ -227,14 +231,28 @@ class _Source:
         from syncpod.cli.temporal.pods import list_recorded, read_recorded
 
         if self._names:
-            namespace = self.namespace or "default"
-            return list(await asyncio.gather(*(read_recorded(client, namespace, name) for name in self._names)))
+            self.missing = {}
+
+            async def recorded(name: str) -> Pod | None:
+                try:
+                    return await read_recorded(client, self.namespace or "default", name)
+                except Failure as missing:
+                    self.missing[name] = missing
+                    return None
+
+            return [pod for pod in await asyncio.gather(*map(recorded, self._names)) if pod is not None]
         there = {
             (pod.metadata.namespace, pod.metadata.name): pod for pod in await list_recorded(client, self.namespace)
         }
         asked = [*there.values(), *(pod for key, pod in self._before.items() if key not in there)]
         self._before = there
         return asked
+
+    def require(self, found: Sequence[PodEvent]) -> None:
+        """Raise Failure if a named pod does not exist, and nothing of an earlier one of its name was found either."""
+        for name, failure in self.missing.items():
+            if not any(event.pod == name for event in found):
+                raise failure
 
     def gap(self, silent: Sequence[Pod]) -> str:
         """Return the names of the pods whose events could not be read, and why."""

@@ -24,7 +24,7 @@ def explain_node(output: str, since: timedelta | None) -> None:
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
     from syncpod.journal.reading import NoJournal, absences_of, node_account, services_of
-    from syncpod.node.recorded_events import recorded_node_events
+    from syncpod.node.recorded_events import is_recorded_as_cordoned, recorded_node_events
 
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
@@ -36,7 +36,9 @@ def explain_node(output: str, since: timedelta | None) -> None:
         absences = [each for each in absences_of(services_of(here.state_dir)) if each.ended >= begin]
     except NoJournal as why:
         raise Failure(str(why)) from None
-    served = _served(here.state_dir)
+    served = [_served(here.state_dir)]
+    if is_recorded_as_cordoned(here.state_dir):
+        served.append("it is cordoned: it takes no new pods (`syncpod uncordon` ends that)")
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
     if output == "json":
         say(json.dumps(document(account, events, absences, now, begin, served), indent=4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,8 @@ _HEALTHY: Final = timedelta(minutes=10)
 
 _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
+_MISSING: Final = re.compile(r'(configmap|secret) "[^"]+" not found$')
+"""The end of the message of a wait that the node ends once an object appears."""
 
 HasLog = Callable[[str, int], bool]
 """Says whether the log file of a container's instance still exists."""
@@ -103,7 +106,9 @@ def _heading(one: Explanation, clock: Clock, now: datetime, unserved: str) -> li
 def _now(one: Explanation, clock: Clock) -> str:
     if one.is_gone:
         return f"gone since {clock(one.account.gone)}"
-    state = ", ".join(_state(each, one, clock) for each in one.containers) or "no container has been started"
+    over = all(each.newest is not None for each in one.containers if not each.is_init)
+    shown = [each for each in one.containers if not (over and each.is_finished_init)]
+    state = ", ".join(_state(each, one, clock) for each in shown) or "no container has been started"
     phase = "being deleted" if one.is_being_deleted else one.phase
     reason = f" ({one.reason}: {one.message})" if one.reason else ""
     unknown = "; what happened since is not known" if one.known_until < one.at else ""
@@ -228,7 +233,7 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
         return ["nothing: it has finished"]
     if one.awaited is not None and one.awaited.runs:
         return [f"the next containers start when init container {one.awaited.name} has finished or is ready"]
-    if all(each.runs for each in one.containers) and one.containers:
+    if all(each.runs or each.is_finished_init for each in one.containers) and one.containers:
         return ["nothing is due: it runs until something happens"]
     return ["nothing is due: it waits for something to happen (`syncpod describe pod`)"]
 
@@ -276,7 +281,8 @@ def _due(wait: Wait, one: Explanation, clock: Clock, *, is_served: bool) -> str:
     when = (
         f"in {length(left)}, at {clock(wait.until)}" if left > timedelta(0) else f"now, due since {clock(wait.until)}"
     )
-    return f"{what} {when} ({wait.reason})"
+    sooner = ", or as soon as it exists" if _MISSING.search(wait.message) else ""
+    return f"{what} {when}{sooner} ({wait.reason})"
 
 
 # --- a container ------------------------------------------------------------------------------------------------------

@@ -31,17 +31,17 @@ def lines(
     since: datetime,
     *,
     node: str,
-    served: str,
+    served: Sequence[str],
     wide: int | None = None,
 ) -> list[str]:
-    """Return one screen about a node's pods since a moment.
+    """Return one screen about a node's pods since a moment. `served` has sentences about the node itself.
 
     If a line has room for `wide` characters only, long texts are cut; None = there is room for any.
     """
     shown = [
         *pairs(
             [
-                ("Node", [node, served]),
+                ("Node", [node, *served]),
                 ("Pods", [f"{account.there} there, {account.gone} gone since {_clock(since)}"]),
                 ("Ends", [f"{account.ends} of containers since {_clock(since)}"]),
             ],
@@ -104,11 +104,11 @@ def document(
     absences: Sequence[Absence],
     now: datetime,
     since: datetime,
-    served: str,
+    served: Sequence[str],
 ) -> dict[str, Any]:
     """Return the same as JSON."""
     return {
-        "served": served,
+        "served": "; ".join(served),
         "since": since.astimezone(UTC).isoformat(),
         "pods": account.there,
         "gone": account.gone,

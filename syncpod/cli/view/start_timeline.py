@@ -31,7 +31,8 @@ def lines(account: Account, start: Start, *, wide: int | None = None) -> list[st
     steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
     away = f"no worker {_ms(start.spent('no worker'))}, " if start.spent("no worker") else ""
     whole = _ms(start.ended - start.begun)
-    known = f"{whole} in all: steps {steps}, back-off {held}, {away}no step under way {between}"
+    probes = f", until a probe succeeded {_ms(start.spent('probes'))}" if start.spent("probes") else ""
+    known = f"{whole} in all: steps {steps}, back-off {held}, {away}no step under way {between}{probes}"
     return [
         heading(account, start),
         *(f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=(2,))),
