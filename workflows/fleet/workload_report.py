@@ -8,7 +8,8 @@ from syncpod.fleet.rollout import Counts, Decision
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
-from workflows.fleet.workload_state import PodState, WorkloadState
+from workflows.fleet.workload_state import WorkloadPod as KnownPod
+from workflows.fleet.workload_state import WorkloadState
 
 _PENDING = 20
 """The most pods without a node that the memo names: it is read whenever workloads are listed."""
@@ -106,5 +107,5 @@ def _says(state: WorkloadState, decided: Decision | None) -> str:
     return decided.says if decided is not None else ""
 
 
-def _is_ready(pod: PodState) -> bool:
+def _is_ready(pod: KnownPod) -> bool:
     return pod.ready_at is not None and pod.presence == "Ready"
