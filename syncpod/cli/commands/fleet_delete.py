@@ -24,6 +24,9 @@ def delete(
     force: Annotated[
         bool, typer.Option("--force", help="Count pods as gone even if an unreachable node may still run them.")
     ] = False,
+    node: Annotated[
+        str, typer.Option("--node", metavar="NODE", help="Delete pods only there.", show_default="all nodes")
+    ] = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = True,
     timeout: Timeout = "0",
     state_dir: StateDir = "",
@@ -49,6 +52,8 @@ def delete(
             raise BadInput("NAME: required: what to delete")
         if force and kind != "Pod":
             raise BadInput(f"--force: is for pods, not for a {kind}")
+        if node and kind != "Pod":
+            raise BadInput(f"--node: is for pods, not for a {kind}")
     patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
@@ -61,7 +66,7 @@ def delete(
                 else:
                     missing.append(f'{kind.lower()}s "{name}" not found in the fleet')
             elif kind == "Pod":
-                found = await _delete_pod(client, name, namespace, force=force)
+                found = await _delete_pod(client, name, namespace, node.rpartition("/")[2], force=force)
                 going += found
                 missing += [] if found else [f'pods "{name}" not found in the fleet']
             elif await fleet_workloads.delete(client, kind, namespace, name):
@@ -77,11 +82,14 @@ def delete(
     fleet.run(work, state_dir=state_dir)
 
 
-async def _delete_pod(client: Client, name: str, namespace: str, *, force: bool) -> list[Going]:
-    """Delete a pod on all nodes; return what is going then: nothing, if there is no such pod. Raises Failure."""
+async def _delete_pod(client: Client, name: str, namespace: str, on: str, *, force: bool) -> list[Going]:
+    """Delete a pod on all nodes, or `on` one; return what is going then: nothing, if there is no such pod.
+
+    Raises Failure.
+    """
     from syncpod.cli.temporal import fleet_deletion, fleet_pod_changes, fleet_workloads
 
-    ended = await fleet_pod_changes.delete(client, namespace, name, force=force)
+    ended = await fleet_pod_changes.delete(client, namespace, name, node=on, force=force)
     for node in ended.nodes:
         forced = " by force" if force else ""
         say(f'pod "{name}" deleted from {namespace} namespace on node/{node.name}{forced}')

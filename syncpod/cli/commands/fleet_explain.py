@@ -26,8 +26,8 @@ def explain(
     namespace: Namespace = "default",
     node: OfNode = "",
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
-    at: local.At = "",
-    since: local.Since = "",
+    at: local.At = None,
+    since: local.Since = None,
     start: local.Start = False,
     restart: local.Restart = None,
     container: local.OfContainer = "",
@@ -46,15 +46,17 @@ def explain(
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import kind_and_name
 
-    named = {"--node": node, "--at": at, "--since": since, "--start": start, "--restart": restart is not None}
+    numbered = {"--at": at, "--since": since, "--restart": restart}
     if placement:
-        others = {**named, "--container": container}
-        explain_placement(what, namespace, output, [flag for flag, given in others.items() if given], state_dir)
+        others = {"--node": node, "--start": start, "--container": container}
+        given = [flag for flag, value in numbered.items() if value is not None]
+        given += [flag for flag, value in others.items() if value]
+        explain_placement(what, namespace, output, given, state_dir)
         return
-    named = {"--output": output, "--at": at, "--since": since, "--container": container}
-    flags = [f"{flag}={text}" for flag, text in named.items() if text]
+    # One that is given without a value goes to the node too, which says what would be right.
+    flags = [f"{flag}={text}" for flag, text in (("--output", output), ("--container", container)) if text]
+    flags += [f"{flag}={value}" for flag, value in numbered.items() if value is not None]
     flags += ["--start"] if start else []
-    flags += [f"--restart={restart}"] if restart is not None else []
     words = [part for word in what or [] for part in word.split("/", 1)]
     if words[:1] and words[0] in _NODES:
         if len(words) != 2:

@@ -22,10 +22,10 @@ def logs(
     all_containers: local.AllContainers = False,
     follow: local.Follow = False,
     previous: local.Previous = False,
-    restart: local.Restart = -1,
+    restart: local.Restart = None,
     tail: local.Tail = -1,
-    since: local.Since = "",
-    since_time: local.SinceTime = "",
+    since: local.Since = None,
+    since_time: local.SinceTime = None,
     rotated: local.Rotated = False,
     limit_bytes: local.LimitBytes = 0,
     timestamps: local.Timestamps = False,
@@ -48,13 +48,14 @@ def logs(
         words, container = words[:1], words[1]
     kind_and_name(words)
     flags = [f"--container={container}"] if container else []
-    named = {"--since": since, "--since-time": since_time}
-    numbers = {"--tail": (tail, -1), "--restart": (restart, -1), "--limit-bytes": (limit_bytes, 0)}
+    given = {"--since": since, "--since-time": since_time, "--restart": restart}
+    numbers = {"--tail": (tail, -1), "--limit-bytes": (limit_bytes, 0)}
     switches = {
         "--all-containers": all_containers, "--follow": follow, "--previous": previous, "--rotated": rotated,
         "--timestamps": timestamps, "--prefix": prefix,
     }  # fmt: skip
-    flags += [f"{flag}={text}" for flag, text in named.items() if text]
+    # One that is given without a value goes to the node too, which says what would be right.
+    flags += [f"{flag}={value}" for flag, value in given.items() if value is not None]
     flags += [f"{flag}={number}" for flag, (number, without) in numbers.items() if number != without]
     flags += [flag for flag, is_given in switches.items() if is_given]
 

@@ -50,17 +50,27 @@ async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod,
         held[namespace, name], generations[where] = (where, ""), generation
 
 
-async def delete(client: Client, namespace: str, name: str, *, force: bool) -> Ended:
-    """Delete a pod on all nodes; with `force` without waiting for its nodes. Raises Failure."""
-    holders = [node for node in await fleet.views(client) if _here(node, namespace, name)]
+async def delete(client: Client, namespace: str, name: str, *, node: str = "", force: bool) -> Ended:
+    """Delete a pod on all nodes, or on one; with `force` without waiting for its nodes.
+
+    Different workloads may have pods of one name on different nodes. Without `node` none of them is deleted then.
+    Raises Failure.
+    """
+    views = await fleet.views(client, [node] if node else [])
+    holders = [each for each in views if _here(each, namespace, name)]
     own = workload_id(fleet_workloads.POD, namespace, name)
-    is_placed = await fleet_workloads.delete(client, fleet_workloads.POD, namespace, name)
-    owners = {each.owner for node in holders for each in _here(node, namespace, name) if each.owner}
+    owned = [(each.owner, view.name) for view in holders for each in _here(view, namespace, name)]
+    if len({owner for owner, _ in owned}) > 1:
+        known = ", ".join(f"one of {owner or 'no workload'} on {where}" for owner, where in sorted(owned))
+        raise Failure(f"{len(owned)} pods are called {name}: {known}: name the node of the one to delete with --node")
+    is_own = not node or any(owner == own for owner, _ in owned)
+    is_placed = is_own and await fleet_workloads.delete(client, fleet_workloads.POD, namespace, name)
+    owners = {owner for owner, _ in owned if owner}
     change = {"pods": [{"namespace": namespace, "name": name}], "reason": "deleted by hand", "force": force}
-    for node in holders:
+    for holder in holders:
         # The workflow of a placed pod withdraws it itself. If the fleet has lost that workflow, nobody else does.
-        if force or not is_placed or any(each.owner != own for each in _here(node, namespace, name)):
-            await fleet.update(client, node.name, "withdraw", change)
+        if force or not is_placed or any(each.owner != own for each in _here(holder, namespace, name)):
+            await fleet.update(client, holder.name, "withdraw", change)
     return Ended(is_placed, holders, sorted(owners - {own}))
 
 

@@ -59,6 +59,9 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
     chosen = min(found, key=_rank)
     if kind != "Pod" and len(found) > 1:
         remark(f"Found {len(found)} pods, using pod/{chosen.name}")
+    elif len(found) > 1:
+        where = ", ".join(sorted(each.node.name for each in found))
+        remark(f"Note: {len(found)} pods are called {name}, on {where}: using that on {chosen.node.name} (or --node)")
     return chosen
 
 

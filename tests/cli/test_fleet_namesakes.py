@@ -1,0 +1,62 @@
+"""Pods of one name on different nodes of a fleet: a command says which one it takes, and none deletes them all."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet, fleet_pod_changes, fleet_workloads
+from syncpod.cli.temporal.fleet_pods import find_pod
+from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
+
+CLIENT = cast(Client, None)
+OF_DEPLOYMENT, OWN = "workload/Deployment/default/web", "workload/Pod/default/web-1"
+
+
+def on(node: str, owner: str, *, ready: bool = True) -> FleetNodeView:
+    """A node with a pod that is called web-1."""
+    return FleetNodeView(name=node, placed=(PlacedPod(name="web-1", owner=owner, report=PodReport(ready=ready)),))
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was deleted, in a fleet where two pods have one name."""
+    nodes, found = [on("n1", OF_DEPLOYMENT, ready=False), on("n2", OWN)], list[str]()
+
+    async def views(_client: Client, names: Any = ()) -> list[FleetNodeView]:
+        return [each for each in nodes if not names or each.name in names]
+
+    async def delete(_client: Client, kind: str, _namespace: str, name: str) -> bool:
+        found.append(f"{kind} {name}")
+        return True
+
+    async def update(_client: Client, node: str, change: str, _body: Any) -> dict[str, Any]:
+        found.append(f"{change} on {node}")
+        return {}
+
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet, "update", update)
+    monkeypatch.setattr(fleet_workloads, "delete", delete)
+    return found
+
+
+async def test_neither_of_two_pods_is_deleted_without_its_node(done: list[str]) -> None:
+    with pytest.raises(Failure, match=f"2 pods are called web-1: one of {OF_DEPLOYMENT} on n1, one of {OWN} on n2: "):
+        await fleet_pod_changes.delete(CLIENT, "default", "web-1", force=False)
+    assert done == []
+
+
+@pytest.mark.parametrize(("node", "expected"), [("n1", ["withdraw on n1"]), ("n2", ["Pod web-1"])])
+async def test_only_the_pod_of_the_named_node_is_deleted(done: list[str], node: str, expected: list[str]) -> None:
+    ended = await fleet_pod_changes.delete(CLIENT, "default", "web-1", node=node, force=False)
+    assert (done, [each.name for each in ended.nodes]) == (expected, [node])
+
+
+@pytest.mark.usefixtures("done")
+async def test_a_command_says_which_of_two_pods_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = await find_pod(CLIENT, ["web-1"], "default")
+    assert found.node.name == "n2", "it is ready"
+    assert capsys.readouterr().err == "Note: 2 pods are called web-1, on n1, n2: using that on n2 (or --node)\n"
