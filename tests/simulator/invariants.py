@@ -257,7 +257,9 @@ class Invariants:
             raise Violation(f"fence {fence} comes after fence {self._fence[1]}")
         self._fence = life, fence
         if activity.name == "remove_container" and request["keepLogs"]:
-            asked = [c.finished for c in self._ever if c.id in request["ids"] and c.code == RESTARTS_ALL]
+            ruled = _restart_all(self.manifest)
+            removed = [c for c in self._ever if c.id in request["ids"] and c.name in ruled]
+            asked = [c.finished for c in removed if c.code == RESTARTS_ALL]
             self._round_exit = max((at for at in asked if at is not None), default=None)
         if activity.name == "kill_pod" and self._kill_by is None:
             self._kill_by = self.clock.now + self._grace(state)
@@ -387,6 +389,13 @@ class Invariants:
     def note(self, what: str) -> None:
         """Add a line to the trail."""
         self.trail.append(f"{self.clock.now:10.3f}  {what}")
+
+
+def _restart_all(manifest: dict[str, Any]) -> set[str]:
+    """Return the containers by whose rules an exit restarts all containers."""
+    spec = manifest["spec"]
+    every = (c for kind in ("initContainers", "containers") for c in spec.get(kind, ()))
+    return {each["name"] for each in every if "RestartAllContainers" in str(each.get("restartPolicyRules"))}
 
 
 def _backoff_key(request: dict[str, Any], name: str) -> tuple[str, ...]:

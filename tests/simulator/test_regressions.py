@@ -125,3 +125,13 @@ def test_a_clock_set_back_does_not_make_an_older_instance_the_newest(what: str) 
     verdict = simulate(Case(pod(spec), {"a": (FOREVER,)}, events))
     assert verdict.violation == ""
     assert not any("a, restart 2, runs" in line for line in verdict.trail)
+
+
+def test_an_exit_without_a_rule_does_not_delay_the_restart_of_all_containers() -> None:
+    """The code for which another container has a rule was taken for a second, later request to restart all."""
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    ruled = {"name": "a", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    spec = {"restartPolicy": "Always", "containers": [ruled, {"name": "b", "image": "busybox:1"}]}
+    ends = (Life(4.488, 1, 0.1), Life(3.355, 1, 0.1), Life(16.757, 42, 0.1))
+    lives = {"a": (Life(16.473, 42, 0.1),), "b": ends}
+    assert simulate(Case(pod(spec), lives, ())).violation == ""
