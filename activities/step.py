@@ -41,9 +41,13 @@ _LONGEST_MESSAGE = 1000
 FIRST_BEAT_SECONDS = 1.0
 """When a step sends its first heartbeat, so that the server can say what it does. Each later pause doubles."""
 HEARTBEAT_SECONDS = 5.0
-"""The longest pause between two heartbeats of a step, against a heartbeat timeout of 15 s. A step learns of its
-cancellation from a heartbeat's answer, so once its workflow has asked for that, the worker sends one each second
+"""The longest pause between two heartbeats of a step that acts. A step learns of its cancellation from an answer to a
+heartbeat, so once its workflow has asked for that, the worker sends one each second
 (`syncpod.temporal.step_cancellation`)."""
+WAITING_BEAT_SECONDS = 10.0
+"""The pause between two heartbeats of a step that waits for other pods or for its sandbox, against a heartbeat timeout
+of 30 s. Each heartbeat is a write of the server. If many pods start or end at once, nearly all of them wait, and the
+more they are, the longer: with frequent heartbeats, each pod would cost more in a larger crowd."""
 
 
 async def run_step(
@@ -58,7 +62,8 @@ async def run_step(
       at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
-    - It heartbeats every five seconds, saying what it does; at first more often, unless it waits for its sandbox.
+    - It heartbeats every five seconds, saying what it does; at first more often. While it waits for other pods or for
+      its sandbox, it does so every ten seconds.
     - A cancelled step ends where its body lets go, with the outcome of `interruption`. A body that no longer lets go
       ends normally. A step that lets go for another reason (the worker stops, an operator pauses it) fails, and
       Temporal may try it again.
@@ -84,39 +89,37 @@ async def run_step(
     task = asyncio.create_task(in_company(attempt, request, trying))
     node.running.add(attempt)
     task.add_done_callback(lambda _: node.running.discard(attempt))
-    waits = isinstance(request, StartContainer) and bool(request.follows)
-    pause = FIRST_BEAT_SECONDS
+    # That a start waits for its sandbox is said by the sandbox's own step, so its first heartbeat can wait too.
+    follows = isinstance(request, StartContainer) and bool(request.follows)
+    pause = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS
     while not task.done():
+        waited = not attempt.acts.is_set()
         try:
-            if waits:
-                waits = await _waits_on(attempt, task)
-                if not waits:
-                    continue
-            else:
-                await asyncio.wait({task}, timeout=pause)
+            await _pause(attempt, task, pause)
         except asyncio.CancelledError:
             if (this := asyncio.current_task()) is not None:
                 this.uncancel()
             attempt.interrupt()
         else:
-            if not task.done():
+            if waited and attempt.acts.is_set():
+                pause = FIRST_BEAT_SECONDS  # what it says from now on is news
+            elif not task.done():
                 activity.heartbeat(attempt.telling)
-                pause = FIRST_BEAT_SECONDS if waits else min(2 * pause, HEARTBEAT_SECONDS)
+                pause = min(2 * pause, HEARTBEAT_SECONDS) if attempt.acts.is_set() else WAITING_BEAT_SECONDS
     count_attempt(info.activity_type, _outcome(task))
     return task.result()
 
 
-async def _waits_on(attempt: StepAttempt, task: asyncio.Task[StepResult]) -> bool:
-    """Return whether a start still waits for its sandbox after the longest pause; False as soon as it does not.
-
-    It has nothing to say meanwhile, since the sandbox's own step says it.
-    """
+async def _pause(attempt: StepAttempt, task: asyncio.Task[StepResult], seconds: float) -> None:
+    """Wait for so many seconds, or until the step has ended. If it waits for others, also end when it does not."""
+    if attempt.acts.is_set():
+        await asyncio.wait({task}, timeout=seconds)
+        return
     acts = asyncio.create_task(attempt.acts.wait())
     try:
-        await asyncio.wait({task, acts}, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, acts}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         acts.cancel()
-    return not task.done() and not attempt.acts.is_set()
 
 
 def _outcome(task: asyncio.Task[StepResult]) -> AttemptOutcome:

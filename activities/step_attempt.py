@@ -14,7 +14,7 @@ from activities.node.pod_queues import QueuePlace
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
-from syncpod.messages.steps import Fault, Rejection, StepEvent, StepInput
+from syncpod.messages.steps import Fault, Rejection, StartContainer, StepEvent, StepInput
 from syncpod.node.pod_threads import DiskSilent, DiskWork
 from syncpod.pod import ResourceRequirements
 
@@ -100,7 +100,9 @@ class StepAttempt:
         self._hides = 2
         """How many more times it may tell the node that it acts again after a wait."""
         self.acts = asyncio.Event()
-        """It has waited for the step that it follows, if it follows one."""
+        """Set while it waits neither in one of the node's queues nor for the step that it follows."""
+        if not (isinstance(request, StartContainer) and request.follows):
+            self.acts.set()
         self.idle_seconds = 0.0
         """How long it only waited for the step that began together with it."""
         self._may_know = True
@@ -173,9 +175,14 @@ class StepAttempt:
             return
         self._stage = stage
         self._place = QueuePlace(self.node.queues[stage], self, self.ref.uid, can_wait=stage is Stage.CLEARING)
-        async with self._place.held():
-            self.node.acts(self.ref.uid)
-            yield
+        self.acts.clear()
+        try:
+            async with self._place.held():
+                self.acts.set()
+                self.node.acts(self.ref.uid)
+                yield
+        finally:
+            self.acts.set()
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
@@ -183,9 +190,13 @@ class StepAttempt:
         if self._place is None:
             yield
             return
-        async with self._place.aside():
-            yield
-            self._goes_on()
+        try:
+            async with self._place.aside():
+                yield
+                self._goes_on()
+                self.acts.clear()
+        finally:
+            self.acts.set()
         self._goes_on()
 
     def _goes_on(self) -> None:

@@ -48,6 +48,9 @@ RELIST_THRESHOLD_SECONDS = 180.0
 """genericPlegRelistThreshold: after so long without a relist, PLEG is not healthy."""
 STEP_PATIENCE = 2.0
 """How long to wait for the result of a running step before its intermediate states are signalled."""
+CROWD_PATIENCE = (0.1, 8.0)
+"""How much longer to wait for each other pod that has a step now, and at most for all of them: they slow the step down.
+A signal costs the pod a workflow task, so in a large crowd each pod would else cost more than in a small one."""
 NO_WORKFLOW_SECONDS = 60.0
 """How long after a pod was found to have no workflow it is signalled again."""
 RETRY_SECONDS = (0.1, 5.0)
@@ -118,6 +121,8 @@ class Pleg:
         self._often_until = 0.0
         self._no_more_rest = asyncio.Event()
         self._pods: dict[str, _Pod] = {}
+        self._with_steps = 0
+        """How many pods have a step now."""
         self._apart: dict[str, asyncio.Task[None]] = {}
         self._last_relist: float | None = None
 
@@ -213,6 +218,7 @@ class Pleg:
         pod = self._pods.setdefault(uid, _Pod(ObservedPod(uid=uid)))
         pod.steps += 1
         if pod.steps == 1:
+            self._with_steps += 1
             pod.step_began = time.monotonic()
 
     def step_acts(self, uid: str) -> None:
@@ -226,21 +232,27 @@ class Pleg:
         pod = self._pods.get(uid)
         if pod is not None:
             pod.steps -= 1
+            self._with_steps -= pod.steps == 0
             pod.step_over.set()
             self._settle(uid, pod)
 
     def busy(self, uid: str) -> bool:
         """Say whether a step of the pod has just begun, and will soon return the pod's listing itself."""
         pod = self._pods.get(uid)
-        return pod is not None and pod.steps > 0 and time.monotonic() - pod.step_began < STEP_PATIENCE
+        return pod is not None and pod.steps > 0 and time.monotonic() - pod.step_began < self._patience
 
     async def until_not_busy(self, uid: str) -> None:
-        """Wait until no step of the pod has just begun: as soon as the last one ends, or has taken `STEP_PATIENCE`."""
+        """Wait until no step of the pod has just begun: as soon as the last one ends, or has taken too long."""
         while self.busy(uid) and (pod := self._pods.get(uid)) is not None:
             pod.step_over.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pod.step_began + STEP_PATIENCE - time.monotonic()):
+                async with asyncio.timeout(pod.step_began + self._patience - time.monotonic()):
                     await pod.step_over.wait()
+
+    @property
+    def _patience(self) -> float:
+        each, most = CROWD_PATIENCE
+        return STEP_PATIENCE + min(each * max(0, self._with_steps - 1), most)
 
     def _has_steps(self, uid: str) -> bool:
         pod = self._pods.get(uid)

@@ -274,5 +274,34 @@ async def test_a_step_whose_turn_has_come_says_that_it_waits_for_the_runtime(
     assert (await step.result()).outcome == Outcome.DONE
 
 
+async def test_a_step_that_waits_for_other_pods_heartbeats_rarely_until_its_turn_has_come(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each heartbeat is a write of the server, and in a crowd nearly all steps wait."""
+    monkeypatch.setattr("activities.step.WAITING_BEAT_SECONDS", 1000.0)
+    ended, answers, listing = bench.pod(), asyncio.Event(), bench.cri.list_pod_sandboxes
+    await ended.create_sandbox()
+
+    async def hangs(**how: Any) -> Any:
+        await answers.wait()
+        return await listing(**how)
+
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", hangs)
+    queue, waiting = bench.node.queues[Stage.BEGINNING], bench.pod()
+    await fill(queue)
+    waits = waiting.step(StepName.CREATE_SANDBOX, waiting.sandbox_request())
+    await until(partial(_says, waits.heartbeats, "waits for its turn to begin: 0 other pods come first"))
+    acts = ended.step(StepName.KILL_POD, ended.kill_request())
+    await acts.goes_on()
+    await acts.goes_on()
+    assert len(waits.heartbeats) == 1
+    queue.leave()
+    await waits.goes_on()
+    assert sum("turn" in said for said in waits.heartbeats) == 1
+    answers.set()
+    assert (await waits.result()).outcome == Outcome.DONE
+    assert (await acts.result()).outcome == Outcome.DONE
+
+
 async def _says(heartbeats: list[str], text: str) -> bool:
     return text in heartbeats

@@ -237,6 +237,35 @@ async def test_a_step_that_had_to_wait_for_its_turn_is_given_time_from_then_on(
     assert not pleg.busy("u1")
 
 
+async def test_a_step_in_a_crowd_is_given_time_for_the_others_but_not_without_end(
+    pleg: Pleg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a crowd of pods that end, each would otherwise be told of what its own kill is about to return."""
+    now = 1000.0
+    monkeypatch.setattr(pleg_module, "time", SimpleNamespace(monotonic=lambda: now))
+    each, most = pleg_module.CROWD_PATIENCE
+    for number in range(31):
+        pleg.step_began(f"u{number}")
+    pleg.step_began("u1")  # a pod counts once, whatever it does
+    now += pleg_module.STEP_PATIENCE + 29.5 * each
+    assert pleg.busy("u1")
+    now += each
+    assert not pleg.busy("u1")
+
+    for number in range(1000):
+        pleg.step_began(f"other-{number}")
+    now = 1000.0 + pleg_module.STEP_PATIENCE + most
+    assert not pleg.busy("u1")
+
+    for uid in (*(f"u{number}" for number in range(2, 31)), *(f"other-{number}" for number in range(1000))):
+        pleg.step_ended(uid)
+    pleg.step_began("last")
+    now += pleg_module.STEP_PATIENCE + 1.5 * each
+    assert pleg.busy("last")
+    now += each
+    assert not pleg.busy("last")
+
+
 async def test_a_late_older_listing_changes_nothing(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
     late = reader.numbered(pod(web="running"))
     reader.has(pod(web="exited"))

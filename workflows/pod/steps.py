@@ -11,8 +11,9 @@ from datetime import timedelta
 
 from temporalio.common import RetryPolicy
 
-HEARTBEAT_TIMEOUT = timedelta(seconds=15)
-"""Three heartbeats, which even a busy machine can keep. A short timeout is not needed: a new worker fails the steps of
+HEARTBEAT_TIMEOUT = timedelta(seconds=30)
+"""Three heartbeats of a step that waits for others; even a busy machine can keep them. It is how long a step stays lost
+if the server dies just as it hands the step over. No shorter timeout is needed: a new worker fails the steps of
 the last one at boot (`syncpod.agent.takeover.boot`), and a step's own worker makes it ask for its cancellation."""
 
 RETRY = RetryPolicy(
