@@ -45,9 +45,9 @@ HEARTBEAT_SECONDS = 5.0
 heartbeat, so once its workflow has asked for that, the worker sends one each second
 (`syncpod.temporal.step_cancellation`)."""
 WAITING_BEAT_SECONDS = 10.0
-"""The pause between two heartbeats of a step that waits for other pods or for its sandbox, against a heartbeat timeout
-of 30 s. Each heartbeat is a write of the server. If many pods start or end at once, nearly all of them wait, and the
-more they are, the longer: with frequent heartbeats, each pod would cost more in a larger crowd."""
+"""The pause between two heartbeats of a step that only waits, once the server knows what for, against a heartbeat
+timeout of 30 s. Each heartbeat is a write of the server. If many pods start or end at once, nearly all of them wait,
+and the more they are, the longer: with frequent heartbeats, each pod would cost more in a larger crowd."""
 
 
 async def run_step(
@@ -62,8 +62,8 @@ async def run_step(
       at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
-    - It heartbeats every five seconds, saying what it does; at first more often. While it waits for other pods or for
-      its sandbox, it does so every ten seconds.
+    - It heartbeats every five seconds, saying what it does; at first more often. While it only waits (for other pods,
+      for its sandbox, for something to end), it does so every ten seconds.
     - A cancelled step ends where its body lets go, with the outcome of `interruption`. A body that no longer lets go
       ends normally. A step that lets go for another reason (the worker stops, an operator pauses it) fails, and
       Temporal may try it again.
@@ -91,7 +91,7 @@ async def run_step(
     task.add_done_callback(lambda _: node.running.discard(attempt))
     # That a start waits for its sandbox is said by the sandbox's own step, so its first heartbeat can wait too.
     follows = isinstance(request, StartContainer) and bool(request.follows)
-    pause = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS
+    pause, has_said = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS, False
     while not task.done():
         waited = not attempt.acts.is_set()
         try:
@@ -102,9 +102,10 @@ async def run_step(
             attempt.interrupt()
         else:
             if waited and attempt.acts.is_set():
-                pause = FIRST_BEAT_SECONDS  # what it says from now on is news
+                pause = HEARTBEAT_SECONDS if has_said else FIRST_BEAT_SECONDS
             elif not task.done():
                 activity.heartbeat(attempt.telling)
+                has_said = True
                 pause = min(2 * pause, HEARTBEAT_SECONDS) if attempt.acts.is_set() else WAITING_BEAT_SECONDS
     count_attempt(info.activity_type, _outcome(task))
     return task.result()

@@ -100,7 +100,7 @@ class StepAttempt:
         self._hides = 2
         """How many more times it may tell the node that it acts again after a wait."""
         self.acts = asyncio.Event()
-        """Set while it waits neither in one of the node's queues nor for the step that it follows."""
+        """Set while it waits neither for other pods, nor for the step that it follows, nor for something to end."""
         if not (isinstance(request, StartContainer) and request.follows):
             self.acts.set()
         self.idle_seconds = 0.0
@@ -190,11 +190,11 @@ class StepAttempt:
         if self._place is None:
             yield
             return
+        self.acts.clear()
         try:
             async with self._place.aside():
                 yield
                 self._goes_on()
-                self.acts.clear()
         finally:
             self.acts.set()
         self._goes_on()
