@@ -376,6 +376,18 @@ def test_a_deleted_workload_ends_once_each_node_has_said_what_it_has() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_what_is_being_deleted_is_neither_restarted_nor_undone_whatever_became_of_its_template(kind: str) -> None:
+    state = applied(kind)
+    state.rollout = RolloutState(asked=workload_changes.asked_for(state), rolled_back="web-1 of it fails")
+    workload_changes.delete(state, NOW)
+    owner = OWNER.format(kind=kind)
+    with pytest.raises(Rejected, match="it is being deleted"):
+        workload_changes.restart(state, owner, RolloutRestart(at="2026-07-02T00:00:00Z"), NOW)
+    with pytest.raises(Rejected, match="it is being deleted"):
+        workload_changes.undo(state, owner, Undo(), NOW)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
 def test_a_template_that_was_rolled_back_is_not_restarted(kind: str) -> None:
     state, owner = applied(kind), OWNER.format(kind=kind)
     state.rollout = RolloutState(asked=workload_changes.asked_for(state), rolled_back="web-1 of it fails")

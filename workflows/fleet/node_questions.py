@@ -5,7 +5,6 @@ A node may be stolen. So its answers are bounded, and one that is wrong again an
 
 from __future__ import annotations
 
-from collections import deque
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -74,8 +73,6 @@ class NodeQuestions:
         """The last `attend` ended because heartbeats were missing."""
         self.refused_since: datetime | None = None
         """Since when all its reports have been refused."""
-        self.reported: deque[datetime] = deque(maxlen=REPORTS)
-        """When the node reported, the last times."""
 
     async def recall(self) -> None:
         """Ask the node for the list that this fleet last gave it."""
@@ -131,6 +128,8 @@ class NodeQuestions:
     async def attend(self) -> None:
         """Wait until something changes on the node, or the node falls silent."""
         state = self.state
+        if (early := self.early()) > timedelta():  # the pause began in an earlier run
+            await workflow.sleep(early, summary=f"{state.name} reports too often")
         grace = timedelta(seconds=state.grace)
         beat = grace * BEAT
         # For a node that is already known to be silent there is no limit.
@@ -174,15 +173,18 @@ class NodeQuestions:
 
     async def keep_pace(self) -> None:
         """Pause if the node reports faster than an honest one: each report takes the fleet's worker some work."""
-        now = workflow.now()
-        self.reported.append(now)
-        early = self.reported[0] + REPORTS_WITHIN - now
-        if len(self.reported) < REPORTS or early <= timedelta():
+        self.state.reported = (*self.state.reported, workflow.now())[-REPORTS:]
+        if self.early() <= timedelta():
             self.state.troubles.pop(ATTEND, None)
             return
         within = _seconds(REPORTS_WITHIN)
         self.state.troubles[ATTEND] = f"it has reported {REPORTS} times within {within}: it is not asked for as long"
         await workflow.sleep(REPORTS_WITHIN, summary=f"{self.state.name} reports too often")
+
+    def early(self) -> timedelta:
+        """Return for how long a node that has reported too often must not be asked; not positive if it may be."""
+        reported = self.state.reported
+        return reported[0] + REPORTS_WITHIN - workflow.now() if len(reported) >= REPORTS else timedelta()
 
     async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
         """Ask the node for a quick answer; None if there is none. The state then says why."""

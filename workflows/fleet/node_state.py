@@ -110,6 +110,8 @@ class FleetNodeState(BaseModel):
     """How many times the node has lately refused its list, because it has a newer one."""
     stale_at: datetime | None = None
     """When it last did so; None = never."""
+    reported: tuple[datetime, ...] = ()
+    """When it reported, the last times. Kept from run to run: a node whose reports are large begins runs at will."""
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
     untold: dict[str, tuple[str, ...]] = {}

@@ -51,6 +51,7 @@ ADOPTED_LIMIT: Final = 1000
 a fleet places on one node."""
 PODS_LIMIT: Final = 2 * MOST_REPLICAS
 """The most pods that a workload creates or adopts: so many fit into its snapshot, with their reports."""
+_DELETING: Final = "it is being deleted; apply it again when it is gone"
 _ROLLED_BACK: Final = (
     "its newest template was rolled back: take the last good one for it first, with `syncpod fleet rollout undo`"
 )
@@ -62,7 +63,7 @@ PLACED_AT_ONCE: Final = 25
 def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) -> tuple[str, ...]:
     """Adopt a document; return warnings for its author. Raises PodInvalid or Rejected, and then changes nothing."""
     if state.deleting:
-        raise Rejected("it is being deleted; apply it again when it is gone")
+        raise Rejected(_DELETING)
     workload, warnings = admit_workload(document)
     if owner_of(workload) != workflow_id:
         raise Rejected(f"must be {workflow_id}, is {owner_of(workload)}")
@@ -98,6 +99,8 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
     workload = state.workload()
     if workload is None or isinstance(workload, Pod):
         raise Rejected("it has no revisions")
+    if state.deleting:
+        raise Rejected(_DELETING)
     if state.is_paused:
         raise Rejected(_PAUSED)
     try:
@@ -125,6 +128,8 @@ def restart(state: WorkloadState, workflow_id: str, asked: RolloutRestart, now: 
     workload = state.workload()
     if workload is None or isinstance(workload, Pod):
         raise Rejected("it has no template: delete the pod, and apply it again")
+    if state.deleting:
+        raise Rejected(_DELETING)
     if state.is_paused:
         raise Rejected(_PAUSED)
     if state.rollout.rolled_back and state.rollout.asked == asked_for(state):
