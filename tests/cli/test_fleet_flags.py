@@ -11,11 +11,15 @@ import typer
 from temporalio.client import Client
 
 from syncpod.cli import fleet_errands
+from syncpod.cli.commands import fleet_logs
 from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_logs import logs
+from syncpod.cli.failure import BadInput
+from syncpod.cli.streams import interrupts
+from syncpod.cli.streams.remote_command import Output, Write
 from syncpod.cli.temporal import fleet, fleet_pods
 from syncpod.cli.temporal.fleet_pods import FoundPod
-from syncpod.messages.fleet import FleetNodeView
+from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
 
 
 @pytest.fixture
@@ -59,3 +63,79 @@ def test_flags_that_are_not_given_are_not_sent(asked: list[list[str]]) -> None:
         ["logs", "web", "--namespace=default"],
         ["explain", "web", "--namespace=default", "--restart=0", "--start"],
     ]
+
+
+def labelled(name: str, app: str, namespace: str = "") -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"app": app}, **({"namespace": namespace} if namespace else {})}}
+
+
+@pytest.fixture
+def selectable(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """A fleet with pods of web on two nodes, and others."""
+    lists = {
+        "n1": (labelled("web-1", "web"), labelled("db-1", "db"), labelled("web-3", "web", "other")),
+        "n2": (labelled("web-2", "web", "default"),),
+    }
+
+    async def views(_client: Client, names: Any = ()) -> list[FleetNodeView]:
+        return [
+            FleetNodeView(
+                name=node,
+                placed=tuple(
+                    PlacedPod(name=each["metadata"]["name"], namespace=each["metadata"].get("namespace", "default"))
+                    for each in pods
+                ),
+            )
+            for node, pods in lists.items()
+            if not names or node in names
+        ]
+
+    async def intent(_client: Client, node: str) -> Intent:
+        return Intent(node=node, pods=lists[node])
+
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet, "intent", intent)
+    return asked
+
+
+def test_pods_are_chosen_by_their_labels_on_all_nodes(selectable: list[list[str]]) -> None:
+    with pytest.raises(typer.Exit):
+        logs(selector="app=web")
+    with pytest.raises(typer.Exit):
+        logs(selector="app in (web,db)", node="n1", tail=3)
+    assert selectable == [
+        ["logs", "web-1", "--namespace=default", "--tail=10"],
+        ["logs", "web-2", "--namespace=default", "--tail=10"],
+        ["logs", "db-1", "--namespace=default", "--tail=3"],
+        ["logs", "web-1", "--namespace=default", "--tail=3"],
+    ]
+
+
+@pytest.mark.parametrize("given", [{}, {"what": ["web"], "selector": "app=web"}, {"selector": "app in web"}])
+def test_either_a_name_or_a_selector_is_needed(selectable: list[list[str]], given: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        logs(**given)
+    assert selectable == []
+
+
+def test_logs_that_are_followed_together_are_not_mixed_within_a_line(
+    selectable: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, both = list[bytes](), asyncio.Barrier(2)
+
+    async def there(_client: Client, node: FleetNodeView, _words: list[str], *, write: Write, **_: Any) -> int:
+        for part in (b"from ", node.name.encode() + b"\nno end of ", node.name.encode()):
+            await write(Output.STDOUT, part)
+            await both.wait()
+        return 0
+
+    async def ours(_which: Output, data: bytes) -> None:
+        written.append(data)
+
+    monkeypatch.setattr(fleet_errands, "run_there", there)
+    monkeypatch.setattr(fleet_logs, "write_ours", ours)
+    monkeypatch.setattr(interrupts, "enable", lambda: None)
+    with pytest.raises(typer.Exit):
+        logs(selector="app=web", follow=True)
+    assert sorted(written) == [b"from n1\n", b"from n2\n", b"no end of n1", b"no end of n2"]
+    assert selectable == []

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from syncpod.cli.commands import logs as local
 from syncpod.cli.commands.exec import write_ours
-from syncpod.cli.input.options import Container, Namespace, OfNode, PodNames, StateDir
+from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import read_selector
+from syncpod.cli.input.options import Container, Namespace, OfNode, PodNames, Selector, StateDir
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from temporalio.client import Client
+
+    from syncpod.cli.streams.remote_command import Output, Write
+    from syncpod.cli.temporal.fleet_pods import FoundPod
+
+_FOLLOWED: Final = 5
+"""The most pods that are followed at once, as kubectl has it."""
 
 
 def logs(
     what: PodNames = None,
     namespace: Namespace = "default",
+    selector: Selector = "",
     node: OfNode = "",
     container: Container = "",
     all_containers: local.AllContainers = False,
@@ -35,18 +48,25 @@ def logs(
     """Print the logs of a pod's containers on any node of the fleet.
 
     The node reads them as `syncpod logs` does there, and sends them sealed. `deployment/web` means one of the
-    Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C.
+    Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C. With --selector it
+    prints the last ten lines of each selected pod of the fleet, or as many as --tail says; it follows up to five pods.
     """
     from syncpod.cli.fleet_errands import run_there
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name
+    from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name, selected_pods
     from syncpod.cli.temporal.fleet_workloads import KINDS
 
     words = list(what or [])
     if len(words) == 2 and "/" not in words[1] and words[0] not in ("pod", "pods", "po", *KINDS) and not container:
         words, container = words[:1], words[1]
-    kind_and_name(words)
+    conditions = read_selector(selector)
+    if bool(words) == bool(conditions.requirements):
+        raise BadInput("name one pod, `web`, or a workload, `deployment/web`, or choose pods with --selector")
+    if words:
+        kind_and_name(words)
+    elif tail == -1:
+        tail = local.SELECTED_TAIL
     flags = [f"--container={container}"] if container else []
     given = {"--since": since, "--since-time": since_time, "--restart": restart}
     numbers = {"--tail": (tail, -1), "--limit-bytes": (limit_bytes, 0)}
@@ -59,11 +79,45 @@ def logs(
     flags += [f"{flag}={number}" for flag, (number, without) in numbers.items() if number != without]
     flags += [flag for flag, is_given in switches.items() if is_given]
 
+    async def read(client: Client, pod: FoundPod, write: Write) -> int:
+        asked = ["logs", pod.name, f"--namespace={namespace}", *flags]
+        return await run_there(client, pod.node, asked, write=write, state_dir=state_dir)
+
     async def work(client: Client) -> int:
-        found = await find_pod(client, words, namespace, node)
-        asked = ["logs", found.name, f"--namespace={namespace}", *flags]
-        return await run_there(client, found.node, asked, write=write_ours, state_dir=state_dir)
+        if words:
+            return await read(client, await find_pod(client, words, namespace, node), write_ours)
+        pods = await selected_pods(client, conditions.matches, namespace, node)
+        if not pods:
+            remark(f"No resources found in {namespace} namespace.")
+        if not follow:
+            return max([await read(client, pod, write_ours) for pod in pods], default=0)
+        if len(pods) > _FOLLOWED:
+            raise BadInput(f"{len(pods)} pods would be followed, but at most {_FOLLOWED} may be: choose fewer")
+        import asyncio
+
+        return max(await asyncio.gather(*(_by_lines(partial(read, client, pod)) for pod in pods)), default=0)
 
     if follow:
         interrupts.enable()
     raise typer.Exit(fleet.run(work, state_dir=state_dir))
+
+
+async def _by_lines(read: Callable[[Write], Awaitable[int]]) -> int:
+    """Read a log and write it by whole lines, since others are written at the same time; return the exit code."""
+    from syncpod.cli.streams.remote_command import Output
+
+    begun = {Output.STDOUT: bytearray(), Output.STDERR: bytearray()}
+
+    async def write(which: Output, data: bytes) -> None:
+        begun[which] += data
+        whole = begun[which].rfind(b"\n") + 1
+        if whole:
+            lines = bytes(begun[which][:whole])
+            del begun[which][:whole]
+            await write_ours(which, lines)
+
+    code = await read(write)
+    for which, rest in begun.items():
+        if rest:
+            await write_ours(which, bytes(rest))
+    return code

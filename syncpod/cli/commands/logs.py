@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 
-_SELECTED_TAIL = 10
+SELECTED_TAIL = 10
 """Lines of each container when pods are chosen by label, as kubectl has it."""
 
 
@@ -102,7 +102,7 @@ def logs(
     manner = LogManner(
         follow=follow,
         previous=previous,
-        tail=(_SELECTED_TAIL if conditions.requirements else None) if tail == -1 else tail,
+        tail=(SELECTED_TAIL if conditions.requirements else None) if tail == -1 else tail,
         since=_since(since, since_time),
         rotated=rotated,
         limit_bytes=limit_bytes or None,

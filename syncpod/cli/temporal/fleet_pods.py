@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from temporalio.client import Client
@@ -63,6 +64,31 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
         where = ", ".join(sorted(each.node.name for each in found))
         remark(f"Note: {len(found)} pods are called {name}, on {where}: using that on {chosen.node.name} (or --node)")
     return chosen
+
+
+async def selected_pods(
+    client: Client, matches: Callable[[Mapping[str, str]], bool], namespace: str, node: str = ""
+) -> list[FoundPod]:
+    """Return the fleet's pods whose labels match, by name and node: all of them, or those of one node.
+
+    Raises Failure.
+    """
+    views = await fleet.views(client, [node.rpartition("/")[2]] if node else [])
+    lists = await asyncio.gather(*(fleet.intent(client, view.name) for view in views))
+    found = []
+    for view, told in zip(views, lists, strict=True):
+        metas = [pod["metadata"] for pod in told.pods]
+        chosen = {
+            meta["name"]
+            for meta in metas
+            if (meta.get("namespace") or "default") == namespace and matches(meta.get("labels") or {})
+        }
+        found += [
+            FoundPod(view, each.name, each)
+            for each in view.placed
+            if each.namespace == namespace and each.name in chosen
+        ]
+    return sorted(found, key=lambda each: (each.name, each.node.name))
 
 
 def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
