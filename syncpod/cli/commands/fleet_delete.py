@@ -13,6 +13,8 @@ from syncpod.cli.input.fleet_names import PODS, fleet_names
 from syncpod.cli.input.options import Namespace, StateDir, Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from temporalio.client import Client
 
     from syncpod.cli.temporal.fleet_deletion import Going
@@ -47,13 +49,7 @@ def delete(
 
     kinds = {**fleet_workloads.KINDS, **fleet_objects.KINDS, **PODS}
     named = fleet_names(what, kinds, "deployment, daemonset, pod, configmap or secret", bare="Pod")
-    for kind, names in named.items():
-        if not names:
-            raise BadInput("NAME: required: what to delete")
-        if force and kind != "Pod":
-            raise BadInput(f"--force: is for pods, not for a {kind}")
-        if node and kind != "Pod":
-            raise BadInput(f"--node: is for pods, not for a {kind}")
+    _check(named, node, force=force)
     patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
@@ -80,6 +76,17 @@ def delete(
             raise Failure("\n".join(missing))
 
     fleet.run(work, state_dir=state_dir)
+
+
+def _check(named: Mapping[str, Sequence[str]], node: str, *, force: bool) -> None:
+    """Raise BadInput if nothing is named, or a flag is not for what is named."""
+    for kind, names in named.items():
+        if not names:
+            raise BadInput("NAME: required: what to delete")
+        if force and kind != "Pod":
+            raise BadInput(f"--force: is for pods, not for a {kind}")
+        if node and kind != "Pod":
+            raise BadInput(f"--node: is for pods, not for a {kind}")
 
 
 async def _delete_pod(client: Client, name: str, namespace: str, on: str, *, force: bool) -> list[Going]:
