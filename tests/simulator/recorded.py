@@ -83,13 +83,19 @@ class Recorded:
 
     def check_over(self, newest: dict[str, Container]) -> None:
         """Check that a pod which is over, and nobody has ended, has nothing left to run; `newest` is by name."""
-        if self._restarts_all():
+        if self._restarts_all() or any(self._ends_the_pod(each) for each in newest.values()):
             return
         for name in (container["name"] for container in self.manifest["spec"]["containers"]):
             last = newest.get(name)
             if last is not None and self.is_wanting(name, last):
                 why = "was ended so that another follows" if last.id in self._to_follow else f"exited {last.code}"
                 raise Violation(f"the pod is over, and {name}, which {why}, is to run again")
+
+    def _ends_the_pod(self, last: Container) -> bool:
+        """Say whether an instance is of an init container that has failed for good: nothing starts after it."""
+        if last.kind != "init_container" or self._policy(last.name) != "Never" or last.state != "exited":
+            return False
+        return not (_succeeded(last) or (self._is_ruled(last.name) and last.code == RULED))
 
     # --- small ones ---------------------------------------------------------------------------------------------------
 

@@ -135,3 +135,16 @@ def test_an_exit_without_a_rule_does_not_delay_the_restart_of_all_containers() -
     ends = (Life(4.488, 1, 0.1), Life(3.355, 1, 0.1), Life(16.757, 42, 0.1))
     lives = {"a": (Life(16.473, 42, 0.1),), "b": ends}
     assert simulate(Case(pod(spec), lives, ())).violation == ""
+
+
+def test_a_pod_whose_init_container_fails_for_good_in_a_new_sandbox_is_over() -> None:
+    """A container that had been ended only so that another followed was believed to be still due."""
+    spec = {
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "j", "image": "busybox:1"}],
+        "containers": [{"name": "a", "image": "busybox:1"}],
+        "terminationGracePeriodSeconds": 5,
+    }
+    lives = {"j": (Life(0.009, 0, 0.1), Life(0.009, 1, 0.1)), "a": (FOREVER,)}
+    events = (Event(3.038, "sandbox dies"), Event(3.112, "applied, perhaps another image", name="a", number=1))
+    assert simulate(Case(pod(spec), lives, events)).violation == ""
