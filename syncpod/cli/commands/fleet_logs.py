@@ -15,7 +15,7 @@ from syncpod.cli.input.arguments import read_selector
 from syncpod.cli.input.options import Container, Namespace, OfNode, PodNames, Selector, StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from temporalio.client import Client
 
@@ -55,11 +55,8 @@ def logs(
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name, selected_pods
-    from syncpod.cli.temporal.fleet_workloads import KINDS
 
-    words = list(what or [])
-    if len(words) == 2 and "/" not in words[1] and words[0] not in ("pod", "pods", "po", *KINDS) and not container:
-        words, container = words[:1], words[1]
+    words, container = _pod_and_container(what or (), container)
     conditions = read_selector(selector)
     if bool(words) == bool(conditions.requirements):
         raise BadInput("name one pod, `web`, or a workload, `deployment/web`, or choose pods with --selector")
@@ -67,21 +64,16 @@ def logs(
         kind_and_name(words)
     elif tail == -1:
         tail = local.SELECTED_TAIL
-    flags = [f"--container={container}"] if container else []
-    given = {"--since": since, "--since-time": since_time, "--restart": restart}
+    given = {"--container": container or None, "--since": since, "--since-time": since_time, "--restart": restart}
     numbers = {"--tail": (tail, -1), "--limit-bytes": (limit_bytes, 0)}
     switches = {
         "--all-containers": all_containers, "--follow": follow, "--previous": previous, "--rotated": rotated,
         "--timestamps": timestamps, "--prefix": prefix,
     }  # fmt: skip
-    # One that is given without a value goes to the node too, which says what would be right.
-    flags += [f"{flag}={value}" for flag, value in given.items() if value is not None]
-    flags += [f"{flag}={number}" for flag, (number, without) in numbers.items() if number != without]
-    flags += [flag for flag, is_given in switches.items() if is_given]
+    flags = [f"--namespace={namespace}", *_flags(given, numbers, switches)]
 
     async def read(client: Client, pod: FoundPod, write: Write) -> int:
-        asked = ["logs", pod.name, f"--namespace={namespace}", *flags]
-        return await run_there(client, pod.node, asked, write=write, state_dir=state_dir)
+        return await run_there(client, pod.node, ["logs", pod.name, *flags], write=write, state_dir=state_dir)
 
     async def work(client: Client) -> int:
         if words:
@@ -89,17 +81,45 @@ def logs(
         pods = await selected_pods(client, conditions.matches, namespace, node)
         if not pods:
             remark(f"No resources found in {namespace} namespace.")
-        if not follow:
-            return max([await read(client, pod, write_ours) for pod in pods], default=0)
-        if len(pods) > _FOLLOWED:
-            raise BadInput(f"{len(pods)} pods would be followed, but at most {_FOLLOWED} may be: choose fewer")
-        import asyncio
-
-        return max(await asyncio.gather(*(_by_lines(partial(read, client, pod)) for pod in pods)), default=0)
+        return await _read_all([partial(read, client, pod) for pod in pods], follow=follow)
 
     if follow:
         interrupts.enable()
     raise typer.Exit(fleet.run(work, state_dir=state_dir))
+
+
+def _pod_and_container(words: Sequence[str], container: str) -> tuple[list[str], str]:
+    """Return the words that name a pod, and the container, which may be the last word: `logs web app`."""
+    from syncpod.cli.temporal.fleet_workloads import KINDS
+
+    if len(words) == 2 and "/" not in words[1] and words[0] not in ("pod", "pods", "po", *KINDS) and not container:
+        return [words[0]], words[1]
+    return list(words), container
+
+
+def _flags(
+    given: Mapping[str, str | int | None], numbers: Mapping[str, tuple[int, int]], switches: Mapping[str, bool]
+) -> list[str]:
+    """Return the flags for the command on the node; of a number, without those that have their default.
+
+    One that is given without a value goes to the node too, which says what would be right.
+    """
+    return [
+        *(f"{flag}={value}" for flag, value in given.items() if value is not None),
+        *(f"{flag}={number}" for flag, (number, default) in numbers.items() if number != default),
+        *(flag for flag, is_given in switches.items() if is_given),
+    ]
+
+
+async def _read_all(logs: Sequence[Callable[[Write], Awaitable[int]]], *, follow: bool) -> int:
+    """Write logs one after the other, or follow all at once; return the highest exit code. Raises BadInput."""
+    if not follow:
+        return max([await read(write_ours) for read in logs], default=0)
+    if len(logs) > _FOLLOWED:
+        raise BadInput(f"{len(logs)} pods would be followed, but at most {_FOLLOWED} may be: choose fewer")
+    import asyncio
+
+    return max(await asyncio.gather(*map(_by_lines, logs)), default=0)
 
 
 async def _by_lines(read: Callable[[Write], Awaitable[int]]) -> int:
