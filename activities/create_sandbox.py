@@ -10,6 +10,7 @@ from functools import partial
 from temporalio import activity
 
 from activities.containers.ending import Selection, end_containers, tell_hooks
+from activities.containers.noted_starts import with_noted_starts
 from activities.containers.removal import remove_dead, remove_sandbox
 from activities.containers.targets import kill_target
 from activities.images.presence import missing_images
@@ -172,7 +173,11 @@ def _taken(view: ObservedPod, request: CreateSandbox) -> list[ObservedSandbox]:
 
 
 async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Sequence[ObservedSandbox]) -> StepResult:
-    """Remove sandboxes that cannot be adopted, with their containers, which are stopped first with the pod's grace."""
+    """Remove sandboxes that cannot be adopted, with their containers, which are stopped first with the pod's grace.
+
+    The start that began together with an earlier attempt of this step may have run a container there, of which the
+    workflow does not know. So the status shows it as ended, although it is removed.
+    """
     homes = {sandbox.id for sandbox in taken}
     grace = request.pod.spec.termination_grace_period_seconds or 0
 
@@ -187,13 +192,18 @@ async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Seque
     view = await end_containers(attempt, alive)
     tell_hooks(attempt, targets.values())
     attempt.doing = f"clears away sandbox {request.attempt}, which cannot be used"
-    for container in view.containers:
-        if container.sandbox_id in homes:
-            await remove_dead(attempt, container, keep_logs=True)
+    there = [each for each in view.containers if each.sandbox_id in homes]
+    for container in there:
+        await remove_dead(attempt, container, keep_logs=True)
     for sandbox in taken:
         await stop_sandbox(attempt, sandbox)
         await remove_sandbox(attempt, sandbox)
-    return StepResult(outcome=Outcome.SPENT, message=f"sandbox attempt {request.attempt} could not be used: removed")
+    left = await attempt.read()
+    ran = [each for each in there if each.has_run and each.incarnation == request.ref.incarnation]
+    ended = left.model_copy(update={"containers": (*ran, *left.containers)}).ordered()
+    status = await with_noted_starts(attempt, request.pod, ended)
+    message = f"sandbox attempt {request.attempt} could not be used: removed"
+    return StepResult(outcome=Outcome.SPENT, message=message, status=status)
 
 
 async def _make(attempt: StepAttempt, request: CreateSandbox) -> str:

@@ -101,6 +101,24 @@ async def test_both_steps_of_a_dead_worker_are_adopted_in_any_order(bench: Bench
     assert (again.outcome, again.id) == (Outcome.ADOPTED, started.id)
 
 
+async def test_what_ran_in_a_sandbox_that_died_with_its_worker_is_told(bench: Bench) -> None:
+    """The retried steps clear it away. A pod that never restarts would run again if nobody told its end."""
+    pod = bench.pod(container(command=("sh", "-c", "exit 3")))
+    first, second = pair(pod)
+    sandbox, start = begun(pod, first, second)
+    made, started = await asyncio.gather(sandbox.result(), start.result())
+    await pod.until_state(started.id, "exited")
+    await bench.cri.stop_pod_sandbox(made.id)
+    await pod.until_dead(made.id)
+    retried = pod.step(StepName.CREATE_SANDBOX, first, attempt=2)
+    not_begun = await pod.step(StepName.START_CONTAINER, second, attempt=2).result()
+    spent = await retried.result()
+    assert (spent.outcome, not_begun.outcome) == (Outcome.SPENT, Outcome.NOT_BEGUN)
+    [ended] = spent.status.containers
+    assert (ended.id, ended.state, ended.exit_code, ended.sandbox_id) == (started.id, "exited", 3, made.id)
+    assert (await pod.view()).containers == ()
+
+
 async def test_a_finished_sandbox_that_is_to_let_go_is_returned_at_once(bench: Bench) -> None:
     pod = bench.pod()
     first, _ = pair(pod)

@@ -128,13 +128,15 @@ class Steps:
             ]
 
         view = yield from self._end_containers(attempt, alive, by="create_sandbox")
-        for container in view["containers"]:
-            if container["sandboxID"] in homes:
-                yield from self._remove(container["id"])
+        there = [container for container in view["containers"] if container["sandboxID"] in homes]
+        for container in there:
+            yield from self._remove(container["id"])
         for home in sorted(homes):
             yield from self._call(partial(self.runtime.stop_sandbox, home))
             yield from self._call(partial(self.runtime.remove_sandbox, home))
-        return {"outcome": "spent"}
+        left = yield from self.read(request["ref"]["uid"])
+        ran = [container for container in there if "startedAt" in container]
+        return {"outcome": "spent", "status": {**left, "containers": [*ran, *left["containers"]]}}
 
     def start_container(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:
         """Create and start a container, or adopt the instance of that restart; clear away what never ran."""

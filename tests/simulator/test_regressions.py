@@ -148,3 +148,13 @@ def test_a_pod_whose_init_container_fails_for_good_in_a_new_sandbox_is_over() ->
     lives = {"j": (Life(0.009, 0, 0.1), Life(0.009, 1, 0.1)), "a": (FOREVER,)}
     events = (Event(3.038, "sandbox dies"), Event(3.112, "applied, perhaps another image", name="a", number=1))
     assert simulate(Case(pod(spec), lives, events)).violation == ""
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
+@pytest.mark.parametrize("kind", ["initContainers", "containers"])
+def test_what_ran_in_a_sandbox_that_died_with_its_worker_is_not_forgotten(policy: str, kind: str) -> None:
+    """Its start had begun with its sandbox: both steps were tried again, and cleared it away without a word."""
+    spec = {"restartPolicy": policy, "containers": [{"name": "b", "image": "busybox:1"}]}
+    spec[kind] = [{"name": "j", "image": "busybox:1"}]
+    events = (Event(0.205, "worker killed", seconds=56.49), Event(27.902, "sandbox dies"))
+    assert simulate(Case(pod(spec), {"j": (Life(0.108, 0, 0.1),), "b": (FOREVER,)}, events)).violation == ""
