@@ -171,6 +171,26 @@ class Hanging(CriClient):
         await asyncio.Event().wait()
 
 
+class Replacing(CriClient):
+    """A runtime that puts its new file in the log's place, as conmon does, also if its caller has gone away."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("unix:///nowhere.sock")
+        self.path, self.asked, self.go_on = path, asyncio.Event(), asyncio.Event()
+        self.work: asyncio.Task[None] | None = None
+
+    async def reopen_container_log(self, container_id: str) -> None:
+        self.asked.set()
+        self.work = asyncio.create_task(self._reopen())
+        await asyncio.shield(self.work)
+
+    async def _reopen(self) -> None:
+        await self.go_on.wait()
+        draft = self.path.with_suffix(".tmp")
+        draft.write_text("new")
+        draft.replace(self.path)
+
+
 async def test_a_log_keeps_its_name_if_the_runtime_does_not_reopen_it(tmp_path: Path) -> None:
     """Row 113: it is renamed back if the runtime does not reopen it."""
     path, listing = _grown(tmp_path)
@@ -194,8 +214,11 @@ async def test_a_log_is_rotated_from_its_maximum_size_on(tmp_path: Path) -> None
         await asyncio.gather(rotating, asking, return_exceptions=True)
 
 
-async def test_a_log_keeps_its_name_if_the_worker_ends_during_the_rotation(tmp_path: Path) -> None:
+async def test_a_log_keeps_its_name_if_the_worker_ends_during_the_rotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until another worker comes nobody rotates the file, and perhaps none ever comes."""
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.0)
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
         rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
@@ -206,8 +229,11 @@ async def test_a_log_keeps_its_name_if_the_worker_ends_during_the_rotation(tmp_p
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
 
 
-async def test_a_log_reopened_despite_a_lost_answer_stays_rotated(tmp_path: Path) -> None:
+async def test_a_log_reopened_despite_a_lost_answer_stays_rotated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The answer was lost: the log continues in a new file, and the old one keeps its new name."""
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.0)
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
         rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
@@ -215,6 +241,18 @@ async def test_a_log_reopened_despite_a_lost_answer_stays_rotated(tmp_path: Path
         path.write_text("new")
         rotating.cancel()
         await asyncio.gather(rotating, return_exceptions=True)
+    assert [file.read_text() for file in (*rotated_files(path), path)] == ["x" * 100, "new"]
+
+
+async def test_a_log_whose_reopening_outlasts_the_worker_is_not_lost(tmp_path: Path) -> None:
+    path, listing = _grown(tmp_path)
+    async with Replacing(path) as cri:
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
+        await cri.asked.wait()
+        rotating.cancel()
+        await asyncio.wait({rotating}, timeout=0.2)
+        cri.go_on.set()
+        await asyncio.gather(rotating, *filter(None, [cri.work]), return_exceptions=True)
     assert [file.read_text() for file in (*rotated_files(path), path)] == ["x" * 100, "new"]
 
 

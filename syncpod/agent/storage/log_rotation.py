@@ -54,6 +54,8 @@ _BUSY_SECONDS: Final = 60.0
 """How long after a rotation a pod's logs are checked each second, however many pods there are."""
 _AGAIN_SECONDS: Final = 10.0
 """How soon a log that could not be rotated or reopened is tried again."""
+ANSWER_SECONDS: Final = 2.0
+"""How long a worker that ends waits for the answer of a runtime that was told to reopen a log."""
 _COMPRESS_SECONDS: Final = 120.0
 """How long compressing one log may hold up the others: its disk may hang."""
 _PATH_LIMIT: Final = 4096
@@ -171,18 +173,34 @@ class LogRotation:
         # If there is no log at its path, somebody has moved it, perhaps a worker that died before it reached its next
         # line. The container still writes to that file, which nobody rotates, until the runtime reopens the path.
         renaming = asyncio.create_task(self._threads.run(uid, DiskWork.LOGS, partial(_renamed, path, rotated)))
+        reopening: asyncio.Task[None] | None = None
         try:
             if not await asyncio.shield(renaming):
                 return False
-            await self._cri.reopen_container_log(container_id)
+            reopening = asyncio.create_task(self._cri.reopen_container_log(container_id))
+            await asyncio.shield(reopening)
         except (CriError, asyncio.CancelledError):
-            # The runtime still writes to the file that it has open, which must be found under its name.
             await renaming
-            await self._threads.run(uid, DiskWork.LOGS, partial(_rename_back, rotated, path))
+            if reopening is None or not await _succeeds(reopening):
+                # The runtime still writes to the file that it has open, which must be found under its name.
+                await self._threads.run(uid, DiskWork.LOGS, partial(_rename_back, rotated, path))
             raise
         if not await self._threads.run(uid, DiskWork.LOGS, partial(_is_there, path)):
             self._not_before[container_id] = time.monotonic() + _AGAIN_SECONDS
         return True
+
+
+async def _succeeds(reopening: asyncio.Task[None]) -> bool:
+    """Say whether the runtime's answer, which is waited for a little, is that it has opened a new log.
+
+    Hazard: conmon, which writes CRI-O's logs, puts its new file in the place of whatever has the log's name. So a file
+    that is renamed back while the call is under way would be lost, with all that was written to it.
+    """
+    await asyncio.wait({reopening}, timeout=ANSWER_SECONDS)
+    if not reopening.done():
+        reopening.cancel()
+        return False
+    return not reopening.cancelled() and reopening.exception() is None
 
 
 def remove_excess(path: Path, max_files: int) -> None:
