@@ -246,24 +246,25 @@ class PodWorkflow:
                 return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)
             return self.must_end()
 
-        start = decide.follower(self.state, step, workflow.now(), pulling=self.pulls)
-        if start is not None:
+        follower = decide.follower(self.state, step, workflow.now(), pulling=self.pulls)
+        if follower is not None:
             step = replace(step, input=step.input.model_copy(update={"followed": True}))
         first = self.schedule(step, must_stop)
-        kill_by = self.state.kill_by
-        if start is None:
+        kill_by = self.state.kill_by  # as it is once the step is scheduled, which may have set it
+        if follower is None:
             await self.see_through(first)
             return
-        container, image = start.container, self.state.container(start.container).image
+        container, image = follower.container, self.state.container(follower.container).image
 
         def must_not_start() -> bool:
             return self.must_end() or self.state.container(container).image != image
 
-        start = replace(start, known=step.known, input=start.input.model_copy(update={"follows": self.state.fence}))
-        second = self.schedule(start, must_not_start)
+        follows = {"follows": self.state.fence}
+        follower = replace(follower, known=step.known, input=follower.input.model_copy(update=follows))
+        second = self.schedule(follower, must_not_start)
         await self.see_through(first, second)
         if not second.activity.done():
-            await self.look(start)
+            await self.look(follower)
         await self.see_through(second)
 
     async def see_through(self, begun: Begun, follower: Begun | None = None) -> None:
