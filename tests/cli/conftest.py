@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import pytest
 import pytest_asyncio
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
@@ -25,6 +26,7 @@ from syncpod.cli.main import run
 from syncpod.cli.temporal import nodes
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, node_workflow_id
 from syncpod.temporal.queries import AskAgain
+from tests.agent.waiting import until_asked
 from tests.fork_server import run_syncpod
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
@@ -90,7 +92,15 @@ async def node(client: Client) -> AsyncIterator[ScriptedNode]:
     # Its first task, failed after two seconds on a busy machine, would leave a coroutine that nobody awaits.
     scripted = ScriptedNode(unhurried=True)
     async with scripted_worker(client, scripted):
+        # Until the server has heard it poll, a node without a workflow is taken for a name that never was a node.
+        await until_asked(lambda: _is_polled(client, scripted.queue))
         yield scripted
+
+
+async def _is_polled(client: Client, queue: str) -> bool:
+    request = DescribeTaskQueueRequest(namespace=client.namespace)
+    request.task_queue.name = queue
+    return bool((await client.workflow_service.describe_task_queue(request)).pollers)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConnectConfig
 
+from syncpod.cli import console
 from syncpod.cli.commands import apply as apply_command
 from syncpod.cli.commands import up
 from syncpod.cli.failure import Failure
@@ -28,6 +29,7 @@ from syncpod.cli.temporal import pod_deletion, pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.messages.steps import Fault
 from syncpod.pod import parse_pod
 from syncpod.temporal.pod_start import start_arguments
@@ -108,7 +110,32 @@ async def test_a_dry_run_asks_the_node_whether_it_would_admit_a_new_pod(
         assert both.code == 0, both.err
         assert node.asked_beside == [[], [{"amounts": {"cpu": 1500}, "ports": [["0.0.0.0", "TCP", 8080]]}]]
     unknown = await syncpod("plan", "-f", "-", "--node", name, stdin=as_json(manifest(name)))
-    assert unknown.code == 0 and unknown.err == f"Note: node {name} does not say whether it would run pod {name}\n"
+    why = f"no worker has ever polled for node {name}, so it is not known whether it would run the pod"
+    assert (unknown.code, unknown.err) == (0, f"Warning: pod {name}: {why}\n")
+
+
+async def test_a_dry_run_waits_for_a_busy_node_and_says_if_a_node_that_is_away_was_not_asked(
+    syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "SILENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(updates, "PATIENCE_SECONDS", 0.2)
+    node.gate[FORESEE_ADMISSION] = asyncio.Event()
+    loop, is_served = asyncio.get_running_loop(), updates._is_served
+
+    async def counted(client: Client, name: str) -> bool:
+        loop.call_soon_threadsafe(node.gate[FORESEE_ADMISSION].set)  # only a node that is late is asked after
+        return await is_served(client, name)
+
+    monkeypatch.setattr(updates, "_is_served", counted)
+    name, away = fresh_name(), f"gone-{fresh_name()}"
+    node.foreseen = ["OutOfcpu: no room"]
+    busy = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
+    assert (busy.code, busy.out) == (1, "") and busy.err.endswith("would not run it: OutOfcpu: no room\n")
+    async with silent_node(client, away, cordoned=False):
+        asked = await syncpod("apply", "-f", "-", "--dry-run=server", "--node", away, stdin=as_json(manifest(name)))
+    assert (asked.code, asked.out) == (0, f"pod/{name} created (server dry run)\n")
+    assert asked.err.startswith(f"Warning: pod {name}: node {away} is away")
+    assert asked.err.endswith("so it is not known whether it would run the pod\n")
 
 
 async def test_a_new_pod_with_a_field_that_its_runtime_does_not_support_is_warned_of(

@@ -92,7 +92,7 @@ class ScriptedNode:
         self.room: list[Allocation] = []
         """The answers of the next calls of allocate_resources; after these, there is room for everything."""
         self.gate: dict[str, asyncio.Event] = {}
-        """By step name: an event that its calls wait for, heartbeating, before they act."""
+        """By step name, or name of the question: an event that its calls wait for, heartbeating, before they act."""
         self._pairs: dict[tuple[str, str, int], Pair] = {}
         self.deaf: set[str] = set()
         """Steps whose calls keep waiting at their gate even if they are cancelled."""
@@ -170,6 +170,8 @@ class ScriptedNode:
             return activity.defn(name=name.value)(step)
 
         async def foresee(document: dict[str, Any], before: list[dict[str, Any]]) -> list[str]:
+            if (gate := self.gate.get(FORESEE_ADMISSION)) is not None:
+                await gate.wait()
             self.asked_beside.append(before)
             return [*self.foreseen]
 

@@ -59,8 +59,9 @@ def apply(
     again after a reboot. Neither is ever sent to the Temporal server.
 
     With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
-    pods' workflows are also asked what they would refuse, and nodes whether they would run the new pods. `plan` shows
-    the steps. A new pod with a field that its node's runtime does not support is made, with a warning: it waits.
+    pods' workflows are also asked what they would refuse, and nodes whether they would run the new pods. A node that
+    does not answer is named in a warning: the pod would be created, and start when the node is back. `plan` shows the
+    steps. A new pod with a field that its node's runtime does not support is made, with a warning: it waits.
     """
     from syncpod.cli.input.manifests import admitted
 
@@ -183,14 +184,18 @@ async def _missing_features(client: Client, applied: Applied) -> list[str]:
 
     Such a pod waits for them to be removed. Only for fields that not every runtime supports is the node asked.
     """
-    from syncpod.cli.temporal.foresight import Foresight
+    from syncpod.cli.temporal.foresight import Foresight, Unanswered
     from syncpod.cli.temporal.pod_apply import Change
+    from syncpod.cli.temporal.updates import PATIENCE_SECONDS
     from syncpod.translation.features import depends_on_runtime
 
     if applied.change is not Change.CREATED or applied.node_is_away or not depends_on_runtime(applied.pod):
         return []
-    reasons = await Foresight(client).reasons(applied.pod, applied.node)
-    return [reason for reason in reasons or () if reason.startswith("spec.")]
+    try:
+        reasons = await Foresight(client, PATIENCE_SECONDS).reasons(applied.pod, applied.node)
+    except Unanswered:
+        return []
+    return [reason for reason in reasons if reason.startswith("spec.")]
 
 
 async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], node: str) -> None:

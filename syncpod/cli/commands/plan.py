@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.cli.console import columns, remark, say, warn
+from syncpod.cli.console import columns, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, PodNames, Recursive
@@ -34,7 +34,7 @@ def plan(
     """Show what an apply would do, without doing it.
 
     The node of a new pod is asked whether it would run the pod: whether it has room for it and for the pods before it
-    in the manifests, and supports what the pod asks for.
+    in the manifests, and supports what the pod asks for. A warning names a node that does not answer.
     ConfigMaps and Secrets count as they are on this machine now.
 
     With names of pods instead of manifests, it shows what is about to be done for these pods.
@@ -126,10 +126,13 @@ async def plan_of_manifest(
 
 
 async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> str:
-    """Return why a new pod's node would not run it; "" if it would, as far as is known. Notes a node that is silent."""
-    reasons = await foresight.reasons(pod, node)
-    if reasons is None:
-        remark(f"Note: node {node} does not say whether it would run pod {pod.metadata.name}")
+    """Return why a new pod's node would not run it; "" if it would, or if it does not say, of which this warns."""
+    from syncpod.cli.temporal.foresight import Unanswered
+
+    try:
+        reasons = await foresight.reasons(pod, node)
+    except Unanswered as unanswered:
+        warn(f"pod {pod.metadata.name}: {unanswered}, so it is not known whether it would run the pod")
         return ""
     return f"node {node} would not run it: {'; '.join(reasons)}" if reasons else ""
 

@@ -8,55 +8,75 @@ from typing import Final
 
 from temporalio.client import ActivityFailureError, Client
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from syncpod.cli.console import waiting
+from syncpod.cli.temporal.liveness import absence
 from syncpod.cli.temporal.unserved import never_served
+from syncpod.cli.temporal.updates import BUSY_PATIENCE_SECONDS, answer_in_time
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.queries import FORESEE_ADMISSION, ComesBefore
 from syncpod.node.fit import demand_of
 from syncpod.pod import Pod, pod_to_wire
 
-_PATIENCE: Final = timedelta(seconds=5)
+_RPC: Final = timedelta(seconds=10)
+
+
+class Unanswered(Exception):
+    """A node has not said whether it would run a pod; the text says why."""
 
 
 class Foresight:
     """Asks nodes about the pods of some manifests one after another; each counts where a later one is asked about."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, patience: float = BUSY_PATIENCE_SECONDS) -> None:
+        """Wait at most `patience` seconds for each answer of a busy node, and less for one that is away."""
         self._client = client
+        self._patience = patience
         self._before: dict[str, list[ComesBefore]] = {}
 
-    async def reasons(self, pod: Pod, node: str) -> list[str] | None:
-        """Return why a node would not run a pod beside those before it; None if it does not say in time.
+    async def reasons(self, pod: Pod, node: str) -> list[str]:
+        """Return why a node would not run a pod beside those before it, a sentence for each reason; [] if it would.
 
-        A pod that it would run counts from now on.
+        A pod that it would run, or of which it says nothing, counts from now on. Raises Unanswered.
         """
         before = self._before.setdefault(node, [])
-        found = await _foreseen(self._client, pod, node, before)
-        if not found:
-            demand = demand_of(pod)
-            before.append(ComesBefore(amounts=dict(demand.amounts), ports=demand.ports))
+        found: list[str] = []
+        try:
+            found = await _foreseen(self._client, pod, node, before, self._patience)
+        finally:
+            if not found:
+                demand = demand_of(pod)
+                before.append(ComesBefore(amounts=dict(demand.amounts), ports=demand.ports))
         return found
 
 
-async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefore]) -> list[str] | None:
-    """Return why a node would not run a pod, a sentence for each reason; None if it does not say in time.
-
-    This runs an activity without a workflow. It leaves nothing but the server's record of that activity.
-    """
+async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefore], patience: float) -> list[str]:
+    """Run an activity without a workflow on the node: it leaves nothing but the server's record of that activity."""
     if await never_served(client, (node,)):
-        return None
+        raise Unanswered(f"no worker has ever polled for node {node}")
+    asking = client.execute_activity(
+        FORESEE_ADMISSION,
+        args=[pod_to_wire(pod), list(before)],
+        id=f"foresee/{pod.metadata.namespace}/{pod.metadata.name}/{uuid.uuid4().hex}",
+        task_queue=node_task_queue(node),
+        result_type=list,
+        schedule_to_close_timeout=timedelta(seconds=BUSY_PATIENCE_SECONDS),
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        rpc_timeout=_RPC,
+    )
+    name = pod.metadata.name
+    late = f"Note: node {node} has not answered yet about {name}; a busy one is waited for, up to half a minute"
     try:
-        found: list[str] = await client.execute_activity(
-            FORESEE_ADMISSION,
-            args=[pod_to_wire(pod), before],
-            id=f"foresee/{pod.metadata.namespace}/{pod.metadata.name}/{uuid.uuid4().hex}",
-            task_queue=node_task_queue(node),
-            result_type=list,
-            schedule_to_close_timeout=_PATIENCE,
-            retry_policy=RetryPolicy(maximum_attempts=1),
-            rpc_timeout=2 * _PATIENCE,
-        )
-    except (ActivityFailureError, RPCError):
-        return None
+        with waiting(late):
+            found: list[str] | None = await answer_in_time(client, node, asking, patience)
+        if found is None:
+            raise Unanswered(await absence(client, (node,)))
+    except ActivityFailureError as error:
+        if isinstance(error.cause, ApplicationError):
+            raise Unanswered(f"node {node} cannot tell: {error.cause.message}") from None
+        raise Unanswered(f"node {node} has not answered in time") from None
+    except RPCError as error:
+        raise Unanswered(f"the server does not let node {node} be asked: {error.message}") from None
     return found
