@@ -23,13 +23,14 @@ async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) ->
     slots = asyncio.Semaphore(at_once)
 
     async def do(deed: Coroutine[Any, Any, None]) -> None:
-        try:
-            async with slots:
-                await deed
-        finally:
-            deed.close()  # Ctrl-C may come before its turn
+        async with slots:
+            await deed
 
-    results = await asyncio.gather(*map(do, deeds), return_exceptions=True)
+    try:
+        results = await asyncio.gather(*map(do, deeds), return_exceptions=True)
+    finally:
+        for deed in deeds:
+            deed.close()  # Ctrl-C may come before its turn
     failures = []
     for result in results:
         if isinstance(result, Failure):
