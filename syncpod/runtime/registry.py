@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from syncpod.runtime.refusals import invalid, not_found, precondition
+
+INDEXED_LABEL: Final = "io.kubernetes.pod.uid"
+"""Clients list one pod's things by this label many times in its life, so they are found without looking at all others:
+with 2,000 pods, comparing labels took more than half of this process's time."""
 
 
 class Identified(Protocol):
@@ -19,6 +23,10 @@ class Identified(Protocol):
     def name(self) -> str:
         """Its unique name, made from its metadata."""
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels, which never change."""
+
 
 _T = TypeVar("_T", bound=Identified)
 
@@ -29,6 +37,8 @@ class Registry(Generic[_T]):
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._by_id: dict[str, _T] = {}
+        self._by_label: dict[str, dict[str, _T]] = {}
+        """By the value of INDEXED_LABEL, then by id."""
         self._holders: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -53,11 +63,18 @@ class Registry(Generic[_T]):
         """Add a thing, whose name is reserved; from now on it is found and listed."""
         self._holders[thing.name] = thing.id
         self._by_id[thing.id] = thing
+        if (value := thing.labels.get(INDEXED_LABEL)) is not None:
+            self._by_label.setdefault(value, {})[thing.id] = thing
 
     def discard(self, thing: _T) -> None:
         """Remove a thing, and release its name."""
         self._by_id.pop(thing.id, None)
         self.release(thing.name)
+        value = thing.labels.get(INDEXED_LABEL, "")
+        if alike := self._by_label.get(value):
+            alike.pop(thing.id, None)
+            if not alike:
+                del self._by_label[value]
 
     def matching(self, id: str) -> tuple[_T, ...]:
         """Return the things with this id or prefix of an id."""
@@ -68,12 +85,16 @@ class Registry(Generic[_T]):
             return ()
         return tuple(thing for key, thing in self._by_id.items() if key.startswith(id))
 
-    def select(self, id: str) -> tuple[_T, ...]:
-        """Return what matches a filter's id: everything if it is empty, else the thing that it identifies, if any."""
-        if not id:
-            return tuple(self._by_id.values())
-        found = self.matching(id)
-        return found if len(found) == 1 else ()
+    def select(self, id: str, labels: Mapping[str, str]) -> Iterator[_T]:
+        """Yield what matches a filter: its id, or unique prefix of an id, unless empty, and all of its labels."""
+        if id:
+            found = self.matching(id)
+            candidates = found if len(found) == 1 else ()
+        elif INDEXED_LABEL in labels:
+            candidates = tuple(self._by_label.get(labels[INDEXED_LABEL], {}).values())
+        else:
+            candidates = tuple(self._by_id.values())
+        return (thing for thing in candidates if has_labels(thing.labels, labels))
 
     def find(self, id: str, path: str) -> _T | None:
         """Return the thing with this id, or unique prefix of an id; None if there is none.

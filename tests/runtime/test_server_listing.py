@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
 import grpc
@@ -16,7 +17,7 @@ from syncpod.runtime import listing
 from syncpod.runtime.addresses import free_address
 from syncpod.runtime.events import Events
 from syncpod.runtime.refusals import MAX_SENTENCE, Refusal, invalid
-from syncpod.runtime.registry import Registry, has_labels
+from syncpod.runtime.registry import INDEXED_LABEL, Registry, has_labels
 
 labels = st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=300), max_size=5)
 
@@ -25,6 +26,7 @@ labels = st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=300)
 class Thing:
     id: str
     name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @given(id=st.text(max_size=200), labels=labels, state=st.sampled_from(cri.ContainerState.values()))
@@ -69,8 +71,8 @@ def test_a_unique_id_prefix_is_resolved() -> None:
     found = registry("abc1", "abd2")
     assert found.get("abc", "container_id") == Thing("abc1", "name of abc1")
     assert found.find("x", "container_id") is None
-    assert [each.id for each in found.select("abc")] == ["abc1"]
-    assert found.select("ab") == ()
+    assert [each.id for each in found.select("abc", {})] == ["abc1"]
+    assert tuple(found.select("ab", {})) == ()
     with pytest.raises(Refusal, match='container_id: 2 container ids begin with "ab": give more of it'):
         found.get("ab", "container_id")
     with pytest.raises(Refusal, match="container_id: required"):
@@ -92,6 +94,26 @@ def test_a_name_is_reserved_until_its_holder_is_removed() -> None:
     things.add(Thing("1", "n"))
     things.discard(Thing("1", "n"))
     things.reserve("n", "2")
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from((INDEXED_LABEL, "app")), st.sampled_from("ab")), max_size=6),
+    st.sets(st.integers(0, 5)),
+    st.dictionaries(st.sampled_from((INDEXED_LABEL, "app")), st.sampled_from("abc")),
+)
+def test_things_are_selected_by_labels_whether_or_not_one_of_them_is_indexed(
+    each: list[dict[str, str]], removed: set[int], wanted: dict[str, str]
+) -> None:
+    things, all_of_them = registry(), [Thing(str(number), f"n{number}", mine) for number, mine in enumerate(each)]
+    for thing in all_of_them:
+        things.add(thing)
+    for number in removed & set(range(len(all_of_them))):
+        things.discard(all_of_them[number])
+    left = [thing for number, thing in enumerate(all_of_them) if number not in removed]
+    assert list(things.select("", wanted)) == [thing for thing in left if wanted.items() <= thing.labels.items()]
+    assert [thing.id for thing in left if tuple(things.select(thing.id, wanted))] == [
+        thing.id for thing in left if wanted.items() <= thing.labels.items()
+    ]
 
 
 @given(labels, labels)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from syncpod.runtime import listing
 from syncpod.runtime.calls.faults import Faults
 from syncpod.runtime.port import Process
 from syncpod.runtime.refusals import failed
+from syncpod.runtime.registry import has_labels
 from syncpod.runtime.state import Container, Runtime, Sandbox
 
 
@@ -26,14 +27,16 @@ class Lookup:
         """Return the container."""
         return self._runtime.containers.get(id, "container_id")
 
-    def containers(self, id: str, sandbox_id: str) -> Iterator[Container]:
-        """Yield the containers that match a filter's id and sandbox id; empty ones match all."""
+    def containers(self, id: str, sandbox_id: str, labels: Mapping[str, str]) -> Iterator[Container]:
+        """Yield the containers that match a filter's id, sandbox id and labels; empty ones match all."""
         if not sandbox_id:
-            yield from self._runtime.containers.select(id)
+            yield from self._runtime.containers.select(id, labels)
             return
-        chosen = {each.id for each in self._runtime.containers.select(id)} if id else None
-        for sandbox in self._runtime.sandboxes.select(sandbox_id):
-            yield from (each for each in tuple(sandbox.containers.values()) if chosen is None or each.id in chosen)
+        chosen = {each.id for each in self._runtime.containers.select(id, labels)} if id else None
+        for sandbox in self._runtime.sandboxes.select(sandbox_id, {}):
+            for each in tuple(sandbox.containers.values()):
+                if has_labels(each.labels, labels) and (chosen is None or each.id in chosen):
+                    yield each
 
     async def before(self, call: str, sandbox: Sandbox, container: str = "") -> None:
         """Return when a call about the sandbox, or its container of that name, may go on. Raises CallFailed."""

@@ -16,7 +16,6 @@ from syncpod.runtime.calls.status import configuration
 from syncpod.runtime.cgroups.limits import CgroupRefused
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.refusals import failed, invalid, not_found, precondition
-from syncpod.runtime.registry import has_labels
 from syncpod.runtime.sandboxes import Sandboxes
 from syncpod.runtime.state import Runtime
 
@@ -144,11 +143,10 @@ class RuntimeService:
     def _sandbox_entries(self, wanted: api_pb2.PodSandboxFilter) -> Iterator[bytes]:
         state = wanted.state.state if wanted.HasField("state") else None
         _known_state(state, api_pb2.PodSandboxState.values(), "filter.state.state")
-        labels = dict(wanted.label_selector)
         return (
             each.entry
-            for each in self._runtime.sandboxes.select(wanted.id)
-            if (state is None or each.ready == (state == api_pb2.SANDBOX_READY)) and has_labels(each.labels, labels)
+            for each in self._runtime.sandboxes.select(wanted.id, dict(wanted.label_selector))
+            if state is None or each.ready == (state == api_pb2.SANDBOX_READY)
         )
 
     # --- containers ---------------------------------------------------------------------------------------------------
@@ -206,11 +204,10 @@ class RuntimeService:
     def _container_entries(self, wanted: api_pb2.ContainerFilter) -> Iterator[bytes]:
         state = wanted.state.state if wanted.HasField("state") else None
         _known_state(state, api_pb2.ContainerState.values(), "filter.state.state")
-        labels = dict(wanted.label_selector)
         return (
             each.entry
-            for each in self._lookup.containers(wanted.id, wanted.pod_sandbox_id)
-            if (state is None or each.state == state) and has_labels(each.labels, labels)
+            for each in self._lookup.containers(wanted.id, wanted.pod_sandbox_id, dict(wanted.label_selector))
+            if state is None or each.state == state
         )
 
     async def ContainerStatus(  # noqa: N802

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from protos.cri.v1 import api_pb2
 from syncpod.runtime.calls.lookup import Lookup, running
 from syncpod.runtime.refusals import failed
-from syncpod.runtime.registry import has_labels
 from syncpod.runtime.state import Runtime
 from syncpod.runtime.statistics import Statistics
 
@@ -40,11 +39,8 @@ class StatisticsCalls:
             yield api_pb2.StreamContainerStatsResponse(container_stats=[measured])
 
     async def _container_stats(self, wanted: api_pb2.ContainerStatsFilter) -> list[api_pb2.ContainerStats]:
-        labels = dict(wanted.label_selector)
-        chosen = self._lookup.containers(wanted.id, wanted.pod_sandbox_id)
-        return await self._statistics.containers(
-            [each for each in chosen if each.process is not None and has_labels(each.labels, labels)]
-        )
+        chosen = self._lookup.containers(wanted.id, wanted.pod_sandbox_id, dict(wanted.label_selector))
+        return await self._statistics.containers([each for each in chosen if each.process is not None])
 
     async def PodSandboxStats(self, request: api_pb2.PodSandboxStatsRequest) -> api_pb2.PodSandboxStatsResponse:  # noqa: N802
         """Measure a sandbox with its containers."""
@@ -67,8 +63,5 @@ class StatisticsCalls:
             yield api_pb2.StreamPodSandboxStatsResponse(pod_sandbox_stats=[measured])
 
     async def _sandbox_stats(self, wanted: api_pb2.PodSandboxStatsFilter) -> list[api_pb2.PodSandboxStats]:
-        labels = dict(wanted.label_selector)
-        chosen = self._runtime.sandboxes.select(wanted.id)
-        return await self._statistics.sandboxes(
-            [each for each in chosen if each.ready and has_labels(each.labels, labels)]
-        )
+        chosen = self._runtime.sandboxes.select(wanted.id, dict(wanted.label_selector))
+        return await self._statistics.sandboxes([each for each in chosen if each.ready])
