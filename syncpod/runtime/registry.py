@@ -87,6 +87,7 @@ class Registry(Generic[_T]):
 
     def select(self, id: str, labels: Mapping[str, str]) -> Iterator[_T]:
         """Yield what matches a filter: its id, or unique prefix of an id, unless empty, and all of its labels."""
+        candidates: tuple[_T, ...]
         if id:
             found = self.matching(id)
             candidates = found if len(found) == 1 else ()
