@@ -44,6 +44,9 @@ HEARTBEAT_SECONDS = 5.0
 """The longest pause between two heartbeats of a step that acts. A step learns of its cancellation from an answer to a
 heartbeat, so once its workflow has asked for that, the worker sends one each second
 (`syncpod.temporal.step_cancellation`)."""
+QUEUED_BEAT_SECONDS = 5.0
+"""When a step sends its first heartbeat if it waits for other pods by then: most have had their turn before that, and
+have said nothing that anybody could have read."""
 WAITING_BEAT_SECONDS = 10.0
 """The pause between two heartbeats of a step that only waits, once the server knows what for, against a heartbeat
 timeout of 30 s. Each heartbeat is a write of the server. If many pods start or end at once, nearly all of them wait,
@@ -63,7 +66,7 @@ async def run_step(
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
     - It heartbeats every five seconds, saying what it does; at first more often. While it only waits (for other pods,
-      for its sandbox, for something to end), it does so every ten seconds.
+      for its sandbox, for something to end), it does so every ten seconds. In a queue the first one comes after five.
     - A cancelled step ends where its body lets go, with the outcome of `interruption`. A body that no longer lets go
       ends normally. A step that lets go for another reason (the worker stops, an operator pauses it) fails, and
       Temporal may try it again.
@@ -91,7 +94,7 @@ async def run_step(
     task.add_done_callback(lambda _: node.running.discard(attempt))
     # That a start waits for its sandbox is said by the sandbox's own step, so its first heartbeat can wait too.
     follows = isinstance(request, StartContainer) and bool(request.follows)
-    pause, has_said = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS, False
+    pause, has_said, may_put_off = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS, False, True
     while not task.done():
         waited = not attempt.acts.is_set()
         try:
@@ -103,9 +106,11 @@ async def run_step(
         else:
             if waited and attempt.acts.is_set():
                 pause = HEARTBEAT_SECONDS if has_said else FIRST_BEAT_SECONDS
+            elif may_put_off and attempt.is_queued:
+                pause, may_put_off = QUEUED_BEAT_SECONDS - FIRST_BEAT_SECONDS, False
             elif not task.done():
                 activity.heartbeat(attempt.telling)
-                has_said = True
+                has_said, may_put_off = True, False
                 pause = min(2 * pause, HEARTBEAT_SECONDS) if attempt.acts.is_set() else WAITING_BEAT_SECONDS
     count_attempt(info.activity_type, _outcome(task))
     return task.result()

@@ -206,6 +206,11 @@ class StepAttempt:
             self.node.acts(self.ref.uid)
 
     @property
+    def is_queued(self) -> bool:
+        """Whether the step waits in the queue for other pods."""
+        return self._place is not None and self._place.ahead is not None
+
+    @property
     def telling(self) -> str:
         """What the step does or waits for, in one phrase: the detail of its heartbeats, which operators see."""
         ahead = self._place.ahead if self._place is not None else None

@@ -334,8 +334,8 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
         bench = Bench(runtime, cri, node, returned)
         try:
             with pytest.MonkeyPatch.context() as patch:
-                for name in ("FIRST_BEAT_SECONDS", "HEARTBEAT_SECONDS", "WAITING_BEAT_SECONDS"):
-                    patch.setattr(f"activities.step.{name}", BEAT_SECONDS)
+                for name in ("FIRST_BEAT", "HEARTBEAT", "QUEUED_BEAT", "WAITING_BEAT"):
+                    patch.setattr(f"activities.step.{name}_SECONDS", BEAT_SECONDS)
                 yield bench
         finally:
             await node.stops.drain()

@@ -304,5 +304,30 @@ async def test_a_step_that_waits_for_other_pods_heartbeats_rarely_until_its_turn
     assert (await acts.result()).outcome == Outcome.DONE
 
 
+async def test_a_step_that_has_its_turn_soon_says_nothing_of_the_queue(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.step.QUEUED_BEAT_SECONDS", 1000.0)
+    answers, listing = asyncio.Event(), bench.cri.list_pod_sandboxes
+
+    async def hangs(**how: Any) -> Any:
+        await answers.wait()
+        return await listing(**how)
+
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", hangs)
+    queue, waiting, ended = bench.node.queues[Stage.BEGINNING], bench.pod(), bench.pod()
+    await fill(queue)
+    waits = waiting.step(StepName.CREATE_SANDBOX, waiting.sandbox_request())
+    acts = ended.step(StepName.KILL_POD, ended.kill_request())
+    await acts.goes_on()
+    await acts.goes_on()
+    assert waits.heartbeats == []
+    queue.leave()
+    answers.set()
+    assert (await waits.result()).outcome == Outcome.DONE
+    assert not any("turn" in said for said in waits.heartbeats)
+    assert (await acts.result()).outcome == Outcome.DONE
+
+
 async def _says(heartbeats: list[str], text: str) -> bool:
     return text in heartbeats
