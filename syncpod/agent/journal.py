@@ -78,7 +78,7 @@ class Journal:
         `ask_server` returns the messages that a workflow was sent, with their senders.
         """
         self._writer = _Writer(node, limits or Limits(), redacted)
-        self._senders = Senders(ask_server, node=node.name, keep=self._keep_sender)
+        self._senders = Senders(ask_server, node=node.name, keep=self._keep_senders)
         self._pending: dict[_Run, Published] = {}
         """The state that each run published last."""
         self._ends: list[tuple[Life, Instance]] = []
@@ -156,9 +156,9 @@ class Journal:
         except TimeoutError:
             log.warning("not everything is in the journal: it cannot be written in time")
 
-    async def _keep_sender(self, life: Life, line: Line) -> None:
+    async def _keep_senders(self, lines: Sequence[tuple[Life, Line]]) -> None:
         async with self._writing:
-            await in_daemon_thread(partial(self._writer.write_sender, life, line), name="journal")
+            await in_daemon_thread(partial(self._writer.write_senders, lines), name="journal")
 
     def _is_stuck(self) -> bool:
         """Say whether a disk hangs, so that nobody should wait for it any more."""
@@ -220,11 +220,11 @@ class _Writer:
         found, self._commands = self._commands, []
         return found
 
-    def write_sender(self, life: Life, line: Line) -> None:
-        """Write the sender of a command."""
+    def write_senders(self, lines: Sequence[tuple[Life, Line]]) -> None:
+        """Write the senders of commands."""
         with self._using():
             try:
-                self._file.write([self._without_secrets(Told(life, line.at, lines=(line,)))])
+                self._file.write([self._without_secrets(Told(life, line.at, lines=(line,))) for life, line in lines])
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
 

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _WAITING: Final = 1000
 """How many commands wait at most while the server does not answer; then the oldest go without."""
+_TOGETHER: Final = 50
+"""How many answers are written at once."""
 _RETRY_SECONDS: Final = 10.0
 _LONGEST: Final = 200
 """Characters of an identity that are kept: its sender may say anything."""
@@ -68,8 +70,10 @@ def sender_of(line: Line, sent: Sequence[Sent]) -> str:
 class Senders:
     """The commands whose senders are yet to be asked for."""
 
-    def __init__(self, ask: AskServer, *, node: str, keep: Callable[[Life, Line], Awaitable[None]]) -> None:
-        """Ask `ask`, and give each answer to `keep`, as a line of the journal. `node` is this node's name."""
+    def __init__(
+        self, ask: AskServer, *, node: str, keep: Callable[[Sequence[tuple[Life, Line]]], Awaitable[None]]
+    ) -> None:
+        """Ask `ask`, and give the answers to `keep`, as lines of the journal. `node` is this node's name."""
         self._ask, self._node, self._keep = ask, node, keep
         self._waiting: deque[Command] = deque(maxlen=_WAITING)
         self._news = asyncio.Event()
@@ -83,23 +87,35 @@ class Senders:
         """Ask until cancelled."""
         while True:
             while self._waiting:
-                if await self._find(self._waiting[0]):
-                    with contextlib.suppress(IndexError):
-                        self._waiting.popleft()
-                else:
+                answers, is_away = await self._answers()
+                if answers:
+                    await self._keep(answers)
+                if is_away:
                     await asyncio.sleep(_RETRY_SECONDS)
             self._news.clear()
             await self._news.wait()
 
-    async def _find(self, command: Command) -> bool:
-        """Have a command's sender kept; say whether there is no more to do for it."""
-        try:
-            sent = await self._ask(command.workflow_id, command.run_id)
-        except RPCError as error:
-            return error.status not in _PASSING
-        if identity := sender_of(command.line, sent):
-            whose = "the node" if identity.startswith(f"{self._node}/") else identity[:_LONGEST]
-            await self._keep(
-                command.life, replace(command.line, kind=SENDER, reason=whose, outcome="", fact="", seconds=None)
-            )
-        return True
+    async def _answers(self) -> tuple[list[tuple[Life, Line]], bool]:
+        """Ask for the senders of the commands that wait; also say whether the server cannot answer now.
+
+        The answers for a crowd are written at once, since each write has a thread and a transaction of its own.
+        """
+        answers: list[tuple[Life, Line]] = []
+        while self._waiting and len(answers) < _TOGETHER:
+            try:
+                answers.extend(await self._find(self._waiting[0]))
+            except RPCError as error:
+                if error.status in _PASSING:
+                    return answers, True
+            with contextlib.suppress(IndexError):
+                self._waiting.popleft()
+        return answers, False
+
+    async def _find(self, command: Command) -> Sequence[tuple[Life, Line]]:
+        """Return the line that says who sent a command; none if the server does not know. Raises RPCError."""
+        sent = await self._ask(command.workflow_id, command.run_id)
+        identity = sender_of(command.line, sent)
+        if not identity:
+            return ()
+        whose = "the node" if identity.startswith(f"{self._node}/") else identity[:_LONGEST]
+        return ((command.life, replace(command.line, kind=SENDER, reason=whose, outcome="", fact="", seconds=None)),)

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -14,6 +14,7 @@ import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.journal import Journal
+from syncpod.agent.senders import Command, Senders
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME
 from syncpod.journal.reading import Account, NoJournal, absences_of, accounts_of, last_sign_of, pods_of, services_of
@@ -281,6 +282,31 @@ async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -
         "delete: grace 30 s, by syncpod delete, root@vm",
     ]
     assert len(asked) <= 4, "three commands, and the one that was not found again by the next worker"
+
+
+async def test_the_senders_of_a_crowds_commands_are_written_at_once() -> None:
+    """Each write has a thread and a transaction of its own."""
+    kept: list[int] = []
+    is_over = asyncio.Event()
+
+    async def ask(workflow_id: str, run_id: str) -> list[Sent]:
+        if run_id == "forgotten":
+            raise RPCError("no run of that id", RPCStatusCode.NOT_FOUND, b"")
+        return [Sent(at(1), "delete", "n/machine/7")]
+
+    async def keep(lines: Sequence[tuple[Life, Line]]) -> None:
+        assert {line.reason for _, line in lines} == {"the node"}
+        kept.append(len(lines))
+        is_over.set()
+
+    senders = Senders(ask, node="n", keep=keep)
+    line = Line(at(1), "update", "delete", reason="grace 30 s", fact=Fact.DELETED)
+    for number, run_id in enumerate(("a", "forgotten", "b", "c")):
+        senders.take(Command(f"pod/default/web-{number}", run_id, Life("default", "web", str(number), "i"), line))
+    running = asyncio.create_task(senders.run())
+    await is_over.wait()
+    running.cancel()
+    assert kept == [3]
 
 
 async def test_a_full_disk_costs_the_journal_and_nobody_else(
