@@ -254,6 +254,7 @@ class NodeStepName(StrEnum):
 
     APPLY_POD = "apply_pod"
     DELETE_POD = "delete_pod"
+    DELETE_PODS = "delete_pods"
 
 
 class ApplyPodWorkflow(Message):
@@ -280,6 +281,12 @@ class DeletePodWorkflow(Message):
     grace_period_seconds: int | None = None
 
 
+class DeletePodWorkflows(Message):
+    """Have the workflows of several pods end them, all at once."""
+
+    pods: tuple[DeletePodWorkflow, ...] = ()
+
+
 class PodWorkflowResult(Message):
     """The answer of a pod's workflow."""
 
@@ -293,3 +300,10 @@ class PodWorkflowResult(Message):
     """apply_pod with `unless_there`: it is there and stays, so it was not told."""
     cordoned: bool = False
     """apply_pod: it is refused only because its node is cordoned."""
+
+
+class PodWorkflowResults(Message):
+    """The answers of several pods' workflows, in the order of the request."""
+
+    results: tuple[PodWorkflowResult | None, ...] = ()
+    """None = that workflow has not answered, or could not be asked: nothing is known of it."""

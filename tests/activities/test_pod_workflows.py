@@ -16,7 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities import pod_workflows as module
 from activities.pod_workflows import PodWorkflowSteps
 from syncpod.messages.identity import NodeFacts, node_task_queue, pod_workflow_id
-from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
+from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, DeletePodWorkflows, PodWorkflowResult
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
@@ -45,6 +45,22 @@ async def test_an_unanswering_workflow_is_named(temporal_server: DevServer, monk
             assert not caught.value.non_retryable
     finally:
         await handle.terminate()
+
+
+async def test_a_workflow_that_does_not_answer_holds_up_no_other_that_is_told_with_it(
+    temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TOGETHER_SECONDS", 1.0)
+    client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
+    silent, absent = (f"{base}-{uuid.uuid4().hex[:8]}" for base in ("web", "job"))
+    queue = f"nobody-{uuid.uuid4()}"
+    handle = await client.start_workflow("PodWorkflow", id=pod_workflow_id("default", silent), task_queue=queue)
+    request = DeletePodWorkflows(pods=tuple(DeletePodWorkflow(name=name) for name in (silent, absent)))
+    try:
+        told = await ActivityEnvironment().run(PodWorkflowSteps(client, NodeFacts).delete_pods, request)
+    finally:
+        await handle.terminate()
+    assert told.results == (None, PodWorkflowResult(absent=True))
 
 
 async def test_a_cancelled_step_does_not_report_an_unanswering_workflow(

@@ -15,7 +15,8 @@ from tests.simulator.clock import moment
 from tests.simulator.runtime import FOREVER, Life
 from tests.simulator.test_search_attributes import begun, main
 from workflows.pod import temporal_ui
-from workflows.pod.decision import LONGEST_SUMMARY, Hold, Step
+from workflows.pod.decision import Hold, Step
+from workflows.summaries import LONGEST_SUMMARY
 
 RUNC = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "

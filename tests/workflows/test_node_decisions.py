@@ -16,6 +16,7 @@ from syncpod.messages.node import (
     LISTED_LIMIT,
     MADE_LIMIT,
     ApplyPodWorkflow,
+    DeletePodWorkflows,
     NodeCondition,
     NodeStepName,
     PodWorkflowResult,
@@ -349,6 +350,24 @@ def test_a_pod_back_on_its_list_does_not_wait_for_its_cancelled_deletion() -> No
     node.say("team", {"a": 1})
     (action,) = decide.plan(node.state, node.now, ()).actions
     assert action.name == NodeStepName.APPLY_POD
+
+
+def test_pods_that_end_at_the_same_time_are_told_by_one_step_and_all_others_alone() -> None:
+    node = Node()
+    node.say("file", {"a": 1, "b": 1})
+    node.say("team", {"c": 1})
+    node.settle()
+    node.say("file", {})
+    node.say("zone", {"d": 1})
+    absorb.absorb(node.state, "delete", ({"name": "c"},), node.now)
+    actions = decide.plan(node.state, node.now, ()).actions
+    single, together = decide.steps(actions)
+    assert (single.name, [each.key for each in single.actions]) == (NodeStepName.APPLY_POD, ["default/d"])
+    assert together.name == NodeStepName.DELETE_PODS
+    assert together.input == DeletePodWorkflows(pods=tuple(each.input for each in together.actions))
+    assert together.summary.startswith("delete 2 pods: no longer in file: default/a, default/b")
+    alone = decide.steps(actions, {"default/b"})
+    assert [each.name for each in alone] == [NodeStepName.DELETE_POD, NodeStepName.DELETE_POD, NodeStepName.APPLY_POD]
 
 
 def test_a_refused_single_pod_is_retried_only_if_refused_for_a_cordon() -> None:

@@ -23,6 +23,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from activities import pod_workflows
 from activities.registry import node_steps
 from syncpod.agent.node_workflow import node_signals
 from syncpod.agent.node_workflow.node_signals import NodeSignals
@@ -34,6 +35,7 @@ from syncpod.messages.node import (
     NodeStepName,
     NodeView,
     PodWorkflowResult,
+    PodWorkflowResults,
     SyncPods,
     node_workflow_id,
 )
@@ -227,6 +229,28 @@ async def test_a_list_is_signalled_where_no_worker_takes_it_at_once(
             view = await node.settled()
             assert [each.name for each in view.desired] == [node.made[2]]
             assert view.sources["file"].pods == 1
+
+
+@pytest.mark.parametrize("seconds", [5.0, 0.0])
+async def test_pods_that_leave_a_list_together_are_told_by_one_step(
+    node_under_test: NodeUnderTest, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """A pod whose workflow does not answer in that step's time is told alone, at once."""
+    monkeypatch.setattr(pod_workflows, "_TOGETHER_SECONDS", seconds)
+    node = node_under_test
+    await node.sync("file", *(node.pod(name) for name in ("web", "job", "other")))
+    await node.settled()
+    await node.sync("file")
+    for name in ("web", "job", "other"):
+        await node.pod_until(name, lambda pod: pod is None)
+    view = await node.until(lambda view: not view.desired)
+    begun = [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        for event in (await node.handle.fetch_history()).events
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+    ]
+    assert begun[3:] == ["delete_pods"] + 3 * ["delete_pod"] * (not seconds)
+    assert not _messages(view, "FailedPodSync", "")
 
 
 async def _types(handle: WorkflowHandle[Any, Any]) -> list[EventType.ValueType]:
@@ -564,4 +588,5 @@ def test_every_node_step_is_registered_with_the_types_of_the_table(client: Clien
     }
     assert registered.keys() == {name.value for name in NODE_STEPS} == {name.value for name in NodeStepName}
     for name, hints in registered.items():
-        assert hints == {"request": NODE_STEPS[NodeStepName(name)].input, "return": PodWorkflowResult}
+        result = PodWorkflowResults if name == NodeStepName.DELETE_PODS else PodWorkflowResult
+        assert hints == {"request": NODE_STEPS[NodeStepName(name)].input, "return": result}

@@ -8,7 +8,7 @@ has received it.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -21,12 +21,14 @@ from syncpod.messages.node import (
     ApplyPodWorkflow,
     DeleteFromNode,
     DeletePodWorkflow,
+    DeletePodWorkflows,
     NodeStepName,
     PodWorkflowResult,
 )
 from syncpod.pod.static import HASH_ANNOTATION
 from workflows.event_log import clipped
 from workflows.node.state import Governed, NodeState, Wanted, split
+from workflows.summaries import LONGEST_SUMMARY, clip
 
 AT_ONCE: Final = 16
 """How many pods' workflows are told something at the same time, at most."""
@@ -52,6 +54,16 @@ class Action:
     uid: str = ""
     doubted: int = 0
     """apply_pod: how often the pod's list had been sent again when the step began; 0 if that is not the reason."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One activity: an action, or several of one kind."""
+
+    name: NodeStepName
+    input: ApplyPodWorkflow | DeletePodWorkflow | DeletePodWorkflows
+    summary: str
+    actions: tuple[Action, ...]
 
 
 class Plan(NamedTuple):
@@ -84,6 +96,31 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
             actions.append(action)
     retry_at, waits_for = min(waiting, default=(None, ""))
     return Plan(tuple(actions), retry_at, waits_for)
+
+
+def steps(actions: Sequence[Action], alone: Container[str] = ()) -> list[Step]:
+    """Return the activities that carry out the actions: one for all deletions, except those of the pods in `alone`."""
+    deletions = {
+        each.key: each.input for each in actions if isinstance(each.input, DeletePodWorkflow) and each.key not in alone
+    }
+    if len(deletions) < 2:
+        deletions = {}
+    single = [Step(each.name, each.input, each.summary, (each,)) for each in actions if each.key not in deletions]
+    if not deletions:
+        return single
+    together = tuple(each for each in actions if each.key in deletions)
+    request = DeletePodWorkflows(pods=tuple(deletions.values()))
+    return [*single, Step(NodeStepName.DELETE_PODS, request, _summary_of(together), together)]
+
+
+def _summary_of(deletions: Sequence[Action]) -> str:
+    """Return why several pods end: each reason once, with the pods that end for it."""
+    by_reason: dict[str, list[str]] = {}
+    for each in deletions:
+        by_reason.setdefault(each.summary.removeprefix(f"delete {each.key}: "), []).append(each.key)
+    reasons = "; ".join(f"{why}: {', '.join(keys)}" for why, keys in by_reason.items())
+    longest = LONGEST_SUMMARY - len(f"{NodeStepName.DELETE_PODS.value} • ")
+    return clip(f"delete {len(deletions)} pods: {reasons}", longest)
 
 
 def _action(state: NodeState, key: str) -> Action | None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from temporalio.common import Priority, RetryPolicy
 
-from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName
+from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, DeletePodWorkflows, NodeStepName
 
 NODE_RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
@@ -28,7 +28,7 @@ ANSWER = timedelta(seconds=20)
 class NodeStepSpec:
     """How one kind of step is run."""
 
-    input: type[ApplyPodWorkflow | DeletePodWorkflow]
+    input: type[ApplyPodWorkflow | DeletePodWorkflow | DeletePodWorkflows]
     priority: Priority
     start_to_close: timedelta = ANSWER
 
@@ -36,5 +36,6 @@ class NodeStepSpec:
 NODE_STEPS: dict[NodeStepName, NodeStepSpec] = {
     NodeStepName.APPLY_POD: NodeStepSpec(ApplyPodWorkflow, Priority(priority_key=3)),
     NodeStepName.DELETE_POD: NodeStepSpec(DeletePodWorkflow, Priority(priority_key=1)),
+    NodeStepName.DELETE_PODS: NodeStepSpec(DeletePodWorkflows, Priority(priority_key=1)),
 }
 """Every step of a node. A test compares this table with the registered activities."""

@@ -2,11 +2,12 @@
 
 ::
 
-      sync_pods, apply, delete, node_status ──► inbox ──► absorb ──► plan ──► a step for each pod that is behind
+      sync_pods, apply, delete, node_status ──► inbox ──► absorb ──► plan ──► steps for the pods that are behind
                                                   ▲                              │ apply or delete to `pod/…`
                                                   └──────────── outcome ◄────────┘
 
-Each pod's own workflow decides what the pod does; this one only tells it. Steps run concurrently, one per pod.
+Each pod's own workflow decides what the pod does; this one only tells it. Steps run concurrently, one per pod, but one
+for all pods that are to end at the same time.
 Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, syncLoopIteration, HandlePodAdditions and its
 siblings).
 """
@@ -24,12 +25,20 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import too_old
-    from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, PodWorkflowResult, node_workflow_id
+    from syncpod.messages.node import (
+        NODE_MEMO,
+        NODE_WORKFLOW,
+        NodeStepName,
+        NodeSummary,
+        PodWorkflowResult,
+        PodWorkflowResults,
+        node_workflow_id,
+    )
     from syncpod.messages.signed import Commands, Refused, plain, unsigned
     from syncpod.pod import PodInvalid, admit
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.node import absorb, decide, report
-    from workflows.node.decide import Action
+    from workflows.node.decide import Step
     from workflows.node.inbox import NodeInbox
     from workflows.node.published import PublishedNode, next_input
     from workflows.node.state import NodeState
@@ -58,6 +67,8 @@ class NodeWorkflow:
         for name, args in signals_left(self.commands.input) if not self.refusal else ():
             self.entity.put(name, args)
         self.busy: dict[str, asyncio.Task[None]] = {}
+        self.alone: set[str] = set()
+        """Pods whose workflows have not answered when they were told together with others."""
         self.published: NodeSummary | None = None
 
     @workflow.run
@@ -71,8 +82,8 @@ class NodeWorkflow:
             due = self.entity.is_due()
             room = 0 if due else decide.AT_ONCE - len(self.busy)
             plan = decide.plan(self.state, workflow.now(), self.busy, room=room)
-            for action in plan.actions:
-                self.tell(action)
+            for step in decide.steps(plan.actions, self.alone):
+                self.tell(step)
             self.publish()
             if due and self.entity.is_quiet():
                 await self.continue_as_new()
@@ -92,17 +103,18 @@ class NodeWorkflow:
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    def tell(self, action: Action) -> None:
-        """Begin to tell a pod's workflow something, concurrently with all others."""
-        decide.record_step(self.state, action)
-        spec = NODE_STEPS[action.name]
+    def tell(self, step: Step) -> None:
+        """Begin to tell one or several pods' workflows something, concurrently with all other steps."""
+        for action in step.actions:
+            decide.record_step(self.state, action)
+        spec = NODE_STEPS[step.name]
         activity: workflow.ActivityHandle[Any] = workflow.start_activity(
-            action.name.value,
-            action.input,
+            step.name.value,
+            step.input,
             start_to_close_timeout=spec.start_to_close,
             retry_policy=NODE_RETRY,
             priority=spec.priority,
-            summary=action.summary,
+            summary=step.summary,
             result_type=RawValue,  # a result that nobody can decode must not fail the workflow task
         )
 
@@ -110,18 +122,33 @@ class NodeWorkflow:
             try:
                 returned = decoded(await activity)
             except ActivityError as error:
-                reason, message = why(error)
-                decide.failed(self.state, action, reason, message, workflow.now())
+                self.failed(step, *why(error))
             else:
                 if isinstance(returned, Refused):
-                    message = unsigned("the step's result", returned.why)
-                    decide.failed(self.state, action, "UnsignedResult", message, workflow.now())
+                    self.failed(step, "UnsignedResult", unsigned("the step's result", returned.why))
                 else:
-                    decide.finished(self.state, action, answer(returned), workflow.now())
-            del self.busy[action.key]
+                    self.finished(step, answers(step, returned))
+            for action in step.actions:
+                del self.busy[action.key]
             self.entity.wake()
 
-        self.busy[action.key] = asyncio.create_task(run())
+        telling = asyncio.create_task(run())
+        self.busy.update((action.key, telling) for action in step.actions)
+
+    def finished(self, step: Step, results: Sequence[PodWorkflowResult | None]) -> None:
+        """Record what the workflows have answered. One that has not is told alone, at once."""
+        for action, result in zip(step.actions, results, strict=True):
+            if result is None:
+                self.alone.add(action.key)
+            else:
+                self.alone.discard(action.key)
+                decide.finished(self.state, action, result, workflow.now())
+
+    def failed(self, step: Step, reason: str, message: str) -> None:
+        """Record that a step has failed: each of its pods is told again, after a back-off."""
+        for action in step.actions:
+            self.alone.discard(action.key)
+            decide.failed(self.state, action, reason, message, workflow.now())
 
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
@@ -341,12 +368,18 @@ def recorded() -> NodeSummary | None:
         return None
 
 
-def answer(returned: Any) -> PodWorkflowResult:
-    """Return a step's result; an unreadable result counts as an empty one."""
+def answers(step: Step, returned: Any) -> Sequence[PodWorkflowResult | None]:
+    """Return a step's results, one for each of its actions, None for an action that has none.
+
+    An unreadable result of a step for one pod counts as an empty one; that of a step for several pods as none at all.
+    """
     try:
-        return PodWorkflowResult.model_validate(returned)
+        if step.name != NodeStepName.DELETE_PODS:
+            return (PodWorkflowResult.model_validate(returned),)
+        results = PodWorkflowResults.model_validate(returned).results
     except ValueError:
-        return PodWorkflowResult()
+        return (None,) * len(step.actions) if len(step.actions) > 1 else (PodWorkflowResult(),)
+    return results if len(results) == len(step.actions) else (None,) * len(step.actions)
 
 
 def why(error: ActivityError) -> tuple[str, str]:

@@ -19,8 +19,9 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import NOT_PULLED, ContainerKind, PullImage, StartContainer
 from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.pod import facts
-from workflows.pod.decision import Decision, Hold, Step, clip, failure_hold, is_released
+from workflows.pod.decision import Decision, Hold, Step, failure_hold, is_released
 from workflows.pod.state import PodState, RestartOfAll
+from workflows.summaries import clip
 
 START_KINDS: dict[StepName, ContainerKind] = {
     StepName.START_CONTAINER: "container",

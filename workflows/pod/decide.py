@@ -41,8 +41,9 @@ from syncpod.messages.steps import (
 from syncpod.pod import Container, Pod
 from workflows.pod import facts, resizing, restart_of_all
 from workflows.pod.container_start import START_KINDS, start_container
-from workflows.pod.decision import Decision, Hold, Step, clip, unless_held
+from workflows.pod.decision import Decision, Hold, Step, unless_held
 from workflows.pod.state import PodState
+from workflows.summaries import clip
 
 OPERATOR_RESTARTS = "an operator restarts it"
 """The reason for killing and restarting a container that nothing else would kill."""

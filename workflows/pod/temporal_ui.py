@@ -17,10 +17,11 @@ from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.messages.glance import Glance
 from syncpod.messages.steps import Fault, KillPod, RemovePod, StartContainer
 from syncpod.pod import ContainerState, ContainerStatus
-from workflows.pod.decision import LONGEST_SUMMARY, Hold, Step, clip
+from workflows.pod.decision import Hold, Step
 from workflows.pod.search_attributes import printed
 from workflows.pod.state import PodState
 from workflows.rejections import REJECTED
+from workflows.summaries import LONGEST_SUMMARY, clip
 
 _EXITS_SHOWN = 5
 _SHORTEST_CLAUSE = 10
