@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.records import NEVER_RAN, SENDER, Fact, Happening, Instance, Line
+from syncpod.lifecycle.kill_cause import KillCause
 
 _SLACK: Final = timedelta(seconds=2)
 """How far the node's clock may differ from the server's, and how late the report of a probe's last failure may be."""
 _NONE: Final = timedelta(0)
 _NOT_SEEN: Final = "ContainerStatusUnknown"
-_HOOK_FAILED: Final = "PostStartHookError"
 _EXITED: Final = re.compile(r"command '.*?' exited with (?P<code>\d+)(: |$)", re.DOTALL)
 """The beginning of the error of a command that ran in a container."""
 
@@ -31,7 +31,7 @@ class Cause(NamedTuple):
     """Why an instance ended."""
 
     kind: str
-    """One word for causes of the same kind: `exit`, `signal`, `oom`, `liveness`, `startup`, `operator`, ..."""
+    """One word for causes of the same kind: `exit`, `signal`, `oom`, ..., and the `KillCause` of a kill."""
     words: str
     by: str
     """Who decided: `itself`, `the kernel`, `the liveness probe`, `an operator`, ..."""
@@ -71,27 +71,33 @@ class End:
         return max(timedelta(0), self.next_start - self.instance.ended_at)
 
 
-# A part of the recorded cause, its kind, and who decided. The causes come from syncpod/lifecycle/plan.py and
-# compute.py.
-_CAUSES: Final = (
-    ("failed liveness probe", "liveness", "the liveness probe"),
-    ("failed startup probe", "startup", "the startup probe"),
-    ("an operator restarts it", "operator", "an operator"),
-    ("definition changed", "update", "an update of the pod"),
-    ("resize requires restart", "resize", "a resize"),
-    ("a restart rule asks", "rule", "a restart rule"),
-    ("sandbox", "sandbox", "the node: its sandbox was lost"),
-    ("The runtime has lost its state", "lost", "the node"),
-    ("deleted", "deleted", "its deletion"),
-    ("DeadlineExceeded", "deadline", "the pod's deadline"),
-    ("Evicted", "evicted", "the node: eviction"),
-    ("the pod has", "finished", "the end of the pod"),
-)
+_BY: Final[Mapping[str, str]] = {
+    KillCause.LIVENESS: "the liveness probe",
+    KillCause.STARTUP: "the startup probe",
+    KillCause.OPERATOR: "an operator",
+    KillCause.UPDATE: "an update of the pod",
+    KillCause.RESIZE: "a resize",
+    KillCause.RULE: "a restart rule",
+    KillCause.SANDBOX: "the node: its sandbox was lost",
+    KillCause.DELETED: "its deletion",
+    KillCause.EVICTED: "the node: eviction",
+    KillCause.DEADLINE: "the pod's deadline",
+    KillCause.FINISHED: "the end of the pod",
+}
+"""Who decided a kill; any other was decided by the node."""
+
+_WORDS: Final[Mapping[str, str]] = {
+    KillCause.OPERATOR: "restarted by an operator",
+    KillCause.UPDATE: "its definition was changed",
+    KillCause.RESIZE: "a resize needs a restart",
+    KillCause.DELETED: "the pod was deleted",
+}
+"""What is said of a kill; of any other, what was recorded."""
 
 
 def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_limit: str = "") -> Cause:
     """Return why an instance ended. A probe's last output comes from the pod's events."""
-    if instance.cause:
+    if instance.killed_by:
         return _caused(instance, happenings)
     code, reason = instance.exit_code, instance.reason
     if reason == "OOMKilled":
@@ -133,7 +139,7 @@ def ends_of(
     for instance in sorted(instances, key=lambda each: each.restart):
         by_container.setdefault(instance.container, []).append(instance)
     found: dict[str, list[End]] = {}
-    asked, hooked = _asked_for_all(lines), _ended_by_hooks(lines)
+    asked = _asked_for_all(lines)
     for name, each_of in by_container.items():
         holds = [line for line in lines if line.kind == "hold" and line.subject == name]
         signals = [line for line in lines if line.kind == "signal"]
@@ -145,10 +151,7 @@ def ends_of(
         found[name] = [
             End(
                 one,
-                _asking(
-                    _hook_failed(one) if (name, one.restart) in hooked else cause_of(one, seen, limit),
-                    is_asked=(name, one.restart) in asked,
-                ),
+                _asking(cause_of(one, seen, limit), is_asked=(name, one.restart) in asked),
                 _start_of(after),
                 back_off,
                 limit if one.reason == "OOMKilled" else "",
@@ -166,27 +169,11 @@ def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
     asked: set[tuple[str, int]] = set()
     newest: tuple[str, int] | None = None
     for line in lines:
-        if line.kind == "exit" and not line.reason:
+        if line.kind == "exit" and not line.fact:
             newest = line.subject, line.restart
         elif line.fact == Fact.RESTARTS_ALL and newest is not None:
             asked.add(newest)
     return asked
-
-
-def _ended_by_hooks(lines: Sequence[Line]) -> set[tuple[str, int]]:
-    """Return the instances that the node ended because their postStart hooks failed.
-
-    One step started and ended each of them. So the end of the instance and that of the step are recorded in the same
-    workflow task, with the same time.
-    """
-    failed = {(line.container, line.at) for line in lines if line.kind == "step" and line.outcome == _HOOK_FAILED}
-    return {(line.subject, line.restart) for line in lines if line.kind == "exit" and (line.subject, line.at) in failed}
-
-
-def _hook_failed(instance: Instance) -> Cause:
-    return Cause(
-        "poststart", f"its postStart hook failed{_of_hook(instance.cause)}{_after_its_grace(instance)}", "the node"
-    )
 
 
 def _of_hook(message: str) -> str:
@@ -250,19 +237,17 @@ def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> s
 
 
 def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
-    known = ((kind, by) for part, kind, by in _CAUSES if part in instance.cause)
-    kind, by = next(known, ("node", "the node"))
+    kind = instance.killed_by
     # It was not the first process that ran out of memory: that one went on until the node ended it.
     before = "; a process ran out of memory" if instance.reason == "OOMKilled" else _after_its_grace(instance)
-    if kind in ("liveness", "startup"):
-        return Cause(kind, f"{kind} probe failed{_last_output(kind, instance, happenings)}{before}", by)
-    words = {
-        "operator": "restarted by an operator",
-        "update": "its definition was changed",
-        "resize": "a resize needs a restart",
-        "deleted": "the pod was deleted",
-    }.get(kind, instance.cause)
-    return Cause(kind, f"{words}{before}", by)
+    match kind:
+        case KillCause.LIVENESS | KillCause.STARTUP:
+            words = f"{kind} probe failed{_last_output(kind, instance, happenings)}"
+        case KillCause.HOOK:
+            words = f"its postStart hook failed{_of_hook(instance.cause)}"
+        case _:
+            words = _WORDS.get(kind, instance.cause)
+    return Cause(kind, f"{words}{before}", _BY.get(kind, "the node"))
 
 
 def _after_its_grace(instance: Instance) -> str:

@@ -276,7 +276,7 @@ def life_at(accounts: list[Account], at: datetime) -> Account | None:
 
 
 def _still_running(instance: Instance) -> Instance:
-    return replace(instance, ended_at=None, exit_code=None, reason="", message="", cause="", log_end="")
+    return replace(instance, ended_at=None, exit_code=None, reason="", message="", cause="", killed_by="", log_end="")
 
 
 def _ended_after(end: End, since: datetime) -> bool:

@@ -27,7 +27,7 @@ BROKEN_NAME: Final = "journal.db.broken"
 """The name of the last file that could not be read, and was set aside."""
 SIGN_NAME: Final = "journal.sign"
 """An empty file beside the journal. Its modification time is the last sign of life of the node's worker."""
-VERSION: Final = 2
+VERSION: Final = 3
 """The number of the file's format. A file with another number is set aside."""
 _BROKEN: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _COMPANIONS: Final = ("", "-wal", "-shm")
@@ -59,8 +59,11 @@ CREATE TABLE happening (
 CREATE TABLE instance (
     life INTEGER NOT NULL, container TEXT NOT NULL, restart INTEGER NOT NULL, id TEXT NOT NULL, image TEXT NOT NULL,
     started INTEGER, ended INTEGER, exit_code INTEGER, reason TEXT NOT NULL, message TEXT NOT NULL,
-    cause TEXT NOT NULL, log_end TEXT NOT NULL,
+    cause TEXT NOT NULL, killed_by TEXT NOT NULL, log_end TEXT NOT NULL,
     UNIQUE (life, container, restart)
+);
+CREATE TABLE service (
+    begun INTEGER PRIMARY KEY, ended INTEGER, how TEXT NOT NULL, machine_boot TEXT NOT NULL
 );
 PRAGMA user_version = {VERSION};
 COMMIT;
@@ -79,7 +82,7 @@ ON CONFLICT DO UPDATE SET last = max(last, excluded.last), count = max(count, ex
 """
 # A recorded end is kept if the same instance is written again without its end.
 _WRITE_INSTANCE: Final = """
-INSERT INTO instance VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO instance VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
     id = coalesce(nullif(excluded.id, ''), id), image = coalesce(nullif(excluded.image, ''), image),
     started = coalesce(excluded.started, started),
@@ -87,16 +90,12 @@ ON CONFLICT DO UPDATE SET
     reason = CASE WHEN excluded.exit_code IS NULL THEN reason ELSE excluded.reason END,
     message = CASE WHEN excluded.exit_code IS NULL THEN message ELSE excluded.message END,
     cause = CASE WHEN excluded.exit_code IS NULL THEN cause ELSE coalesce(nullif(excluded.cause, ''), cause) END,
+    killed_by = CASE
+        WHEN excluded.exit_code IS NULL THEN killed_by ELSE coalesce(nullif(excluded.killed_by, ''), killed_by) END,
     exit_code = coalesce(excluded.exit_code, exit_code),
     log_end = coalesce(nullif(excluded.log_end, ''), log_end)
 """
 
-# Not in the schema, since it was added later. A version that does not know this table can still use all others.
-_SERVICES: Final = """
-CREATE TABLE IF NOT EXISTS service (
-    begun INTEGER PRIMARY KEY, ended INTEGER, how TEXT NOT NULL, machine_boot TEXT NOT NULL
-)
-"""
 _SERVICES_KEPT: Final = 1000
 """The most times of service that are kept, for a worker that is restarted again and again."""
 _BY_ANOTHER: Final = 5_000_000
@@ -293,7 +292,6 @@ def _connected(path: Path) -> sqlite3.Connection:
             raise _not_a_journal(f"its format is {version}, and this version of syncpod writes {VERSION}")
         elif (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise _not_a_journal(found)
-        connection.execute(_SERVICES)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
     except BaseException:
@@ -409,7 +407,7 @@ def _happening(life: int, seen: Happening) -> tuple[Any, ...]:
 
 def _instance(life: int, one: Instance) -> tuple[Any, ...]:
     times = (microseconds(at) if at is not None else None for at in (one.started_at, one.ended_at))
-    end = (one.exit_code, one.reason, one.message, one.cause, one.log_end)
+    end = (one.exit_code, one.reason, one.message, one.cause, one.killed_by, one.log_end)
     return _storable((life, one.container, one.restart, one.id, one.image, *times, *end))
 
 

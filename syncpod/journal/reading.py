@@ -77,13 +77,8 @@ def happenings_of_gone(state_dir: Path, since: datetime, namespace: str | None =
 
 
 def services_of(state_dir: Path) -> list[Service]:
-    """Return the times in which workers served a node, oldest first. Early versions did not record them. Blocks.
-
-    Raises NoJournal.
-    """
+    """Return the times in which workers served a node, oldest first. Blocks. Raises NoJournal."""
     with _opened(state_dir / FILE_NAME) as connection:
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'service'").fetchone() is None:
-            return []
         rows = connection.execute("SELECT begun, ended, how FROM service ORDER BY begun")
         return [Service(moment(begun), _when(ended), how) for begun, ended, how in rows]
 
@@ -226,7 +221,7 @@ def _happenings(connection: sqlite3.Connection, life: int) -> Iterator[Happening
 
 def _instances(connection: sqlite3.Connection, life: int) -> Iterator[Instance]:
     rows = connection.execute(
-        "SELECT container, restart, id, image, started, ended, exit_code, reason, message, cause, log_end "
+        "SELECT container, restart, id, image, started, ended, exit_code, reason, message, cause, killed_by, log_end "
         "FROM instance WHERE life = ? ORDER BY container, restart",
         (life,),
     )

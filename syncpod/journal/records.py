@@ -66,7 +66,7 @@ class Line:
     attempt: int = 0
     took_ms: int = 0
     fact: str = ""
-    """A `Fact`; of a wait, its reason; "" = what else it says is in its words alone."""
+    """A `Fact`; of a wait, its reason; of an exit, its `KillCause`; "" = what else it says is in its words alone."""
     seconds: float | None = None
     """The delay of a back-off, or a grace period; None = the fact has no length, or a wait no end."""
 
@@ -113,7 +113,9 @@ class Instance:
     """The runtime's reason: `Completed`, `Error`, `OOMKilled`, ..."""
     message: str = ""
     cause: str = ""
-    """Why the node ended it; "" = it ended by itself."""
+    """Why the node ended it, in words; "" = it ended by itself."""
+    killed_by: str = ""
+    """The `KillCause`: why the node ended it, for programs; "" = it ended by itself."""
     log_end: str = ""
     """The last KiB of its log, without the runtime's prefixes."""
 

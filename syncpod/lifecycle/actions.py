@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-KillReason = Literal["LivenessProbe", "StartupProbe", "Unknown", ""]
-"""Why one container is killed, in the kubelet's words; empty for a changed definition and for a resize."""
+from syncpod.lifecycle.kill_cause import KillCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +16,7 @@ class ContainerToKill:
     name: str
     message: str
     """For the `Killing` event."""
-    reason: KillReason = ""
+    cause: KillCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

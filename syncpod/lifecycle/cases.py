@@ -128,7 +128,7 @@ def actions_to_json(actions: PodActions) -> dict[str, Any]:
         "containers_to_start": list(actions.containers_to_start),
         "ephemeral_containers_to_start": list(actions.ephemeral_containers_to_start),
         "containers_to_kill": {
-            kill.id: {"name": kill.name, "message": kill.message, "reason": kill.reason}
+            kill.id: {"name": kill.name, "message": kill.message, "reason": kill.cause.reason}
             for kill in actions.containers_to_kill
         },
         "containers_to_update": {

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from syncpod.lifecycle.actions import ContainerToKill, KillReason, PodActions
+from syncpod.lifecycle.actions import ContainerToKill, PodActions
 from syncpod.lifecycle.init_containers import InitActions, compute_init_actions, container_to_kill
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.resize import (
@@ -147,29 +148,29 @@ def _decide_main_container(
             return _MainDecision()
         if status is not None and status.state == "unknown":
             # It may still be running. Kill it first, so that there are never two.
-            return _MainDecision(start=True, kill=container_to_kill(status, UNKNOWN_MESSAGE, "Unknown"))
+            return _MainDecision(start=True, kill=container_to_kill(status, UNKNOWN_MESSAGE, KillCause.STATE_LOST))
         return _MainDecision(start=True)
 
     if status.hash != container_hash(container.name, container.image):
         # Its definition is new, so it starts whatever the restart policy says.
-        return _kill_running(status, f"Container {container.name} definition changed", restart=True)
+        return _kill_running(status, f"Container {container.name} definition changed", KillCause.UPDATE, restart=True)
     # A container killed here has no exit code yet, so no restart rule is asked.
     restart = restarts_on_failure(container, pod.spec)
     if liveness.get(status.id) == "failure":
         message = f"Container {container.name} failed liveness probe"
-        return _kill_running(status, message, "LivenessProbe", restart=restart)
+        return _kill_running(status, message, KillCause.LIVENESS, restart=restart)
     if startup.get(status.id) == "failure":
         message = f"Container {container.name} failed startup probe"
-        return _kill_running(status, message, "StartupProbe", restart=restart)
+        return _kill_running(status, message, KillCause.STARTUP, restart=restart)
 
     resize = container_resize(container, pod.spec, actuated, status.id)
     if resize.restart:
-        kill = container_to_kill(status, f"Container {container.name} {RESTART_MESSAGE}")
+        kill = container_to_kill(status, f"Container {container.name} {RESTART_MESSAGE}", KillCause.RESIZE)
         return _MainDecision(start=True, kill=kill, resize=resize)
     return _MainDecision(keep=True, resize=resize)
 
 
-def _kill_running(status: ObservedContainer, message: str, reason: KillReason = "", *, restart: bool) -> _MainDecision:
+def _kill_running(status: ObservedContainer, message: str, cause: KillCause, *, restart: bool) -> _MainDecision:
     if restart:
         message = f"{message}, will be restarted"
-    return _MainDecision(start=restart, kill=container_to_kill(status, message, reason))
+    return _MainDecision(start=restart, kill=container_to_kill(status, message, cause))

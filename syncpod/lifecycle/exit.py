@@ -78,7 +78,9 @@ class RecordedExit(Exit):
     at: Time
     """When it ended, by the workflow's clock: when it was seen, minus its age then. Back-offs run from this time."""
     cause: str = ""
-    """Why we ended the container; "" = it exited by itself."""
+    """Why we ended the container, in words; "" = it exited by itself."""
+    killed_by: str = ""
+    """The `KillCause`, of this version or of a newer one; "" = it exited by itself."""
     is_settled: bool = False
     """Whether this is what the end counts as, whatever the runtime lists."""
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from syncpod.lifecycle.actions import ContainerToKill, KillReason
+from syncpod.lifecycle.actions import ContainerToKill
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
@@ -134,7 +135,7 @@ def _decide_plain(
         case "unknown":
             if not restarts_on_failure(container, pod.spec):
                 return _InitDecision(failed=True)
-            return _InitDecision(start=True, kill=container_to_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
+            return _InitDecision(start=True, kill=container_to_kill(status, UNKNOWN_INIT_MESSAGE, KillCause.STATE_LOST))
 
 
 def _decide_sidecar(
@@ -155,7 +156,7 @@ def _decide_sidecar(
                 container, spec, status, liveness=liveness, startup=startup, actuated=actuated
             )
         case "unknown":
-            return _InitDecision(start=True, kill=container_to_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
+            return _InitDecision(start=True, kill=container_to_kill(status, UNKNOWN_INIT_MESSAGE, KillCause.STATE_LOST))
 
 
 def _decide_running_sidecar(
@@ -174,15 +175,16 @@ def _decide_running_sidecar(
     name = f"Init container {container.name}"
     if container.startup_probe is not None and startup.get(status.id) != "success":
         if startup.get(status.id) == "failure":
-            kill = container_to_kill(status, f"{name} failed startup probe", "StartupProbe")
+            kill = container_to_kill(status, f"{name} failed startup probe", KillCause.STARTUP)
             return _InitDecision(start=True, kill=kill)
         return _InitDecision()  # still starting
     if status.hash != container_hash(container.name, container.image):
-        return _InitDecision(start=True, passed=True, kill=container_to_kill(status, f"{name} definition changed"))
+        kill = container_to_kill(status, f"{name} definition changed", KillCause.UPDATE)
+        return _InitDecision(start=True, passed=True, kill=kill)
     if container.liveness_probe is not None:
         match liveness.get(status.id):
             case "failure":
-                kill = container_to_kill(status, f"{name} failed liveness probe", "LivenessProbe")
+                kill = container_to_kill(status, f"{name} failed liveness probe", KillCause.LIVENESS)
                 return _InitDecision(start=True, passed=True, kill=kill)
             case None:
                 return _InitDecision(passed=True)  # no result yet: not even a resize
@@ -194,14 +196,14 @@ def _resized(
 ) -> _InitDecision:
     resize = container_resize(container, spec, actuated, status.id)
     if resize.restart:
-        kill = container_to_kill(status, f"Container {container.name} {RESTART_MESSAGE}")
+        kill = container_to_kill(status, f"Container {container.name} {RESTART_MESSAGE}", KillCause.RESIZE)
         return _InitDecision(start=True, passed=passed, kill=kill, resize=resize)
     return _InitDecision(passed=passed, resize=resize)
 
 
-def container_to_kill(status: ObservedContainer, message: str, reason: KillReason = "") -> ContainerToKill:
+def container_to_kill(status: ObservedContainer, message: str, cause: KillCause) -> ContainerToKill:
     """Return the order to kill an instance; `message` is for its `Killing` event."""
-    return ContainerToKill(id=status.id, name=status.name, message=message, reason=reason)
+    return ContainerToKill(id=status.id, name=status.name, message=message, cause=cause)
 
 
 def _any_main_container_active(spec: PodSpec, statuses: Mapping[str, ObservedContainer]) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from syncpod.lifecycle.actions import ContainersToUpdate, ContainerToUpdate, KillReason, PodActions
+from syncpod.lifecycle.actions import ContainersToUpdate, ContainerToUpdate, PodActions
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.restart import is_sidecar, restarts_on_failure
 from syncpod.lifecycle.step_name import StepName
@@ -36,8 +37,8 @@ class PlannedStep:
     """Whether the logs of removed containers stay."""
     attempt: int = 0
     """The sandbox's attempt (create_sandbox only)."""
-    reason: KillReason = ""
-    """The kubelet's reason of a kill."""
+    cause: KillCause | None = None
+    """Who or what decided the kills that are part of it; None if it kills nothing."""
     follows: bool = False
     """Whether the container is killed only so that another instance of it follows (kill_container only)."""
     why: str = ""
@@ -72,7 +73,8 @@ def plan_steps(
     steps: list[PlannedStep] = []
     if actions.kill_pod:
         if something_to_stop(observed, stopped_sandboxes):
-            steps.append(PlannedStep(StepName.KILL_POD, why=_why_kill_pod(observed, actions)))
+            cause = KillCause.SANDBOX if actions.create_sandbox else KillCause.FINISHED
+            steps.append(PlannedStep(StepName.KILL_POD, cause=cause, why=_why_kill_pod(observed, actions)))
         if not actions.create_sandbox:
             return tuple(steps)
         steps.extend(_purge_init_containers(pod, observed))
@@ -106,14 +108,15 @@ def _without_second_runs(pod: Pod, actions: PodActions) -> PodActions:
     a pod it does not start again either.
     """
     containers = {each.name: each for each in pod.spec.containers}
-    lost = {kill.name for kill in actions.containers_to_kill if kill.reason == "Unknown"}
+    lost = {kill.name for kill in actions.containers_to_kill if kill.cause == KillCause.STATE_LOST}
     over = {name for name in lost & containers.keys() if not restarts_on_failure(containers[name], pod.spec)}
     if not over:
         return actions
     return replace(
         actions,
         containers_to_kill=tuple(
-            replace(kill, message=ENDED_FOR_GOOD) if kill.name in over else kill for kill in actions.containers_to_kill
+            replace(kill, message=ENDED_FOR_GOOD, cause=KillCause.LOST_FOR_GOOD) if kill.name in over else kill
+            for kill in actions.containers_to_kill
         ),
         containers_to_start=tuple(
             index for index in actions.containers_to_start if pod.spec.containers[index].name not in over
@@ -149,7 +152,7 @@ def _kills(pod: Pod, actions: PodActions) -> list[PlannedStep]:
             StepName.KILL_CONTAINER,
             kill.name,
             ids=(kill.id,),
-            reason=kill.reason,
+            cause=kill.cause,
             follows=kill.name in starts,
             why=kill.message,
         )
@@ -163,7 +166,7 @@ def _resets(actions: PodActions) -> list[PlannedStep]:
     ids = tuple(reset.id for reset in actions.containers_to_reset)
     kill = tuple(reset.id for reset in actions.containers_to_reset if reset.kill)
     why = "a restart rule asks for all containers to be restarted"
-    return [PlannedStep(StepName.REMOVE_CONTAINER, ids=ids, kill=kill, keep_logs=True, why=why)]
+    return [PlannedStep(StepName.REMOVE_CONTAINER, ids=ids, kill=kill, keep_logs=True, cause=KillCause.RULE, why=why)]
 
 
 def _purge_init_containers(pod: Pod, observed: ObservedPod) -> list[PlannedStep]:

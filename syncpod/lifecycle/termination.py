@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from syncpod.lifecycle.actions import KillReason
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.pod import Container, Pod, PodSpec
 
@@ -48,19 +48,19 @@ def pod_grace_seconds(pod: Pod) -> int:
     return max((own or 0) if deletion is None else deletion, MINIMUM_POD_GRACE_SECONDS)
 
 
-def kill_grace_seconds(pod: Pod, container: Container | None, reason: KillReason = "") -> int:
+def kill_grace_seconds(pod: Pod, container: Container | None, cause: KillCause | None = None) -> int:
     """Return the grace period for the kill of one container, before the time since its order is deducted; can be 0.
 
-    It is the first of these that is set: the deletion's; the probe's, if its failure is the reason; the pod's; 2 s.
+    It is the first of these that is set: the deletion's; the probe's, if its failure is the cause; the pod's; 2 s.
     `container` is None if the spec does not have it any more.
 
     Mirrors kuberuntime_container.go, v1.36, setTerminationGracePeriod and killContainer. Difference: in the kubelet a
     probe's own counts only if the pod has one too, which every pod with defaults has.
     """
     probe = None
-    if container is not None and reason == "LivenessProbe":
+    if container is not None and cause == KillCause.LIVENESS:
         probe = container.liveness_probe
-    elif container is not None and reason == "StartupProbe":
+    elif container is not None and cause == KillCause.STARTUP:
         probe = container.startup_probe
     sources = (
         pod.metadata.deletion_grace_period_seconds,

@@ -62,7 +62,9 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     state.mkdir(mode=0o700)
     journal = JournalFile(state / FILE_NAME, Limits())
     journal.write([Told(OLD, ago(9000), lines=(Line(ago(9500), "update", "apply", fact=Fact.MADE),))])
-    journal.write([Told(OLD, ago(8000), instances=(crash(0, 9400, 8100, cause="deleted"),), is_gone=True)])
+    journal.write(
+        [Told(OLD, ago(8000), instances=(crash(0, 9400, 8100, cause="deleted", killed_by="deleted"),), is_gone=True)]
+    )
     lines = (
         Line(ago(400), "update", "apply", reason="generation 1", fact=Fact.MADE),
         replace(exit_line(0), at=ago(180)),

@@ -8,15 +8,9 @@ import pytest
 
 from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, cause_of, changes_of, ends_of
 from syncpod.journal.records import Fact, Instance, Line
-from syncpod.lifecycle.actions import ContainerToReset, PodActions
-from syncpod.lifecycle.eviction import EVICTED
-from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.plan import ENDED_FOR_GOOD, plan_steps
-from syncpod.lifecycle.resize import RESTART_MESSAGE
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.messages.steps import Outcome
-from syncpod.pod import Pod
 from tests.journal.records import at, ended, exit_line, happening
-from workflows.pod.decide import OPERATOR_RESTARTS
 
 LIVENESS = "Container app failed liveness probe, will be restarted"
 
@@ -65,35 +59,35 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
         (ended(message="last\nlines\n", log_end="the last\nlines\n"), Cause("exit 3", "exited 3", "itself")),
         (ended(exit_code=255, reason="Unknown"), Cause("unknown", "nobody saw how it ended", "unknown")),
         (
-            ended(cause="an operator restarts it"),
+            ended(cause="an operator restarts it", killed_by=KillCause.OPERATOR),
             Cause("operator", "restarted by an operator", "an operator"),
         ),
         (
-            ended(cause="Container app definition changed, will be restarted"),
+            ended(cause="Container app definition changed, will be restarted", killed_by=KillCause.UPDATE),
             Cause("update", "its definition was changed", "an update of the pod"),
         ),
         (
-            ended(cause="the sandbox is no longer ready"),
+            ended(cause="the sandbox is no longer ready", killed_by=KillCause.SANDBOX),
             Cause("sandbox", "the sandbox is no longer ready", "the node: its sandbox was lost"),
         ),
         (
-            ended(cause="a restart rule asks for all containers to be restarted"),
+            ended(cause="a restart rule asks for all containers to be restarted", killed_by=KillCause.RULE),
             Cause("rule", "a restart rule asks for all containers to be restarted", "a restart rule"),
         ),
         (
-            ended(cause="the sandbox is no longer ready", reason="OOMKilled"),
+            ended(cause="the sandbox is no longer ready", killed_by=KillCause.SANDBOX, reason="OOMKilled"),
             Cause(
                 "sandbox",
                 "the sandbox is no longer ready; a process ran out of memory",
                 "the node: its sandbox was lost",
             ),
         ),
-        (ended(cause="deleted"), Cause("deleted", "the pod was deleted", "its deletion")),
+        (ended(cause="deleted", killed_by=KillCause.DELETED), Cause("deleted", "the pod was deleted", "its deletion")),
         (
-            ended(exit_code=137, cause="deleted"),
+            ended(exit_code=137, cause="deleted", killed_by=KillCause.DELETED),
             Cause("deleted", "the pod was deleted; killed after its grace period", "its deletion"),
         ),
-        (ended(cause="something new"), Cause("node", "something new", "the node")),
+        (ended(cause="something", killed_by="of a newer worker"), Cause("of a newer worker", "something", "the node")),
     ],
 )
 def test_each_end_has_a_cause_and_somebody_who_decided(instance: Instance, cause: Cause) -> None:
@@ -107,39 +101,32 @@ def test_a_failed_probe_comes_with_what_it_said_last_before_the_end() -> None:
         happening(3, reason="Unhealthy", message="Readiness probe failed: other"),
         happening(20, reason="Unhealthy", message="Liveness probe failed: later"),
     ]
-    one = ended(begun=2, end=4, cause=LIVENESS)
+    one = ended(begun=2, end=4, cause=LIVENESS, killed_by=KillCause.LIVENESS)
     assert cause_of(one, seen).words == "liveness probe failed: second line"
-    killed = ended(begun=2, end=4, cause=LIVENESS, exit_code=137)
+    killed = ended(begun=2, end=4, cause=LIVENESS, killed_by=KillCause.LIVENESS, exit_code=137)
     assert cause_of(killed, seen).words == "liveness probe failed: second line; killed after its grace period"
-    assert cause_of(ended(begun=60, end=61, cause=LIVENESS), seen) == (
+    assert cause_of(ended(begun=60, end=61, cause=LIVENESS, killed_by=KillCause.LIVENESS), seen) == (
         "liveness",
         "liveness probe failed",
         "the liveness probe",
     )
-    assert cause_of(ended(cause="Container app failed startup probe"), seen).by == "the startup probe"
+    assert (
+        cause_of(ended(cause="Container app failed startup probe", killed_by=KillCause.STARTUP), seen).by
+        == "the startup probe"
+    )
 
 
-ALL = PodActions(containers_to_reset=(ContainerToReset(id="c", name="app", kill=False),))
-(RESET,) = plan_steps(Pod(), ObservedPod(), ALL)
-
-
-@pytest.mark.parametrize(
-    ("cause", "kind"),
-    [
-        (OPERATOR_RESTARTS, "operator"),
-        (f"Container sandbox {RESTART_MESSAGE}", "resize"),
-        (ENDED_FOR_GOOD, "lost"),
-        (RESET.why, "rule"),
-        (EVICTED, "evicted"),
-    ],
-)
-def test_the_causes_that_workflows_record_are_known_by_their_words(cause: str, kind: str) -> None:
-    assert cause_of(ended(cause=cause)).kind == kind
+@pytest.mark.parametrize("words", ["", "deleted", "sandbox", "failed liveness probe", "reworded"])
+@pytest.mark.parametrize("cause", KillCause)
+def test_the_words_of_a_kill_do_not_change_what_it_counts_as(cause: KillCause, words: str) -> None:
+    told = cause_of(ended(cause=words, killed_by=cause))
+    assert (told.kind, told.by) == (cause, cause_of(ended(cause="other", killed_by=cause)).by)
+    assert cause_of(ended(cause=words)).kind == "exit 3", "words alone do not make a kill"
 
 
 def test_a_probe_that_said_nothing_leaves_no_empty_clause() -> None:
     silent = [happening(3, reason="Unhealthy", message="Liveness probe failed: ", last=at(50))]
-    one = ended(begun=2, end=4, cause=LIVENESS, exit_code=137)
+    one = ended(begun=2, end=4, cause=LIVENESS, killed_by=KillCause.LIVENESS, exit_code=137)
     assert cause_of(one, silent).words == "liveness probe failed; killed after its grace period"
 
 
@@ -185,7 +172,7 @@ def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:
     lines = [
         exit_line(1),
         exit_line(2, restart=1),
-        replace(exit_line(3), subject="other", reason=rule),
+        replace(exit_line(3), subject="other", reason=rule, fact=KillCause.RULE),
         Line(at(4), "step", "remove_container", reason=rule, outcome="done", fact=Fact.RESTARTS_ALL),
         exit_line(5, restart=2),
     ]
@@ -235,18 +222,6 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
     ]
 
 
-def test_an_instance_that_was_ended_for_its_hook_was_not_ended_by_anothers_signal() -> None:
-    instances = [ended(each, begun=10.0 * each, end=10.0 * each + 1, exit_code=143) for each in (0, 1)]
-    lines = [
-        Line(at(2), "step", "start_container", container="app", outcome="PostStartHookError", took_ms=1500),
-        exit_line(2, outcome="exited 143 (Error)"),
-        exit_line(12, 1, outcome="exited 143 (Error)"),
-    ]
-    hooked, signalled = ends_of(instances, lines, [])["app"]
-    assert hooked.cause == Cause("poststart", "its postStart hook failed", "the node")
-    assert signalled.cause.kind == "signal"
-
-
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -264,14 +239,10 @@ def test_an_instance_that_was_ended_for_its_hook_was_not_ended_by_anothers_signa
             'HTTP lifecycle hook (/up) for Container "app" in Pod "p" failed - error: connection refused',
             "its postStart hook failed: connection refused",
         ),
+        ("", "its postStart hook failed"),
         ("Cannot run handler: no such kind", "its postStart hook failed: Cannot run handler: no such kind"),
     ],
 )
 def test_a_failed_hook_comes_with_what_it_said_last(message: str, words: str) -> None:
-    instances = [ended(0, begun=1, end=2, exit_code=143, cause=message)]
-    lines = [
-        Line(at(2), "step", "start_container", container="app", outcome="PostStartHookError"),
-        exit_line(2, outcome="exited 143 (Error)"),
-    ]
-    (hooked,) = ends_of(instances, lines, [])["app"]
-    assert hooked.cause == Cause("poststart", words, "the node")
+    hooked = ended(0, begun=1, end=2, exit_code=143, cause=message, killed_by=KillCause.HOOK)
+    assert cause_of(hooked) == Cause("poststart", words, "the node")

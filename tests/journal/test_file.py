@@ -51,13 +51,13 @@ def test_a_record_told_twice_is_one_row(journal: JournalFile, tmp_path: Path) ->
 
 
 def test_what_is_known_of_an_end_is_kept_and_a_better_record_replaces_it(journal: JournalFile, tmp_path: Path) -> None:
-    unknown = ended(exit_code=137, reason="ContainerStatusUnknown", cause="liveness")
+    unknown = ended(exit_code=137, reason="ContainerStatusUnknown", cause="liveness", killed_by="liveness")
     journal.write([told(instances=(replace(ended(), exit_code=None, ended_at=None, reason=""),))])
     assert not only(tmp_path).instances[0].has_ended
     journal.write([told(instances=(unknown,))])
     journal.write([told(instances=(ended(log_end="bye", image=""),))])
     journal.write([told(instances=(replace(ended(), exit_code=None, ended_at=None, reason=""),))])
-    assert only(tmp_path).instances == (ended(log_end="bye", cause="liveness"),)
+    assert only(tmp_path).instances == (ended(log_end="bye", cause="liveness", killed_by="liveness"),)
 
 
 def test_lives_of_one_name_are_told_apart_and_a_new_one_ends_the_one_before(
@@ -271,16 +271,6 @@ def test_a_worker_of_a_version_without_such_records_was_no_absence(journal: Jour
     journal.write([told(950)])
     journal.begin_service(at(1000), "boot", at(100))
     assert absences_of(services_of(tmp_path)) == [Absence(at(950), at(1000), "")]
-
-
-def test_a_journal_from_before_services_were_recorded_has_none(journal: JournalFile, tmp_path: Path) -> None:
-    journal.write([told()])
-    journal.close()
-    with sqlite3.connect(tmp_path / FILE_NAME) as older:
-        older.execute("DROP TABLE service")
-    assert services_of(tmp_path) == []
-    journal.begin_service(at(0), "boot", None)
-    assert len(services_of(tmp_path)) == 1
 
 
 def test_services_are_bounded_in_number_and_age(journal: JournalFile, tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ def test_lack_of_memory_is_named_with_its_limit_even_once() -> None:
 
 
 def test_the_change_after_which_it_began_is_named() -> None:
-    update = ended(0, begun=0, end=7200, cause="Container app definition changed, will be restarted")
+    update = ended(
+        0, begun=0, end=7200, cause="Container app definition changed, will be restarted", killed_by="update"
+    )
     crashes = [ended(each, begun=7200 + each * each, end=7201 + each * each) for each in (1, 2, 3)]
     all_ends = ends_of([update, *crashes], [], [])["app"]
     assert "since the change of 14:00: 3 ends, none before" in found(all_ends, at(0), at(7200))
@@ -105,7 +107,7 @@ def test_ends_that_said_different_things_are_the_same_without_what_they_said() -
 
 def test_ends_that_were_asked_for_are_said_to_be_left_out() -> None:
     crashes = [ended(each, begun=each**3 * 10, end=each**3 * 10 + each * 2) for each in (0, 1, 3)]
-    update = ended(2, begun=80, end=83, cause="Container app definition changed, will be restarted")
+    update = ended(2, begun=80, end=83, cause="Container app definition changed, will be restarted", killed_by="update")
     all_ends = ends_of([*crashes, update], [], [])["app"]
     assert found(all_ends) == ["always the same: exited 3 (without the 1 that was asked for)"]
 

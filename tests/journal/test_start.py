@@ -32,7 +32,7 @@ LINES = (
     probe(20, "liveness probe: failure"),
     Line(at(20), "decision", "sync", reason="kill_container app, start_container app"),
     step(21, "kill_container", "app", took=1000),
-    Line(at(21), "exit", "app", restart=0, outcome="exited 0", reason=PROBED),
+    Line(at(21), "exit", "app", restart=0, outcome="exited 0", reason=PROBED, fact="liveness"),
     Line(at(21), "hold", "app", reason="CrashLoopBackOff 10s: words", fact="CrashLoopBackOff", seconds=10),
     probe(25, "liveness probe: success"),
     step(31.2, "start_container", "app", took=200),
@@ -45,7 +45,7 @@ ACCOUNT = Account(
     seen=at(41),
     lines=LINES,
     instances=(
-        ended(0, begun=0.98, end=20.9, cause=PROBED),
+        ended(0, begun=0.98, end=20.9, cause=PROBED, killed_by="liveness"),
         ended(1, begun=31.1, end=40),
         Instance("app", 2, started_at=at(40.1)),
     ),

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from syncpod.lifecycle.actions import ContainerToKill, KillReason, PodActions
+from syncpod.lifecycle.actions import ContainerToKill, PodActions
 from syncpod.lifecycle.compute import compute_pod_actions
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import Pod, container_hash
@@ -213,9 +214,9 @@ def anew(attempt: int = 1, sandbox_id: str = "sandbox", **fields: Any) -> PodAct
     return act(kill_pod=True, create_sandbox=True, sandbox_id=sandbox_id, attempt=attempt, **fields)
 
 
-def kill(name: str, message: str, reason: KillReason = "") -> ContainerToKill:
+def kill(name: str, message: str, cause: KillCause) -> ContainerToKill:
     """Return the kill of the one instance of a container."""
-    return ContainerToKill(id=f"{name}-id", name=name, message=message, reason=reason)
+    return ContainerToKill(id=f"{name}-id", name=name, message=message, cause=cause)
 
 
 def _containers(*names: str) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from syncpod.lifecycle.actions import PodActions
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.lifecycle.restart import is_sidecar, matching_rule
 from syncpod.pod import Container
@@ -51,7 +52,7 @@ def only_the_newest_instance_of_a_container_that_may_run_is_killed(world: World,
 def a_container_in_unknown_state_is_killed_only_if_it_is_restarted(world: World, actions: PodActions) -> None:
     names = {container.name for container in started(world, actions)}
     for kill in actions.containers_to_kill:
-        if kill.reason == "Unknown":
+        if kill.cause == KillCause.STATE_LOST:
             assert kill.name in names or actions.kill_pod
 
 

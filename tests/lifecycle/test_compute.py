@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from syncpod.lifecycle.actions import PodActions
+from syncpod.lifecycle.kill_cause import KillCause
 from tests.lifecycle.situation import (
     Situation,
     act,
@@ -22,7 +23,7 @@ Table = dict[str, tuple[Mutate, PodActions]]
 
 UNKNOWN = 'Container is in "unknown" state, try killing it before restart'
 UNKNOWN_INIT = 'Init container is in "unknown" state, try killing it before restart'
-ALL_GONE = kill("foo1", UNKNOWN, "Unknown"), kill("foo2", UNKNOWN, "Unknown")
+ALL_GONE = kill("foo1", UNKNOWN, KillCause.STATE_LOST), kill("foo2", UNKNOWN, KillCause.STATE_LOST)
 
 MAIN_CONTAINERS: Table = {
     "everything is good; do nothing": (
@@ -59,7 +60,7 @@ MAIN_CONTAINERS: Table = {
     ),
     "a container in unknown state is killed before it starts, even with policy Never": (
         lambda s: s.policy("Never").state("foo2", "unknown"),
-        act(containers_to_start=(1,), containers_to_kill=(kill("foo2", UNKNOWN, "Unknown"),)),
+        act(containers_to_start=(1,), containers_to_kill=(kill("foo2", UNKNOWN, KillCause.STATE_LOST),)),
     ),
     "every container's state unknown: each is killed and started, the pod lives": (
         lambda s: s.state("foo1", "unknown").state("foo2", "unknown").exited("foo3"),
@@ -69,14 +70,18 @@ MAIN_CONTAINERS: Table = {
         lambda s: s.redefined("foo2"),
         act(
             containers_to_start=(1,),
-            containers_to_kill=(kill("foo2", "Container foo2 definition changed, will be restarted"),),
+            containers_to_kill=(
+                kill("foo2", "Container foo2 definition changed, will be restarted", KillCause.UPDATE),
+            ),
         ),
     ),
     "a changed definition restarts the container whatever the policy": (
         lambda s: s.policy("Never").redefined("foo2"),
         act(
             containers_to_start=(1,),
-            containers_to_kill=(kill("foo2", "Container foo2 definition changed, will be restarted"),),
+            containers_to_kill=(
+                kill("foo2", "Container foo2 definition changed, will be restarted", KillCause.UPDATE),
+            ),
         ),
     ),
     "a changed definition means nothing to a container that has exited": (
@@ -87,7 +92,9 @@ MAIN_CONTAINERS: Table = {
         lambda s: s.redefined("foo2").live("foo2", "failure"),
         act(
             containers_to_start=(1,),
-            containers_to_kill=(kill("foo2", "Container foo2 definition changed, will be restarted"),),
+            containers_to_kill=(
+                kill("foo2", "Container foo2 definition changed, will be restarted", KillCause.UPDATE),
+            ),
         ),
     ),
     "a failed liveness probe restarts the container": (
@@ -95,7 +102,7 @@ MAIN_CONTAINERS: Table = {
         act(
             containers_to_start=(1,),
             containers_to_kill=(
-                kill("foo2", "Container foo2 failed liveness probe, will be restarted", "LivenessProbe"),
+                kill("foo2", "Container foo2 failed liveness probe, will be restarted", KillCause.LIVENESS),
             ),
         ),
     ),
@@ -104,7 +111,7 @@ MAIN_CONTAINERS: Table = {
         act(
             containers_to_start=(1,),
             containers_to_kill=(
-                kill("foo2", "Container foo2 failed startup probe, will be restarted", "StartupProbe"),
+                kill("foo2", "Container foo2 failed startup probe, will be restarted", KillCause.STARTUP),
             ),
         ),
     ),
@@ -113,7 +120,7 @@ MAIN_CONTAINERS: Table = {
         act(
             containers_to_start=(1,),
             containers_to_kill=(
-                kill("foo2", "Container foo2 failed liveness probe, will be restarted", "LivenessProbe"),
+                kill("foo2", "Container foo2 failed liveness probe, will be restarted", KillCause.LIVENESS),
             ),
         ),
     ),
@@ -123,11 +130,14 @@ MAIN_CONTAINERS: Table = {
     ),
     "policy Never: a failed probe kills the container and no more": (
         lambda s: s.policy("Never").live("foo2", "failure"),
-        act(containers_to_kill=(kill("foo2", "Container foo2 failed liveness probe", "LivenessProbe"),)),
+        act(containers_to_kill=(kill("foo2", "Container foo2 failed liveness probe", KillCause.LIVENESS),)),
     ),
     "policy Never: when the last containers fail their probes the pod is over": (
         lambda s: s.policy("Never").exited("foo1", "foo3").live("foo2", "failure"),
-        act(kill_pod=True, containers_to_kill=(kill("foo2", "Container foo2 failed liveness probe", "LivenessProbe"),)),
+        act(
+            kill_pod=True,
+            containers_to_kill=(kill("foo2", "Container foo2 failed liveness probe", KillCause.LIVENESS),),
+        ),
     ),
     "a probe's result for a container that has exited counts for nothing": (
         lambda s: s.policy("Never").exited("foo2", code=1).live("foo2", "failure"),
@@ -196,20 +206,20 @@ OWN_POLICIES: Table = {
     ),
     "rules are not asked when a probe kills: the container's policy is": (
         lambda s: s.rule("foo2", "Restart", "NotIn").live("foo2", "failure"),
-        act(containers_to_kill=(kill("foo2", "Container foo2 failed liveness probe", "LivenessProbe"),)),
+        act(containers_to_kill=(kill("foo2", "Container foo2 failed liveness probe", KillCause.LIVENESS),)),
     ),
     "a rule that never holds does not keep a probe's kill from restarting": (
         lambda s: s.policy("Never").rule("foo2", "Restart", "In", policy="OnFailure").started("foo2", "failure"),
         act(
             containers_to_start=(1,),
             containers_to_kill=(
-                kill("foo2", "Container foo2 failed startup probe, will be restarted", "StartupProbe"),
+                kill("foo2", "Container foo2 failed startup probe, will be restarted", KillCause.STARTUP),
             ),
         ),
     ),
     "rules are not asked for a state that is unknown": (
         lambda s: s.rule("foo2", "Restart", "In").state("foo2", "unknown"),
-        act(containers_to_start=(1,), containers_to_kill=(kill("foo2", UNKNOWN, "Unknown"),)),
+        act(containers_to_start=(1,), containers_to_kill=(kill("foo2", UNKNOWN, KillCause.STATE_LOST),)),
     ),
 }
 
@@ -227,7 +237,9 @@ DELETION: Table = {
         lambda s: s.deleted().redefined("foo1"),
         act(
             containers_to_start=(0,),
-            containers_to_kill=(kill("foo1", "Container foo1 definition changed, will be restarted"),),
+            containers_to_kill=(
+                kill("foo1", "Container foo1 definition changed, will be restarted", KillCause.UPDATE),
+            ),
         ),
     ),
     "a pod that is being deleted still starts its containers in a new sandbox": (
@@ -376,7 +388,7 @@ INIT_CONTAINERS: Table = {
     ),
     "an init container in unknown state is killed and starts again": (
         lambda s: s.state("init3", "unknown"),
-        act(init_containers_to_start=(2,), containers_to_kill=(kill("init3", UNKNOWN_INIT, "Unknown"),)),
+        act(init_containers_to_start=(2,), containers_to_kill=(kill("init3", UNKNOWN_INIT, KillCause.STATE_LOST),)),
     ),
     "policy Never: an init container in unknown state is the end of the pod": (
         lambda s: s.policy("Never").state("init3", "unknown"),
@@ -384,11 +396,11 @@ INIT_CONTAINERS: Table = {
     ),
     "an init container's own policy counts when its state is unknown, its rules do not": (
         lambda s: s.policy("Never").rule("init3", "Restart", "In", policy="OnFailure").state("init3", "unknown"),
-        act(init_containers_to_start=(2,), containers_to_kill=(kill("init3", UNKNOWN_INIT, "Unknown"),)),
+        act(init_containers_to_start=(2,), containers_to_kill=(kill("init3", UNKNOWN_INIT, KillCause.STATE_LOST),)),
     ),
     "an init container in unknown state is killed and started in a pod being deleted too": (
         lambda s: s.deleted().state("init3", "unknown"),
-        act(init_containers_to_start=(2,), containers_to_kill=(kill("init3", UNKNOWN_INIT, "Unknown"),)),
+        act(init_containers_to_start=(2,), containers_to_kill=(kill("init3", UNKNOWN_INIT, KillCause.STATE_LOST),)),
     ),
     "a changed definition of a running init container is not looked at": (
         lambda s: s.running("init3").redefined("init3"),
@@ -463,28 +475,28 @@ SIDECARS: Table = {
         lambda s: startup(s, "init1").gone("init2", "init3", "foo1", "foo2", "foo3").started("init1", "failure"),
         act(
             init_containers_to_start=(0,),
-            containers_to_kill=(kill("init1", "Init container init1 failed startup probe", "StartupProbe"),),
+            containers_to_kill=(kill("init1", "Init container init1 failed startup probe", KillCause.STARTUP),),
         ),
     ),
     "a startup failure restarts the sidecar of a pod that runs": (
         lambda s: startup(s, "init1").started("init1", "failure"),
         act(
             init_containers_to_start=(0,),
-            containers_to_kill=(kill("init1", "Init container init1 failed startup probe", "StartupProbe"),),
+            containers_to_kill=(kill("init1", "Init container init1 failed startup probe", KillCause.STARTUP),),
         ),
     ),
     "a liveness failure restarts the sidecar, with policy Never too": (
         lambda s: liveness(s, "init2").policy("Never").live("init2", "failure"),
         act(
             init_containers_to_start=(1,),
-            containers_to_kill=(kill("init2", "Init container init2 failed liveness probe", "LivenessProbe"),),
+            containers_to_kill=(kill("init2", "Init container init2 failed liveness probe", KillCause.LIVENESS),),
         ),
     ),
     "a liveness failure does not keep the next one from starting": (
         lambda s: liveness(s, "init1").gone("init2", "init3", "foo1", "foo2", "foo3").live("init1", "failure"),
         act(
             init_containers_to_start=(0, 1),
-            containers_to_kill=(kill("init1", "Init container init1 failed liveness probe", "LivenessProbe"),),
+            containers_to_kill=(kill("init1", "Init container init1 failed liveness probe", KillCause.LIVENESS),),
         ),
     ),
     "results of probes that the sidecar does not have count for nothing": (
@@ -495,7 +507,7 @@ SIDECARS: Table = {
         lambda s: s.redefined("init1"),
         act(
             init_containers_to_start=(0,),
-            containers_to_kill=(kill("init1", "Init container init1 definition changed"),),
+            containers_to_kill=(kill("init1", "Init container init1 definition changed", KillCause.UPDATE),),
         ),
     ),
     "a changed definition waits for the startup probe": (
@@ -524,7 +536,7 @@ SIDECARS: Table = {
     ),
     "a sidecar in unknown state is killed and started": (
         lambda s: s.policy("Never").state("init2", "unknown"),
-        act(init_containers_to_start=(1,), containers_to_kill=(kill("init2", UNKNOWN_INIT, "Unknown"),)),
+        act(init_containers_to_start=(1,), containers_to_kill=(kill("init2", UNKNOWN_INIT, KillCause.STATE_LOST),)),
     ),
     "a dead last sidecar keeps main containers that have exited from starting": (
         lambda s: s.exited("init3").exited("foo1", "foo2", "foo3"),
@@ -540,7 +552,10 @@ SIDECARS: Table = {
     ),
     "main containers are done: what was decided for a living sidecar stays decided": (
         lambda s: s.policy("Never").exited("foo1", "foo2", "foo3").redefined("init1"),
-        act(kill_pod=True, containers_to_kill=(kill("init1", "Init container init1 definition changed"),)),
+        act(
+            kill_pod=True,
+            containers_to_kill=(kill("init1", "Init container init1 definition changed", KillCause.UPDATE),),
+        ),
     ),
     "a plain init container after a sidecar starts once the sidecar has": (
         lambda s: (

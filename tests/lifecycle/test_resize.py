@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from syncpod.lifecycle.actions import ContainerResources, ContainersToUpdate, ContainerToUpdate, PodActions
+from syncpod.lifecycle.kill_cause import KillCause
 from tests.lifecycle.situation import Situation, act, kill, three_containers, three_init_containers, three_sidecars
 
 MI = 1024 * 1024
@@ -132,7 +133,7 @@ SITUATIONS: dict[str, tuple[Mutate, PodActions]] = {
         lambda s: s.of("foo2", resources=both("200m", "100Mi"), resizePolicy=restart_for("cpu")),
         act(
             containers_to_start=(1,),
-            containers_to_kill=(kill("foo2", "Container foo2 resize requires restart"),),
+            containers_to_kill=(kill("foo2", "Container foo2 resize requires restart", KillCause.RESIZE),),
             update_pod_resources=True,
         ),
     ),
@@ -144,7 +145,7 @@ SITUATIONS: dict[str, tuple[Mutate, PodActions]] = {
         lambda s: s.of("foo2", resources=both("200m", "200Mi"), resizePolicy=restart_for("memory")),
         act(
             containers_to_start=(1,),
-            containers_to_kill=(kill("foo2", "Container foo2 resize requires restart"),),
+            containers_to_kill=(kill("foo2", "Container foo2 resize requires restart", KillCause.RESIZE),),
             update_pod_resources=True,
         ),
     ),
@@ -152,7 +153,7 @@ SITUATIONS: dict[str, tuple[Mutate, PodActions]] = {
         lambda s: s.of("foo2", resources={"limits": both("100m", "100Mi")["limits"]}, resizePolicy=restart_for("cpu")),
         act(
             containers_to_start=(1,),
-            containers_to_kill=(kill("foo2", "Container foo2 resize requires restart"),),
+            containers_to_kill=(kill("foo2", "Container foo2 resize requires restart", KillCause.RESIZE),),
             update_pod_resources=True,
         ),
     ),
@@ -164,7 +165,7 @@ SITUATIONS: dict[str, tuple[Mutate, PodActions]] = {
         ),
         act(
             containers_to_start=(1,),
-            containers_to_kill=(kill("foo2", "Container foo2 resize requires restart"),),
+            containers_to_kill=(kill("foo2", "Container foo2 resize requires restart", KillCause.RESIZE),),
             update_pod_resources=True,
         ),
     ),
@@ -181,7 +182,7 @@ SITUATIONS: dict[str, tuple[Mutate, PodActions]] = {
         act(
             containers_to_start=(0,),
             containers_to_kill=(
-                kill("foo1", "Container foo1 failed liveness probe, will be restarted", "LivenessProbe"),
+                kill("foo1", "Container foo1 failed liveness probe, will be restarted", KillCause.LIVENESS),
             ),
         ),
     ),
@@ -247,7 +248,7 @@ def test_a_running_init_container_is_resized_while_the_pod_waits_for_it() -> Non
     s.of("init2", resizePolicy=restart_for("memory"))
     assert s.decide() == act(
         init_containers_to_start=(1,),
-        containers_to_kill=(kill("init2", "Container init2 resize requires restart"),),
+        containers_to_kill=(kill("init2", "Container init2 resize requires restart", KillCause.RESIZE),),
         update_pod_resources=True,
     )
 
@@ -276,6 +277,6 @@ def test_a_sidecar_restarted_for_its_resize_lets_the_next_one_start() -> None:
     s.of("init1", resources={"limits": {"cpu": "1"}}, resizePolicy=restart_for("cpu"))
     assert s.decide() == act(
         init_containers_to_start=(0, 1),
-        containers_to_kill=(kill("init1", "Container init1 resize requires restart"),),
+        containers_to_kill=(kill("init1", "Container init1 resize requires restart", KillCause.RESIZE),),
         update_pod_resources=True,
     )

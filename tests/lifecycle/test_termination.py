@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from syncpod.lifecycle.actions import KillReason
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.termination import (
     LONGEST_SECONDS,
     kill_grace_seconds,
@@ -36,21 +36,21 @@ STARTUP: dict[str, Any] = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
 
 
 @pytest.mark.parametrize(
-    ("what", "reason", "seconds"),
+    ("what", "cause", "seconds"),
     [
-        (pod(), "", 30),
-        (pod(spec=None), "", 2),
-        (pod(spec=0), "", 0),
-        (pod(deletion=10), "", 10),
-        (pod(deletion=0), "", 0),
-        (pod(**LIVENESS, **STARTUP), "", 30),
-        (pod(**LIVENESS, **STARTUP), "Unknown", 30),
-        (pod(**LIVENESS, **STARTUP), "LivenessProbe", 7),
-        (pod(**LIVENESS, **STARTUP), "StartupProbe", 9),
-        (pod(**LIVENESS), "StartupProbe", 30),
-        (pod(livenessProbe={"terminationGracePeriodSeconds": 90}), "LivenessProbe", 90),
-        (pod(livenessProbe={}), "LivenessProbe", 30),
-        (pod(deletion=10, **LIVENESS), "LivenessProbe", 10),
+        (pod(), KillCause.UPDATE, 30),
+        (pod(spec=None), None, 2),
+        (pod(spec=0), None, 0),
+        (pod(deletion=10), None, 10),
+        (pod(deletion=0), None, 0),
+        (pod(**LIVENESS, **STARTUP), None, 30),
+        (pod(**LIVENESS, **STARTUP), KillCause.STATE_LOST, 30),
+        (pod(**LIVENESS, **STARTUP), KillCause.LIVENESS, 7),
+        (pod(**LIVENESS, **STARTUP), KillCause.STARTUP, 9),
+        (pod(**LIVENESS), KillCause.STARTUP, 30),
+        (pod(livenessProbe={"terminationGracePeriodSeconds": 90}), KillCause.LIVENESS, 90),
+        (pod(livenessProbe={}), KillCause.LIVENESS, 30),
+        (pod(deletion=10, **LIVENESS), KillCause.LIVENESS, 10),
     ],
     ids=[
         "the pod's own",
@@ -68,13 +68,13 @@ STARTUP: dict[str, Any] = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
         "the deletion's before the failed probe's",
     ],
 )
-def test_the_grace_period_of_one_kill(what: Pod, reason: KillReason, seconds: int) -> None:
+def test_the_grace_period_of_one_kill(what: Pod, cause: KillCause | None, seconds: int) -> None:
     """Row 76: the deletion's, the probe's own, the pod's."""
-    assert kill_grace_seconds(what, what.spec.containers[0], reason) == seconds
+    assert kill_grace_seconds(what, what.spec.containers[0], cause) == seconds
 
 
 def test_a_container_no_longer_in_the_spec_gets_the_pods_grace() -> None:
-    assert kill_grace_seconds(pod(), None, "LivenessProbe") == 30
+    assert kill_grace_seconds(pod(), None, KillCause.LIVENESS) == 30
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from syncpod.journal.causes import ends_of
+from syncpod.journal.causes import End, ends_of
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
+from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.signals import Evict
 from syncpod.messages.steps import Fault, StepResult
-from tests.workflows.test_facts import NOW, a_pod, exited, listing, running, seen
-from workflows.pod import decide, outcome
+from tests.workflows.test_facts import NOW, SANDBOX, a_pod, exited, listing, running, seen
+from workflows.pod import absorb, decide, desired, outcome
 from workflows.pod.decision import Step
 from workflows.pod.journaled import told
 from workflows.pod.state import PodState
@@ -26,10 +32,68 @@ def begun(state: PodState) -> Step:
     return step
 
 
+def ends(state: PodState) -> list[End]:
+    """The ends of container `app`, as the journal has them."""
+    said = told(state, (), (), NOW, since=None, is_gone=False)
+    return ends_of(said.instances, said.lines, ())["app"]
+
+
 def causes(state: PodState) -> dict[int, str]:
     """The words for each end of container `app`, by number of its instance."""
-    said = told(state, (), (), NOW, since=None, is_gone=False)
-    return {end.instance.restart: end.cause.words for end in ends_of(said.instances, said.lines, ())["app"]}
+    return {end.instance.restart: end.cause.words for end in ends(state)}
+
+
+def changed(image: str) -> dict[str, Any]:
+    document = a_pod("Always", "app").model_dump(mode="json", by_alias=True, exclude_none=True)
+    document["spec"]["containers"][0]["image"] = image
+    return document
+
+
+def ask_for_restart(state: PodState) -> None:
+    absorb.absorb(state, "restart", ({"container": "app"},), NOW)
+
+
+def lose_sandbox(state: PodState) -> None:
+    outcome.observe(
+        state, listing(2, running("app"), sandboxes=(SANDBOX.model_copy(update={"state": "SANDBOX_NOTREADY"}),)), NOW
+    )
+
+
+def lose_state(state: PodState) -> None:
+    outcome.observe(state, listing(2, running("app").model_copy(update={"state": "unknown"})), NOW)
+
+
+def expire(state: PodState) -> None:
+    state.failure = PodFailure(reason=decide.DEADLINE_EXCEEDED)
+
+
+KILLS: dict[KillCause, tuple[str, Callable[[PodState], object]]] = {
+    KillCause.LIVENESS: ("Always", lambda state: setattr(state, "probes", {"liveness": {"app-0": "failure"}})),
+    KillCause.STARTUP: ("Always", lambda state: setattr(state, "probes", {"startup": {"app-0": "failure"}})),
+    KillCause.OPERATOR: ("Always", ask_for_restart),
+    KillCause.UPDATE: ("Always", lambda state: desired.apply(state, changed("x:2"), NOW)),
+    KillCause.SANDBOX: ("Always", lose_sandbox),
+    KillCause.STATE_LOST: ("Always", lose_state),
+    KillCause.LOST_FOR_GOOD: ("Never", lose_state),
+    KillCause.DELETED: ("Always", lambda state: desired.delete(state, {}, NOW)),
+    KillCause.EVICTED: ("Always", lambda state: outcome.evict(state, Evict(reason="Evicted"), NOW)),
+    KillCause.DEADLINE: ("Always", expire),
+    KillCause.FAILED: ("Always", lambda state: outcome.evict(state, Evict(reason="Preempting"), NOW)),
+}
+"""By cause: a restart policy, and what happens to a pod that runs."""
+
+
+@pytest.mark.parametrize("cause", KILLS)
+def test_a_kill_is_explained_by_what_decided_it_and_not_by_its_words(cause: KillCause) -> None:
+    policy, happen = KILLS[cause]
+    state = seen(a_pod(policy, "app"), listing(1, running("app")))
+    happen(state)
+    step = decide.next_step(state, NOW).step
+    assert step is not None
+    decide.record_step(state, replace(step, why="reworded"), NOW)
+    outcome.observe(state, listing(3, exited("app", 143)), NOW)
+    (end,) = ends(state)
+    assert end.cause.kind == cause
 
 
 def test_a_failed_hook_is_told_with_its_output_even_if_the_next_one_has_failed_since() -> None:

@@ -19,6 +19,7 @@ from syncpod.lifecycle import backoff
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.eviction import EVICTED
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD, PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.restart import restart_policy, restarts_on_failure
@@ -42,7 +43,7 @@ from syncpod.pod import Container, Pod
 from workflows.pod import facts, resizing, restart_of_all
 from workflows.pod.container_start import START_KINDS, start_container
 from workflows.pod.decision import Decision, Hold, Step, unless_held
-from workflows.pod.state import PodState
+from workflows.pod.state import Kill, PodState
 from workflows.summaries import clip
 
 OPERATOR_RESTARTS = "an operator restarts it"
@@ -140,7 +141,14 @@ def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[Plann
     if not state.replacing or any(step.verb == StepName.KILL_POD for step in steps):
         return []
     return [
-        PlannedStep(StepName.KILL_CONTAINER, container.name, ids=(container.id,), follows=True, why=OPERATOR_RESTARTS)
+        PlannedStep(
+            StepName.KILL_CONTAINER,
+            container.name,
+            ids=(container.id,),
+            follows=True,
+            cause=KillCause.OPERATOR,
+            why=OPERATOR_RESTARTS,
+        )
         for container in state.own.newest_by_name().values()
         if container.state == "running" and state.replacing.get(container.id) and container.id not in doomed
     ]
@@ -190,26 +198,28 @@ def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
             victims, words = [target.id for target in targets], ""
             if not final:
                 state.replacing = dict.fromkeys(_moving(state), False) | state.replacing
-        case KillContainer(target=target, message=words, reason=reason):
+        case KillContainer(target=target, message=words):
             victims = [target.id]
-            if reason in ("LivenessProbe", "StartupProbe"):
+            if step.cause in (KillCause.LIVENESS, KillCause.STARTUP):
                 state.probe_graces = {target.id: moment_after(now, target.grace_seconds)} | state.probe_graces
         case RemoveContainers(kill=kill, message=words):
             victims = list(kill)
         case _:
             return
-    state.killed = {**state.killed, **{id_: _cause(state, id_, step) for id_ in victims}}
+    state.killed = {**state.killed, **{id_: _kill(state, id_, step) for id_ in victims}}
     for container in state.observed.containers:
         if container.id in victims and container.state == "running":
             state.event(now, "Normal", "Killing", words or f"Stopping container {container.name}", container.name)
 
 
-def _cause(state: PodState, id_: str, step: Step) -> str:
+def _kill(state: PodState, id_: str, step: Step) -> Kill:
     """Return why an instance is killed, as its exit will say."""
     spec = state.pod.spec
     lost = {each.name for each in state.own.containers if each.id == id_ and each.state == "unknown"}
     once = {each.name for each in (*spec.init_containers, *spec.containers) if not restarts_on_failure(each, spec)}
-    return step.why if state.ending or not lost & once else ENDED_FOR_GOOD
+    if not state.ending and lost & once:
+        return Kill(why=ENDED_FOR_GOOD, cause=KillCause.LOST_FOR_GOOD)
+    return Kill(why=step.why, cause=step.cause or "")
 
 
 def _moving(state: PodState) -> list[str]:
@@ -226,6 +236,13 @@ def _moving(state: PodState) -> list[str]:
 
 
 # --- terminating ------------------------------------------------------------------------------------------------------
+
+
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+"""The reason of a pod's failure once its active deadline is over."""
+
+_VERDICTS = {EVICTED: KillCause.EVICTED, DEADLINE_EXCEEDED: KillCause.DEADLINE}
+"""By the reason of a pod's failure: the cause of the kill that follows."""
 
 
 def is_unfinished(state: PodState) -> bool:
@@ -250,10 +267,12 @@ def is_forced(state: PodState) -> bool:
 def _terminate(state: PodState, now: datetime) -> Decision:
     if something_to_stop(state.observed, state.stopped_sandboxes) or is_unfinished(state):
         if state.deletion is None and state.failure is not None:
-            why = state.failure.reason
+            why, cause = state.failure.reason, _VERDICTS.get(state.failure.reason, KillCause.FAILED)
+        elif state.deletion is not None:
+            why, cause = "deleted", KillCause.DELETED
         else:
-            why = "deleted" if state.deletion else f"the pod has {state.reached.lower()}"
-        return unless_held(state, _kill_pod(state, why, now), now)
+            why, cause = f"the pod has {state.reached.lower()}", KillCause.FINISHED
+        return unless_held(state, _kill_pod(state, why, cause, now), now)
     if state.deletion is None:
         return Decision()
     request = RemovePod(ref=state.ref, forced=is_forced(state), stopped=state.stopped_sandboxes)
@@ -261,7 +280,7 @@ def _terminate(state: PodState, now: datetime) -> Decision:
     return unless_held(state, removal, now)
 
 
-def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
+def _kill_pod(state: PodState, why: str, cause: KillCause | None, now: datetime) -> Step:
     """Build the kill of the whole pod, with the time that is left until its durable deadline.
 
     Mirrors kuberuntime_container.go, v1.36, killContainersWithSyncResult: all containers at once, sidecars after the
@@ -283,7 +302,8 @@ def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
     step = KillPod(
         ref=state.ref, targets=targets, grace_seconds=left, message=why, final=state.ending, evicted=_is_evicted(state)
     )
-    return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=backoff.step_key("kill_pod"))
+    key = backoff.step_key("kill_pod")
+    return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=key, cause=cause)
 
 
 def _is_evicted(state: PodState) -> bool:
@@ -377,16 +397,16 @@ def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Colle
 
 
 def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decision:
-    verb, name, why = planned_step.verb, planned_step.container, planned_step.why
+    verb, name, why, cause = planned_step.verb, planned_step.container, planned_step.why, planned_step.cause
     match verb:
         case StepName.KILL_POD:
-            return unless_held(state, _kill_pod(state, why, now), now)
+            return unless_held(state, _kill_pod(state, why, planned_step.cause, now), now)
         case StepName.KILL_CONTAINER:
             container_id = planned_step.ids[0]
-            grace = kill_grace_seconds(state.pod, _main_or_init(state.pod, name), planned_step.reason)
+            grace = kill_grace_seconds(state.pod, _main_or_init(state.pod, name), cause)
             hook = _pre_stop(state.pod, name) if grace > 0 else {}
             target = KillTarget(id=container_id, name=name, grace_seconds=grace, **hook)
-            kill = KillContainer(ref=state.ref, target=target, message=why, reason=planned_step.reason)
+            kill = KillContainer(ref=state.ref, target=target, message=why, reason=cause.reason if cause else "")
             replaces = container_id if planned_step.follows and _might_rest(state.pod, name) else ""
             step = Step(
                 StepName.KILL_CONTAINER,
@@ -396,6 +416,7 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
                 name,
                 backoff.step_key(verb, name),
                 replaces=replaces,
+                cause=cause,
             )
             return unless_held(state, step, now)
         case StepName.REMOVE_CONTAINER:
@@ -415,6 +436,7 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
                 why,
                 key=backoff.step_key(verb),
                 resets=planned_step.keep_logs,
+                cause=cause,
             )
             return unless_held(state, step, now)
         case StepName.CREATE_SANDBOX:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.step_name import StepName
@@ -37,6 +38,8 @@ class Step:
     """It is the pod's first step after a restart of all containers has removed them."""
     known: Seq = field(default_factory=Seq)
     """The number of the newest listing known when the step began. Every listing of the step itself is newer."""
+    cause: KillCause | None = None
+    """Who or what decided the kills that are part of it; None if it kills nothing."""
     outdated: bool = False
     """It asked the node for something that is no longer desired."""
     replaces: str = ""

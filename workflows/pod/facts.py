@@ -32,7 +32,7 @@ from syncpod.lifecycle.observed import (
     order_restarts,
 )
 from syncpod.messages.steps import StartContainer, StepInput
-from workflows.pod.state import PodState
+from workflows.pod.state import Kill, PodState
 
 LOST = "The container is no longer listed by the runtime, and nobody saw how it ended"
 """Message of an end whose exit code nobody knows. Its reason and code are those that the kubelet uses."""
@@ -187,7 +187,7 @@ def record_lost(state: PodState, now: datetime) -> None:
     if state.ending or state.removed:
         return
     for instance in lost(state):
-        cause = state.killed.get(instance.id, "")
+        kill = state.killed.get(instance.id, Kill())
         state.record_exit(
             RecordedExit(
                 id=instance.id,
@@ -199,13 +199,15 @@ def record_lost(state: PodState, now: datetime) -> None:
                 message=LOST,
                 started_at=instance.started_at,
                 at=now,
-                cause=cause,
+                cause=kill.why,
+                killed_by=kill.cause,
             )
         )
         how = f"exited {UNKNOWN_EXIT_CODE} ({STATUS_UNKNOWN})"
-        state.note(now, "exit", instance.name, cause or LOST, outcome=how, restart=instance.restart_count)
+        about = {"outcome": how, "restart": instance.restart_count, "fact": kill.cause}
+        state.note(now, "exit", instance.name, kill.why or LOST, **about)
         text = f"Container {instance.name} is no longer listed by the runtime: how it ended is not known"
-        state.event(now, "Normal" if cause else "Warning", STATUS_UNKNOWN, text, instance.name)
+        state.event(now, "Normal" if kill.cause else "Warning", STATUS_UNKNOWN, text, instance.name)
     state.vanished = {}
 
 

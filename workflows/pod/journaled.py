@@ -12,6 +12,7 @@ from typing import Any
 
 from syncpod.journal.records import Happening, Instance, Life, Line, Told
 from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.messages.queries import EventRecord, HistoryRecord
 from syncpod.pod import ContainerStatus
@@ -91,17 +92,20 @@ def _instances(state: PodState) -> tuple[Instance, ...]:
     # The pod's history omits a hook's output. Only the node's user can read the journal, which keeps it.
     hooks = {(each.container, each.restart): each.message for each in state.failed_hooks}
     found = {
-        (each.name, each.restart): _ended(
-            each, listed.get((each.name, each.restart)), each.cause or hooks.get((each.name, each.restart), "")
-        )
+        key: _ended(each, listed.get(key), hooks.get(key))
         for each in state.exits
+        for key in [(each.name, each.restart)]
     }
     for key, container in listed.items():
         found.setdefault(key, _listed(container))
     return tuple(found.values())
 
 
-def _ended(exit_: RecordedExit, container: ObservedContainer | None, cause: str) -> Instance:
+def _ended(exit_: RecordedExit, container: ObservedContainer | None, failed_hook: str | None) -> Instance:
+    """Return an ended instance; `failed_hook` says how its postStart hook failed, if that is why it was ended."""
+    cause, killed_by = exit_.cause, exit_.killed_by
+    if failed_hook is not None and not killed_by:
+        cause, killed_by = failed_hook, KillCause.HOOK
     started = exit_.started_at or (container.started_at if container is not None else None)
     return Instance(
         container=exit_.name,
@@ -114,6 +118,7 @@ def _ended(exit_: RecordedExit, container: ObservedContainer | None, cause: str)
         reason=exit_.reason,
         message=exit_.message,
         cause=cause,
+        killed_by=killed_by,
     )
 
 

@@ -11,8 +11,9 @@ from typing import Any, assert_never
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit, RecordedExit
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_containers, order_restarts
-from syncpod.lifecycle.plan import ENDED_FOR_GOOD, something_to_stop
+from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.probing import failure_text
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.status import PodFailure
@@ -34,9 +35,9 @@ from syncpod.messages.steps import (
 )
 from syncpod.pod import Pod, PodCondition
 from workflows.pod import facts, resizing
-from workflows.pod.decide import expiry
+from workflows.pod.decide import DEADLINE_EXCEEDED, expiry
 from workflows.pod.decision import Step
-from workflows.pod.state import FAILED_HOOKS_KEPT, HISTORY_KEPT, RESTARTS_KEPT, FailedHook, PodState, age, clipped
+from workflows.pod.state import FAILED_HOOKS_KEPT, HISTORY_KEPT, RESTARTS_KEPT, FailedHook, Kill, PodState, age, clipped
 
 _KILLED = 128 + 9
 """The exit code that runtimes give to an end by SIGKILL."""
@@ -83,11 +84,12 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         known = recorded.get(container.id)
         if known is not None and (known.is_settled or not known.is_unknown or ended.is_unknown):
             continue  # an unknown end is recorded again only if more is known about it now
-        cause = state.killed.get(container.id, known.cause if known is not None else "")
+        before = Kill(why=known.cause, cause=known.killed_by) if known is not None else Kill()
+        kill = state.killed.get(container.id, before)
         at = now - age(listing, container)
         if _ran_out_of_memory_first(state, ended, at):
-            cause = ""
-        exit_ = _settled(RecordedExit(**dict(ended), at=at, cause=cause))
+            kill = Kill()
+        exit_ = _settled(RecordedExit(**dict(ended), at=at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
         _tell_exit(state, exit_, now)
         state.forget_stuck_kills()
@@ -110,7 +112,7 @@ def _settled(exit_: RecordedExit) -> RecordedExit:
     The container exited at our signal, perhaps with 0, but nobody knows how its work would have ended. If that counted
     as a success, an init container's successors would start, or a job would succeed.
     """
-    if exit_.cause != ENDED_FOR_GOOD:
+    if exit_.killed_by != KillCause.LOST_FOR_GOOD:
         return exit_
     message = f"{exit_.cause}; it exited with {exit_.how}"
     how = {"exit_code": UNKNOWN_EXIT_CODE, "reason": STATUS_UNKNOWN, "message": message, "is_settled": True}
@@ -138,7 +140,7 @@ def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer
 def _forget_what_went(state: PodState) -> None:
     """Drop what is kept about instances and sandboxes that are gone or replaced."""
     present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
-    state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
+    state.killed = {each: kill for each, kill in state.killed.items() if each in present}
     state.probe_graces = {each: ends for each, ends in state.probe_graces.items() if each in present}
     if state.replacing:
         newest = {container.id for container in facts.newest_begun(state).values()}
@@ -149,7 +151,8 @@ def _forget_what_went(state: PodState) -> None:
 
 def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
-    state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {exit_.how}", restart=exit_.restart)
+    about = {"outcome": f"exited {exit_.how}", "restart": exit_.restart, "fact": exit_.killed_by}
+    state.note(now, "exit", exit_.name, exit_.cause, **about)
     kind = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
     why = f": {exit_.cause}" if exit_.cause else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
@@ -227,8 +230,8 @@ def expire(state: PodState, now: datetime) -> None:
     due = expiry(state)
     if due is not None and due <= now:
         message = "Pod was active on the node longer than the specified deadline"
-        state.failure, state.ends_sooner = PodFailure(reason="DeadlineExceeded", message=message), True
-        state.event(now, "Normal", "DeadlineExceeded", message)
+        state.failure, state.ends_sooner = PodFailure(reason=DEADLINE_EXCEEDED, message=message), True
+        state.event(now, "Normal", DEADLINE_EXCEEDED, message)
         state.note(now, "signal", "deadline", f"active for {state.pod.spec.active_deadline_seconds} s")
 
 

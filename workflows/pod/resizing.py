@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffEntry
 from syncpod.lifecycle.conditions import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.pod_resources import (
     requested_changes,
@@ -26,11 +27,11 @@ from syncpod.lifecycle.pod_resources import (
     same_amounts,
     same_resources,
 )
-from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
+from syncpod.lifecycle.resize import Resize, container_resize
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import AllocateResources, Allocation, ResizePod, StepInput
 from syncpod.pod import Pod, PodCondition, ResourceRequirements, Volume, downward_files
-from workflows.pod.state import PodState, ResizeState
+from workflows.pod.state import Kill, PodState, ResizeState
 
 FIRST_RETRY = timedelta(seconds=30)
 RETRY = timedelta(minutes=3)
@@ -222,7 +223,7 @@ def settle(state: PodState, now: datetime) -> None:
         concerned = [
             each.name
             for each in newest.values()
-            if each.state == "running" or state.killed.get(each.id, "").endswith(RESTART_MESSAGE)
+            if each.state == "running" or state.killed.get(each.id, Kill()).cause == KillCause.RESIZE
         ]
         state.actuated = {name: last for name, last in state.actuated.items() if name in concerned}
     progress = state.resize_in_progress

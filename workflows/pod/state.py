@@ -98,6 +98,17 @@ class FailedHook(BaseModel):
     """How it failed, with its output."""
 
 
+class Kill(BaseModel):
+    """Why the workflow killed a container."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    why: str = ""
+    """In words, as its exit will say."""
+    cause: str = ""
+    """The `KillCause`, of this version or of a newer one."""
+
+
 class PodState(BaseModel):
     """The snapshot. Mutable; changed only by functions of this package, between two awaits."""
 
@@ -139,7 +150,7 @@ class PodState(BaseModel):
     """The newest sandbox that was ever listed."""
     disagreed: tuple[str, ...] = ()
     """The disagreements between record and runtime that events have reported."""
-    killed: dict[str, str] = {}
+    killed: dict[str, Kill] = {}
     """By runtime id: why the workflow killed a container. Forgotten with the container."""
     probe_graces: dict[str, datetime] = {}
     """By runtime id: when the grace ends of a container that is ended for a failed probe. Forgotten with it."""
