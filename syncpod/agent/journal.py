@@ -24,7 +24,7 @@ from syncpod.agent import metrics
 from syncpod.agent.senders import AskServer, Command, Senders
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
-from syncpod.journal.records import Instance, Life, Line, Told
+from syncpod.journal.records import Instance, Life, Line, TaskRecords
 from syncpod.kernel.boot import boot_id
 from syncpod.messages.identity import PodRef
 from syncpod.node.daemon_thread import in_daemon_thread
@@ -224,7 +224,9 @@ class _Writer:
         """Write the senders of commands."""
         with self._using():
             try:
-                self._file.write([self._without_secrets(Told(life, line.at, lines=(line,))) for life, line in lines])
+                self._file.write(
+                    [self._without_secrets(TaskRecords(life, line.at, lines=(line,))) for life, line in lines]
+                )
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
 
@@ -330,7 +332,7 @@ class _Writer:
         for life in self._file.lives_not_gone():
             at = deleted_at(self._node, life.uid, life.incarnation) if life.incarnation else None
             if at is not None:
-                over.append(Told(life, at, is_gone=True))
+                over.append(TaskRecords(life, at, is_gone=True))
         self._file.write(over)
         self._is_opened = True
 
@@ -340,7 +342,7 @@ class _Writer:
         named = ((life if life.name else self._file.life_of(life.uid, life.incarnation), each) for life, each in ends)
         kept = [(life, self._with_log_end(life, self._as_told(life, each))) for life, each in named if life is not None]
         # A workflow's own record of an instance takes precedence, so it is written last.
-        rows = [Told(life, each.ended_at or datetime.now(UTC), instances=(each,)) for life, each in kept]
+        rows = [TaskRecords(life, each.ended_at or datetime.now(UTC), instances=(each,)) for life, each in kept]
         rows += [self._without_repeats(each) for _, _, each in told]
         metrics.journaled(self._file.write(map(self._without_secrets, rows)), self._file.used_bytes())
         for workflow_id, run_id, each in told:
@@ -350,7 +352,7 @@ class _Writer:
             if (known := self._known.get(life)) is not None:
                 known.log_ends |= {(one.container, one.restart)}
 
-    def _new_commands(self, told: Told) -> Iterator[Line]:
+    def _new_commands(self, told: TaskRecords) -> Iterator[Line]:
         """Yield the commands that are new to this process, and whose senders are not known."""
         known = self._known.get(told.life, _Known()).commands
         for line in (each for each in told.lines if each.is_command):
@@ -359,7 +361,7 @@ class _Writer:
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def _news(self, workflow_id: str, run_id: str, published: Published) -> Told | None:
+    def _news(self, workflow_id: str, run_id: str, published: Published) -> TaskRecords | None:
         """Return a run's records that are newer than those in the file."""
         run, until = self._runs.get(workflow_id, ("", None))
         return published.told(until if run == run_id else None)
@@ -369,14 +371,14 @@ class _Writer:
         known = self._known.get(life, _Known()).instances.get((instance.container, instance.restart))
         return known if known is not None and known.has_ended else instance
 
-    def _without_repeats(self, told: Told) -> Told:
+    def _without_repeats(self, told: TaskRecords) -> TaskRecords:
         """Return the records with only those instances that are new to the file, and with the ends of their logs."""
         known = self._known.get(told.life, _Known())
         news = (each for each in told.instances if known.instances.get((each.container, each.restart)) != each)
         wanted = tuple(self._with_log_end(told.life, each) for each in news)
         return replace(told, instances=wanted)
 
-    def _note(self, workflow_id: str, run_id: str, told: Told) -> None:
+    def _note(self, workflow_id: str, run_id: str, told: TaskRecords) -> None:
         """Note that these records are in the file."""
         if told.is_gone:
             self._known.pop(told.life, None)
@@ -403,7 +405,7 @@ class _Writer:
             return instance
         return replace(instance, log_end=end)
 
-    def _without_secrets(self, told: Told) -> Told:
+    def _without_secrets(self, told: TaskRecords) -> TaskRecords:
         hide = self._redacted
         return replace(
             told,

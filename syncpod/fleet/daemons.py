@@ -21,10 +21,10 @@ from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.rollout import (
     Counts,
     Creation,
-    Decision,
     RolloutState,
     Wish,
     Withdrawal,
+    WorkloadDecision,
     health_gate,
     with_setback,
     with_wish,
@@ -103,16 +103,16 @@ def standing(pod: Pod, node: NodeOffer) -> Standing:
 
 def decide_daemons(
     wish: DaemonWish, nodes: Mapping[str, Standing], members: Iterable[Member], state: RolloutState, now: datetime
-) -> Decision:
+) -> WorkloadDecision:
     """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
     A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` are those that a
     survey has found. A pod whose node is not among them stays.
     """
-    return _Round(wish, nodes, members, state, now).decision()
+    return _DaemonSetDecider(wish, nodes, members, state, now).decision()
 
 
-class _Round:
+class _DaemonSetDecider:
     """One decision."""
 
     def __init__(
@@ -136,7 +136,7 @@ class _Round:
         self._rolled_back = self._became_good = self._complete = ""
         self._times: list[datetime] = []
 
-    def decision(self) -> Decision:
+    def decision(self) -> WorkloadDecision:
         self._clear()
         self._judge()
         for name in (*self._heard, *self._closed):
@@ -155,7 +155,7 @@ class _Round:
             member.ready_since + self._wish.min_ready for member in counted if member.ready_since is not None
         ]
         later = [moment for moment in self._times if moment > self._now]
-        return Decision(
+        return WorkloadDecision(
             state=self._state,
             create=tuple(self._create),
             withdraw=tuple(Withdrawal(name, why) for name, why in sorted(self._going.items())),

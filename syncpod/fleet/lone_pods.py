@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncpod.fleet.members import Member
-from syncpod.fleet.rollout import Decision, RolloutState, Wish, decide
+from syncpod.fleet.rollout import RolloutState, Wish, WorkloadDecision, decide
 from syncpod.fleet.when_lost import WhenLost
 from syncpod.pod import Pod
 
@@ -31,7 +31,7 @@ _FIXED: Final = (
 
 def decide_lone(
     rule: WhenLost, grace: timedelta, members: Iterable[Member], state: RolloutState, now: datetime
-) -> Decision:
+) -> WorkloadDecision:
     """Decide what is next for a pod. `members` are its copies: at most one, and more after a node was lost.
 
     `grace` is the pod's grace period. Of two copies one is removed, as `syncpod.fleet.presence.choose_copy` decides. A
@@ -57,7 +57,7 @@ def _copy(member: Member) -> Member:
     return replace(member, revision=_ONE, ready_since=ready, ended=False)
 
 
-def _says(copies: Iterable[Member], decided: Decision) -> str:
+def _says(copies: Iterable[Member], decided: WorkloadDecision) -> str:
     going = {each.name for each in decided.withdraw}
     off = decided.state.written_off
     stays = [each for each in copies if not each.leaving and each.name not in going and each.name not in off]

@@ -42,8 +42,8 @@ _OF_TAINTS, _OF_NODE_AFFINITY, _OF_ROOM, _OF_SPREAD, _OF_NEIGHBORS = 3, 2, 1, 2,
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The verdict of placement on one node."""
+class NodeFit:
+    """Whether a pod may be on one node, and how well it fits there."""
 
     node: str
     reasons: tuple[str, ...] = ()
@@ -67,11 +67,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Placement:
-    """The node that a pod goes to, and the verdict on every node, sorted by name."""
+    """The node that a pod goes to, and how it fits on every node, sorted by name."""
 
     node: str
     """The node's name; "" if no node is fit."""
-    verdicts: tuple[Verdict, ...]
+    nodes: tuple[NodeFit, ...]
     summary: str
     """In kube-scheduler's words: ``0/4 nodes are available: 3 Insufficient cpu, 1 node(s) were unschedulable.``"""
 
@@ -85,19 +85,19 @@ def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement
     offers = sorted(nodes, key=lambda node: node.name)
     if pod.spec.scheduling_gates:
         gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-        verdicts = tuple(Verdict(node.name, (GATED,), gates) for node in offers)
-        return Placement("", verdicts, f"{GATED}: {gates}")
+        fits = tuple(NodeFit(node.name, (GATED,), gates) for node in offers)
+        return Placement("", fits, f"{GATED}: {gates}")
     if not offers:
         return Placement("", (), NO_NODES)
     filters = _Filters(pod, owner, offers)
-    refused = {node.name: verdict for node in offers if (verdict := filters.refusal(node)) is not None}
+    refused = {node.name: fit for node in offers if (fit := filters.refusal(node)) is not None}
     fitting = [node for node in offers if node.name not in refused]
     scores = {node.name: score for node, score in zip(fitting, filters.scores(fitting), strict=True)}
-    verdicts = tuple(refused.get(node.name) or Verdict(node.name, score=scores[node.name]) for node in offers)
+    fits = tuple(refused.get(node.name) or NodeFit(node.name, score=scores[node.name]) for node in offers)
     if not fitting:
-        return Placement("", verdicts, _summary(verdicts))
+        return Placement("", fits, _summary(fits))
     best = min(fitting, key=lambda node: (-scores[node.name], node.crowd, _tie_breaker(pod, node.name), node.name))
-    return Placement(best.name, verdicts, f"{len(fitting)}/{len(offers)} nodes are available.")
+    return Placement(best.name, fits, f"{len(fitting)}/{len(offers)} nodes are available.")
 
 
 def pod_there(pod: Pod, owner: str = "") -> PodThere:
@@ -119,7 +119,7 @@ def without_room_of(node: NodeOffer, pod: Pod) -> NodeOffer:
     return replace(node, taken=dict(taken), ports=(*node.ports, *host_ports(pod)))
 
 
-def refusal(pod: Pod, node: NodeOffer, nodes: Iterable[NodeOffer] = ()) -> Verdict | None:
+def refusal(pod: Pod, node: NodeOffer, nodes: Iterable[NodeOffer] = ()) -> NodeFit | None:
     """Return why a pod may not be on one node; None if it may.
 
     `nodes` are the other nodes, for rules that span several, such as spread and affinity.
@@ -139,26 +139,26 @@ class _Filters:
         self._spread = Spread(pod, namespace, owner, nodes)
         self._neighbors = Neighbors(pod, namespace, nodes)
 
-    def refusal(self, node: NodeOffer) -> Verdict | None:
+    def refusal(self, node: NodeOffer) -> NodeFit | None:
         """Return the reasons of the first filter that refuses a node."""
         spec = self._pod.spec
         cordon = Taint(UNSCHEDULABLE, effect="NoSchedule")
         if node.unschedulable and not any(tolerates(one, cordon) for one in spec.tolerations):
-            return Verdict(node.name, (UNSCHEDULABLE_NODE,), "it is cordoned")
+            return NodeFit(node.name, (UNSCHEDULABLE_NODE,), "it is cordoned")
         if spec.node_name and spec.node_name != node.name:
-            return Verdict(node.name, (OTHER_NAME,), f"spec.nodeName: {spec.node_name}")
+            return NodeFit(node.name, (OTHER_NAME,), f"spec.nodeName: {spec.node_name}")
         if node.presence == "Unknown":
-            return Verdict(node.name, (TAINTED,), "the fleet does not hear from the node")
+            return NodeFit(node.name, (TAINTED,), "the fleet does not hear from the node")
         if (taint := untolerated(taints_of(node), spec.tolerations, KEEPS_AWAY)) is not None:
-            return Verdict(node.name, (TAINTED,), f"taint {taint}")
+            return NodeFit(node.name, (TAINTED,), f"taint {taint}")
         if not matches_node(self._pod, node.name, node.labels):
-            return Verdict(node.name, (NOT_ASKED_FOR,))
+            return NodeFit(node.name, (NOT_ASKED_FOR,))
         if is_taken(self._ports, node.ports):
-            return Verdict(node.name, (NO_PORTS,))
+            return NodeFit(node.name, (NO_PORTS,))
         if missing := list(insufficient(self._wanted, node)):
-            return Verdict(node.name, tuple(reason for reason, _ in missing), "; ".join(said for _, said in missing))
+            return NodeFit(node.name, tuple(reason for reason, _ in missing), "; ".join(said for _, said in missing))
         if reason := self._spread.refusal(node) or self._neighbors.refusal(node):
-            return Verdict(node.name, (reason,))
+            return NodeFit(node.name, (reason,))
         return None
 
     def scores(self, fitting: Sequence[NodeOffer]) -> list[int]:
@@ -194,11 +194,11 @@ def _scaled_to_span(scores: list[int]) -> list[int]:
     return [100 * (score - least) // (most - least) for score in scores] if most > least else [0] * len(scores)
 
 
-def _summary(verdicts: Sequence[Verdict]) -> str:
+def _summary(fits: Sequence[NodeFit]) -> str:
     """Count each reason, and sort the counts as text, as FitError.Error does."""
-    counts = Counter(reason for verdict in verdicts for reason in verdict.reasons)
+    counts = Counter(reason for fit in fits for reason in fit.reasons)
     reasons = sorted(f"{count} {reason}" for reason, count in counts.items())
-    return f"0/{len(verdicts)} nodes are available: {', '.join(reasons)}."
+    return f"0/{len(fits)} nodes are available: {', '.join(reasons)}."
 
 
 def _tie_breaker(pod: Pod, node: str) -> str:

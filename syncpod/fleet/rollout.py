@@ -118,7 +118,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Decision:
+class WorkloadDecision:
     """What is to be done now."""
 
     state: RolloutState
@@ -139,13 +139,13 @@ class Decision:
     counts: Counts = Counts()
 
 
-def decide(wish: Wish, members: Iterable[Member], state: RolloutState, now: datetime) -> Decision:
+def decide(wish: Wish, members: Iterable[Member], state: RolloutState, now: datetime) -> WorkloadDecision:
     """Decide what a Deployment does next. The order of its pods does not matter.
 
     A decision never creates more than `replicas + max_surge` pods in all, and never withdraws an available pod if fewer
     than `replicas - max_unavailable` would remain available. Pods on lost nodes that are written off do not count.
     """
-    return _Round(wish, members, state, now).decision()
+    return _DeploymentDecider(wish, members, state, now).decision()
 
 
 def health_gate(new: Iterable[Member], revision: str, good: str) -> str:
@@ -179,7 +179,7 @@ def with_setback(state: RolloutState, now: datetime) -> RolloutState:
     return replace(state, setbacks=state.setbacks + 1, held_until=now + hold)
 
 
-class _Round:
+class _DeploymentDecider:
     """One decision."""
 
     def __init__(self, wish: Wish, members: Iterable[Member], state: RolloutState, now: datetime) -> None:
@@ -191,7 +191,7 @@ class _Round:
         self._rolled_back = self._became_good = self._complete = ""
         self._times: list[datetime] = []
 
-    def decision(self) -> Decision:
+    def decision(self) -> WorkloadDecision:
         self._write_off()
         self._take_back()
         self._clear_ended()
@@ -214,7 +214,7 @@ class _Round:
         ]
         says = self._says(counts)
         later = [moment for moment in self._times if moment > self._now]
-        return Decision(
+        return WorkloadDecision(
             state=replace(self._state, written_off=tuple(sorted(self._off - set(self._going)))),
             create=self._named(create),
             withdraw=tuple(Withdrawal(name, why) for name, why in sorted(self._going.items())),

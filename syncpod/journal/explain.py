@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from syncpod.journal.causes import Change, End, changes_of, ends_of
-from syncpod.journal.reading import Account
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import Absence, Fact, Instance, Line, due_of
 
 _NO_TIME: Final = timedelta(0)
@@ -105,7 +105,7 @@ class Explained:
 class Explanation:
     """A life of a pod at a moment."""
 
-    account: Account
+    records: LifeRecords
     """The records that were known at that moment."""
     at: datetime
     phase: str
@@ -132,7 +132,7 @@ class Explanation:
     @property
     def is_gone(self) -> bool:
         """Whether nothing of the pod was left."""
-        return self.account.gone is not None
+        return self.records.gone is not None
 
     @property
     def unserved(self) -> Absence | None:
@@ -145,7 +145,7 @@ class Explanation:
         if self.is_gone or self.phase in ("Succeeded", "Failed"):  # nothing of it changes any more
             return self.at
         if self.last_sign is not None:
-            return min(self.at, max(self.last_sign, self.account.seen))
+            return min(self.at, max(self.last_sign, self.records.seen))
         return self.unserved.begun if self.unserved is not None else self.at
 
     @property
@@ -162,7 +162,7 @@ class Explanation:
 
 
 def explain(
-    account: Account,
+    records: LifeRecords,
     at: datetime,
     *,
     past: bool = False,
@@ -177,7 +177,7 @@ def explain(
     `last_sign` is the last sign of life of its worker if none serves the node now. `doing` has what the worker says of
     steps that are under way, by name and container.
     """
-    known = as_of(account, at) if past else account
+    known = as_of(records, at) if past else records
     present: Mapping[str, Any] = {} if past else known.present
     absences = tuple(absences)
     is_served = not any(each.begun <= at < each.ended for each in absences)
@@ -185,13 +185,13 @@ def explain(
     is_being_deleted = known.gone is None and _is_being_deleted(known, present)
     if known.gone is not None:
         waits = ()
-    ends = ends_of(known.instances, known.lines, known.happenings, _memory_limits(account.present))
+    ends = ends_of(known.instances, known.lines, known.happenings, _memory_limits(records.present))
     statuses = {each.get("name", ""): each for each in present.get("containers", ())}
     names = [*statuses, *(name for name in ends if name not in statuses)]
     names += sorted({each.container for each in known.instances} - set(names))
     if is_being_deleted:  # a back-off that was under way has no sequel
         waits = tuple(wait for wait in waits if wait.is_of_a_kill or wait.subject not in names)
-    inits = {each.get("name", "") for each in account.present.get("containers", ()) if each.get("init")}
+    inits = {each.get("name", "") for each in records.present.get("containers", ()) if each.get("init")}
     containers = tuple(
         _explained(
             name, known.instances, ends.get(name, ()), waits, statuses.get(name, {}), since, is_init=name in inits
@@ -200,7 +200,7 @@ def explain(
     )
     changes = tuple(changes_of(line for line in known.lines if since is None or line.at >= since))
     return Explanation(
-        account=known,
+        records=known,
         at=at,
         phase=present.get("phase", ""),
         reason=present.get("reason", "") or "",
@@ -253,26 +253,26 @@ def _under_way(present: Mapping[str, Any], doing: Mapping[tuple[str, str], str])
     )
 
 
-def as_of(account: Account, at: datetime) -> Account:
+def as_of(records: LifeRecords, at: datetime) -> LifeRecords:
     """Return the records of a life that were known at a moment. An instance that ended later was running then."""
     instances = tuple(
         each if each.ended_at is None or each.ended_at <= at else _still_running(each)
-        for each in account.instances
+        for each in records.instances
         if each.started_at is None or each.started_at <= at
     )
     return replace(
-        account,
-        gone=account.gone if account.gone is not None and account.gone <= at else None,
-        seen=min(account.seen, at),
-        lines=tuple(line for line in account.lines if line.at <= at),
-        happenings=tuple(each for each in account.happenings if each.first <= at),
+        records,
+        gone=records.gone if records.gone is not None and records.gone <= at else None,
+        seen=min(records.seen, at),
+        lines=tuple(line for line in records.lines if line.at <= at),
+        happenings=tuple(each for each in records.happenings if each.first <= at),
         instances=instances,
     )
 
 
-def life_at(accounts: list[Account], at: datetime) -> Account | None:
+def life_at(lives: list[LifeRecords], at: datetime) -> LifeRecords | None:
     """Return the life at a moment, or else the last one before it; None if there was none yet."""
-    return next((each for each in reversed(accounts) if each.begun <= at), None)
+    return next((each for each in reversed(lives) if each.begun <= at), None)
 
 
 def _still_running(instance: Instance) -> Instance:
@@ -300,18 +300,18 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
     )
 
 
-def _waits_then(account: Account, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
+def _waits_then(records: LifeRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
     """Return the waits that had begun by then and were not over: nothing had happened to their subjects since.
 
     Without a worker nothing happens when a wait is due, so it goes on.
     """
     newest: dict[str, Line] = {}
-    for line in account.lines:
+    for line in records.lines:
         if line.kind == "hold":
             newest[line.subject] = line
         elif line.kind == "step":
             newest.pop(line.container or line.subject, None)
-    for instance in account.instances:
+    for instance in records.instances:
         hold = newest.get(instance.container)
         if hold is not None and instance.started_at is not None and instance.started_at > hold.at:
             del newest[instance.container]
@@ -322,19 +322,19 @@ def _waits_then(account: Account, at: datetime, *, is_served: bool) -> tuple[Wai
     )
 
 
-def _is_being_deleted(account: Account, present: Mapping[str, Any]) -> bool:
+def _is_being_deleted(records: LifeRecords, present: Mapping[str, Any]) -> bool:
     if present:
         return bool(present.get("deletion"))
-    return any(_sets_grace(line) for line in account.lines)
+    return any(_sets_grace(line) for line in records.lines)
 
 
 def _sets_grace(line: Line) -> bool:
     return line.kind == "update" and line.fact in (Fact.DELETED, Fact.GRACE_SHORTENED)
 
 
-def _grace_ends(account: Account, present: Mapping[str, Any]) -> datetime | None:
+def _grace_ends(records: LifeRecords, present: Mapping[str, Any]) -> datetime | None:
     """Return when the grace period of a deletion ends. A later deletion may have shortened it."""
-    asked = [line for line in account.lines if _sets_grace(line)]
+    asked = [line for line in records.lines if _sets_grace(line)]
     deletion = present.get("deletion") or {}
     begun = _moment(deletion.get("at"))
     if not asked and begun is not None:
@@ -342,9 +342,9 @@ def _grace_ends(account: Account, present: Mapping[str, Any]) -> datetime | None
     return min((due for line in asked if (due := due_of(line)) is not None), default=None)
 
 
-def _is_followed(account: Account) -> bool:
+def _is_followed(records: LifeRecords) -> bool:
     """Return whether a pod was applied during the deletion, and the deletion was not repeated after that."""
-    told = [line.fact for line in account.lines if line.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
+    told = [line.fact for line in records.lines if line.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
     return bool(told) and told[-1] == Fact.SUCCESSOR_APPLIED
 
 

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.journal.records import SENDER, Happening, Instance, Life, Line, Told, microseconds
+from syncpod.journal.records import SENDER, Happening, Instance, Life, Line, TaskRecords, microseconds
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class JournalFile:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
 
-    def write(self, told: Iterable[Told]) -> int:
+    def write(self, told: Iterable[TaskRecords]) -> int:
         """Write all records in one transaction. Return how many are new or changed."""
         with self._transaction() as connection:
             written = sum(_write(connection, each) for each in told)
@@ -360,7 +360,7 @@ def _end_service(
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _write(connection: sqlite3.Connection, told: Told) -> int:
+def _write(connection: sqlite3.Connection, told: TaskRecords) -> int:
     """Write the records of one life; return how many were new or changed."""
     life, at = told.life, microseconds(told.at)
     _end_earlier_lives(connection, life, at)

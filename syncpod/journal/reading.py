@@ -17,7 +17,7 @@ from syncpod.journal.records import Absence, Happening, Instance, Life, Line, Se
 
 
 @dataclass(frozen=True)
-class Account:
+class LifeRecords:
     """All records of one life of a pod, oldest first."""
 
     life: Life
@@ -28,7 +28,7 @@ class Account:
     gone: datetime | None = None
     """When nothing of it was left; None while it exists."""
     present: dict[str, Any] = field(default_factory=dict)
-    """Its state when last seen, as in `Told.present`."""
+    """Its state when last seen, as in `TaskRecords.present`."""
     lines: tuple[Line, ...] = ()
     happenings: tuple[Happening, ...] = ()
     instances: tuple[Instance, ...] = ()
@@ -39,7 +39,7 @@ class NoJournal(Exception):
     """There is no journal to read. The text says why, in one sentence."""
 
 
-def accounts_of(state_dir: Path, namespace: str, name: str) -> list[Account]:
+def lives_of(state_dir: Path, namespace: str, name: str) -> list[LifeRecords]:
     """Return the journal's records of each life of the pods with this name, oldest first. Blocks.
 
     Raises NoJournal.
@@ -50,7 +50,7 @@ def accounts_of(state_dir: Path, namespace: str, name: str) -> list[Account]:
             "WHERE (namespace, name) = (?, ?) ORDER BY begun, id",
             (namespace, name),
         ).fetchall()
-        return [_account(connection, row) for row in rows]
+        return [_life_records(connection, row) for row in rows]
 
 
 def pods_of(state_dir: Path) -> list[tuple[Life, datetime | None]]:
@@ -102,7 +102,7 @@ def absences_of(services: Sequence[Service]) -> list[Absence]:
 
 
 @dataclass(frozen=True)
-class NodeAccount:
+class NodeSummary:
     """A summary of a node's journal since a moment."""
 
     there: int
@@ -111,13 +111,13 @@ class NodeAccount:
     """How many lives of pods have ended since then."""
     ends: int
     """How many instances have ended since then."""
-    restless: tuple[tuple[Account, int], ...]
+    restless: tuple[tuple[LifeRecords, int], ...]
     """The pods with the most ends since then and how many each has, sorted by that number, highest first."""
-    due: tuple[Account, ...] = ()
+    due: tuple[LifeRecords, ...] = ()
     """The pods for which something is due at a known time: their present state, without most records."""
 
 
-def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
+def node_summary(state_dir: Path, since: datetime, *, most: int) -> NodeSummary:
     """Return a summary of a node's journal since a moment, with at most `most` pods. Blocks. Raises NoJournal."""
     begin = microseconds(since)
     with _opened(state_dir / FILE_NAME) as connection:
@@ -132,11 +132,11 @@ def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
             "ORDER BY ends DESC, last DESC, id LIMIT ?",
             (begin, most),
         ).fetchall()
-        restless = tuple((_account(connection, row[:-1]), row[-1]) for row in rows)
-        return NodeAccount(there, gone, ends, restless, tuple(_due(connection)))
+        restless = tuple((_life_records(connection, row[:-1]), row[-1]) for row in rows)
+        return NodeSummary(there, gone, ends, restless, tuple(_due(connection)))
 
 
-def _due(connection: sqlite3.Connection) -> Iterator[Account]:
+def _due(connection: sqlite3.Connection) -> Iterator[LifeRecords]:
     """Yield the lives that wait for a moment: the end of a back-off, of the active deadline, or of a deletion's grace.
 
     One that is being deleted comes with its lines, which say when its grace period was shortened.
@@ -149,7 +149,7 @@ def _due(connection: sqlite3.Connection) -> Iterator[Account]:
     for number, *life, begun, seen, text in rows:
         present = json.loads(text)
         lines = tuple(_lines(connection, number)) if present.get("deletion") else ()
-        yield Account(Life(*life), moment(begun), moment(seen), present=present, lines=lines)
+        yield LifeRecords(Life(*life), moment(begun), moment(seen), present=present, lines=lines)
 
 
 @contextmanager
@@ -184,9 +184,9 @@ def _quoted(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _account(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Account:
+def _life_records(connection: sqlite3.Connection, row: tuple[Any, ...]) -> LifeRecords:
     number, namespace, name, uid, incarnation, begun, seen, gone, present = row
-    return Account(
+    return LifeRecords(
         life=Life(namespace, name, uid, incarnation),
         begun=moment(begun),
         seen=moment(seen),

@@ -170,7 +170,7 @@ SENDER: Final = "sender"
 
 
 @dataclass(frozen=True)
-class Told:
+class TaskRecords:
     """The records that a pod's workflow writes at the end of one of its tasks."""
 
     life: Life

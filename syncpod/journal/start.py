@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from syncpod.journal.error_text import one_line
-from syncpod.journal.reading import Account
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import SENDER, Absence, Fact, Happening, Instance, Line, due_of
 
 _NOTHING: Final = timedelta(0)
@@ -56,7 +56,7 @@ class Start:
 
 
 def start_of(
-    account: Account, *, container: str = "", restart: int | None = None, absences: Sequence[Absence] = ()
+    records: LifeRecords, *, container: str = "", restart: int | None = None, absences: Sequence[Absence] = ()
 ) -> Start | None:
     """Return the newest start of a pod, or of one container, or the one with a number; None if there is none.
 
@@ -67,16 +67,16 @@ def start_of(
     """
     wanted = [
         (each.started_at, each.restart, each)
-        for each in account.instances
+        for each in records.instances
         if each.started_at is not None and container in ("", each.container) and restart in (None, each.restart)
     ]
     if not wanted:
         return None
     *_, instance = max(wanted, key=lambda found: found[:2])
-    at = _begin(account, instance)
-    recorded = _one_after_the_other(account.lines)
+    at = _begin(records, instance)
+    recorded = _one_after_the_other(records.lines)
     done = _done(recorded, instance, at)
-    others = {each.container for each in account.instances} - {instance.container}
+    others = {each.container for each in records.instances} - {instance.container}
     lines = [
         line
         for line in recorded
@@ -84,12 +84,12 @@ def start_of(
         and (done is None or line.at <= done)
         and not (line.kind == "hold" and line.subject in others)
     ]
-    results = list(_probes(account.lines, instance, at))
+    results = list(_probes(records.lines, instance, at))
     ready = next((line.at for line in results if line.fact == Fact.READINESS_SUCCESS), None)
     phases = sorted([*_phases(lines, instance), *map(_moment, results)], key=lambda phase: phase.begun)
-    before = [each for each in account.instances if each.container in others]
+    before = [each for each in records.instances if each.container in others]
     whole = [_named(phase, before) for phase in _with_gaps(phases, lines, done, absences)]
-    return Start(instance, at, ready, tuple(_with_probes(whole, results, instance, account.happenings)))
+    return Start(instance, at, ready, tuple(_with_probes(whole, results, instance, records.happenings)))
 
 
 def _one_after_the_other(lines: Sequence[Line]) -> list[Line]:
@@ -108,20 +108,20 @@ def _begun(line: Line) -> datetime:
     return line.at - timedelta(milliseconds=line.took_ms)
 
 
-def _begin(account: Account, instance: Instance) -> datetime:
+def _begin(records: LifeRecords, instance: Instance) -> datetime:
     """Return when the cause of a start was recorded."""
     if instance.restart == 0:
-        return account.lines[0].at if account.lines else account.begun
+        return records.lines[0].at if records.lines else records.begun
     before = [
         line
-        for line in account.lines
+        for line in records.lines
         if (line.kind, line.subject, line.restart) == ("exit", instance.container, instance.restart - 1)
     ]
     if not before:  # never recorded: the workflow keeps only its latest lines, and this one was pushed out
-        return instance.started_at or account.begun
+        return instance.started_at or records.begun
     if not before[0].reason:
         return before[0].at
-    decided = [line.at for line in account.lines if line.kind == "decision" and line.at <= before[0].at]
+    decided = [line.at for line in records.lines if line.kind == "decision" and line.at <= before[0].at]
     return decided[-1] if decided else before[0].at
 
 

@@ -66,7 +66,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """What is to be done about something that was found."""
 
     orphan: bool
@@ -78,17 +78,17 @@ class Verdict:
     """Why it is not killed although it is an orphan; "" if it is killed."""
 
 
-_ASKED_FOR: Final = Verdict(orphan=False)
+_ASKED_FOR: Final = Judgement(orphan=False)
 
 
-def judge(found: Found, coverage: Coverage, *, cluster: str) -> Verdict:
+def judge(found: Found, coverage: Coverage, *, cluster: str) -> Judgement:
     """Decide whether what was found on a node of this Temporal `cluster` is an orphan, and whether to kill it.
 
     It is killed only if it belongs to this cluster, every source has reported, and either its workflow has ended or the
     node's history covers it. If the node's commands are signed, the node must also have noted the pod's end.
     """
     if found.cluster != cluster:
-        return Verdict(
+        return Judgement(
             orphan=True,
             why=f"it belongs to the Temporal cluster {found.cluster or '(none)'}",
             but="this one knows nothing of it",
@@ -97,14 +97,14 @@ def judge(found: Found, coverage: Coverage, *, cluster: str) -> Verdict:
         return _ASKED_FOR
     why, proven = _WHY[found.standing] if found.uid else ("it names no pod", False)
     if not coverage.sources_ready:
-        return Verdict(orphan=True, why=why, but="not every source of pods has reported yet")
+        return Judgement(orphan=True, why=why, but="not every source of pods has reported yet")
     if coverage.needs_tombstone and not found.ended_here:
-        return Verdict(orphan=True, why=why, but="only the Temporal server says so, which nobody has signed")
+        return Judgement(orphan=True, why=why, but="only the Temporal server says so, which nobody has signed")
     if proven:
-        return Verdict(orphan=True, kill=True, why=why)
+        return Judgement(orphan=True, kill=True, why=why)
     if is_covered(found.made_at, coverage.since):
-        return Verdict(orphan=True, kill=True, why=f"{why}, though the node's history covers its creation")
-    return Verdict(orphan=True, why=why, but="the node's history does not cover its creation")
+        return Judgement(orphan=True, kill=True, why=f"{why}, though the node's history covers its creation")
+    return Judgement(orphan=True, why=why, but="the node's history does not cover its creation")
 
 
 _WHY: Final[dict[Standing, tuple[str, bool]]] = {

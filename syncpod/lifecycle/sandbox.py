@@ -12,7 +12,7 @@ from syncpod.pod import PodSpec
 
 @dataclass(frozen=True, slots=True)
 class SandboxChange:
-    """The verdict on a pod's newest sandbox."""
+    """Whether a pod can go on in its newest sandbox."""
 
     changed: bool
     """The pod has no usable sandbox, so it needs a new one."""

@@ -58,7 +58,7 @@ class PayloadPlace:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SignatureCheck:
     """What a payload's signature says."""
 
     purpose: str = ""
@@ -82,21 +82,23 @@ def signed_metadata(
     return {**said, SIGNATURE: _mac(key, place, said, data).encode()}
 
 
-def verify(keys: Mapping[str, bytes], place: PayloadPlace, metadata: Mapping[str, bytes], data: bytes) -> Verdict:
+def verify(
+    keys: Mapping[str, bytes], place: PayloadPlace, metadata: Mapping[str, bytes], data: bytes
+) -> SignatureCheck:
     """Say what a payload's signature is worth at a place, by the keys that are known there, by id. Never raises."""
     if SIGNATURE not in metadata:
-        return Verdict(refusal="it is not signed")
+        return SignatureCheck(refusal="it is not signed")
     named = metadata.get(KEY, b"").decode(errors="replace")
     key = keys.get(named)
     if key is None:
-        return Verdict(refusal="it is signed with a key that this node does not have")
+        return SignatureCheck(refusal="it is signed with a key that this node does not have")
     said = {name: value for name, value in metadata.items() if name != SIGNATURE}
     if not hmac.compare_digest(_mac(key, place, said, data).encode(), metadata[SIGNATURE]):
-        return Verdict(refusal="its signature is of another payload or another workflow")
+        return SignatureCheck(refusal="its signature is of another payload or another workflow")
     number = metadata.get(NUMBER, b"")
     if not number.isdigit() or len(number) > _LONGEST_NUMBER:
-        return Verdict(refusal="its signature has no number")
-    return Verdict(metadata.get(PURPOSE, b"").decode(errors="replace"), int(number))
+        return SignatureCheck(refusal="its signature has no number")
+    return SignatureCheck(metadata.get(PURPOSE, b"").decode(errors="replace"), int(number))
 
 
 def _mac(key: bytes, place: PayloadPlace, metadata: Mapping[str, bytes], data: bytes) -> str:

@@ -1,7 +1,7 @@
 """Signed commands, as workflows and steps see them: what was received, for what it was signed, and what came before.
 
-The signatures themselves are made and verified outside of workflows (`syncpod.temporal.signing`). A workflow gets the
-verdict together with the value, and the same one at each replay.
+The signatures themselves are made and verified outside of workflows (`syncpod.temporal.signing`). A workflow gets
+what the signature says together with the value, and the same at each replay.
 """
 
 from __future__ import annotations

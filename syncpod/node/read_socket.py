@@ -50,7 +50,7 @@ ALL_TOLD: Final = b'{"all":true}\n'
 
 
 @dataclass(frozen=True)
-class Told:
+class PublishedAnswer:
     """A worker's answer about one workflow."""
 
     run_id: str
@@ -144,13 +144,15 @@ def _lines(state_dir: Path, asked: dict[str, Any]) -> Iterator[bytes]:
             yield from lines
 
 
-async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Collection[str]) -> dict[str, Told]:
+async def ask_node(
+    state_dir: Path, query: str, args: list[Any], workflows: Collection[str]
+) -> dict[str, PublishedAnswer]:
     """Return the answers of the worker of the node with this state directory, by workflow id.
 
     Returns {} if no worker runs, if it belongs to another user, or if it is too busy. A workflow is missing if the
     worker does not know it, or if the workflow has no such query.
     """
-    told: dict[str, Told] = {}
+    told: dict[str, PublishedAnswer] = {}
     try:
         reader, writer = await _connect(state_dir)
     except (OSError, TimeoutError):
@@ -162,7 +164,7 @@ async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Coll
         while line := await _next_line(reader, ANSWER_SECONDS):
             said = json.loads(line)
             if "error" not in said:
-                told[said["workflow"]] = Told(said["run"], said["answer"])
+                told[said["workflow"]] = PublishedAnswer(said["run"], said["answer"])
     except (OSError, TimeoutError, ValueError, KeyError):
         pass  # what has been told so far is true; the rest is asked elsewhere
     finally:

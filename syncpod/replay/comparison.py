@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 
-class Decision(NamedTuple):
+class Decided(NamedTuple):
     """One decision, as a history has it or as a replay takes it."""
 
     task: int
@@ -42,7 +42,7 @@ class Difference(NamedTuple):
 _AT_EVENT: Final = re.compile(r"HistoryEvent\(id: (\d+)")
 
 
-def difference(then: Sequence[Decision], now: Sequence[Decision], failure: str) -> Difference | None:
+def difference(then: Sequence[Decided], now: Sequence[Decided], failure: str) -> Difference | None:
     """Return the first decision that differs between a history and its replay; None if none does.
 
     `failure` is what the SDK says of a replay that failed, which ends at once; "" = it did not fail. A replay may also

@@ -18,7 +18,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
-from syncpod.replay.comparison import Decision
+from syncpod.replay.comparison import Decided
 from syncpod.replay.wording import ENDS, OTHERS, step_words, wait_words
 
 InputOf = Callable[[Sequence[Payload]], Mapping[str, Any]]
@@ -43,7 +43,7 @@ def completed_tasks(events: Sequence[HistoryEvent]) -> list[int]:
     return [each.event_id for each in events if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
 
 
-def recorded(events: Sequence[HistoryEvent], input_of: InputOf) -> list[Decision]:
+def recorded(events: Sequence[HistoryEvent], input_of: InputOf) -> list[Decided]:
     """Return the decisions that a history has, in order."""
     found = []
     for event in events:
@@ -57,18 +57,18 @@ def recorded(events: Sequence[HistoryEvent], input_of: InputOf) -> list[Decision
             words = ENDS[_ENDS[kind]]
         else:
             continue
-        found.append(Decision(said.workflow_task_completed_event_id, words, event.event_id))
+        found.append(Decided(said.workflow_task_completed_event_id, words, event.event_id))
     return found
 
 
-def others(events: Sequence[HistoryEvent]) -> list[Decision]:
+def others(events: Sequence[HistoryEvent]) -> list[Decided]:
     """Return the commands in a history that are no decision of their own, in order."""
     found = []
     for event in events:
         kind = event.WhichOneof("attributes") or ""
         if kind in _OTHERS:
             task = getattr(event, kind).workflow_task_completed_event_id
-            found.append(Decision(task, OTHERS[_OTHERS[kind]], event.event_id))
+            found.append(Decided(task, OTHERS[_OTHERS[kind]], event.event_id))
     return found
 
 
@@ -81,14 +81,14 @@ class Watching(WorkflowRunner):
     def __init__(self, runner: WorkflowRunner, task_queue: str, tasks: Sequence[int], input_of: InputOf) -> None:
         """`tasks` are the numbers of the events that completed the history's workflow tasks."""
         self._runner, self._task_queue, self._tasks, self._input_of = runner, task_queue, tasks, input_of
-        self._taken: dict[tuple[str, int], Decision] = {}
-        self.failed: Decision | None = None
+        self._taken: dict[tuple[str, int], Decided] = {}
+        self.failed: Decided | None = None
         """How a workflow task failed in the workflow's own code, which ends the replay."""
-        self.others: list[Decision] = []
+        self.others: list[Decided] = []
         """Commands that are no decision of their own."""
 
     @property
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[Decided]:
         """What the run has decided so far, in order."""
         return list(self._taken.values())
 
@@ -121,19 +121,19 @@ class Watching(WorkflowRunner):
         if completion.HasField("failed"):
             failure = completion.failed.failure
             why = f"{failure.application_failure_info.type}: {failure.message}".removeprefix(": ")
-            self.failed = Decision(task or history_length, f"fail: {why}")
+            self.failed = Decided(task or history_length, f"fail: {why}")
         for command in completion.successful.commands:
             kind = command.WhichOneof("variant") or ""
             said: Any = getattr(command, kind)
             if kind == "schedule_activity":
                 words = step_words(said.activity_type, self._input_of(said.arguments))
-                self._taken["step", said.seq] = Decision(task, words)
+                self._taken["step", said.seq] = Decided(task, words)
             elif kind == "start_timer":
-                self._taken["wait", said.seq] = Decision(task, wait_words(said.start_to_fire_timeout.ToTimedelta()))
+                self._taken["wait", said.seq] = Decided(task, wait_words(said.start_to_fire_timeout.ToTimedelta()))
             elif kind in ENDS:
-                self._taken["end", 0] = Decision(task, ENDS[kind])
+                self._taken["end", 0] = Decided(task, ENDS[kind])
             elif kind in OTHERS and not self._forget(kind, said, task):
-                self.others.append(Decision(task, OTHERS[kind]))
+                self.others.append(Decided(task, OTHERS[kind]))
 
     def _forget(self, kind: str, said: Any, task: int) -> bool:
         """Forget what is cancelled in the workflow task that began it; say whether it is."""

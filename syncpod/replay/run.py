@@ -20,7 +20,7 @@ from temporalio.workflow import NondeterminismError
 from syncpod.lifecycle.version import decisions_of, too_old
 from syncpod.messages.encryption import Undecipherable, is_encrypted
 from syncpod.messages.signature import SIGNATURE, Keys
-from syncpod.replay.comparison import Decision, Difference, difference
+from syncpod.replay.comparison import Decided, Difference, difference
 from syncpod.replay.decisions import Watching, completed_tasks, others, recorded
 from syncpod.replay.history import NoHistory, checked
 from syncpod.temporal.encryption import decrypted
@@ -96,7 +96,7 @@ async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) 
     return Replayed(workflow_id, run_id, len(events), recorded_by, found)
 
 
-def _noticed(failure: str, watching: Watching, then: Sequence[Decision]) -> Difference:
+def _noticed(failure: str, watching: Watching, then: Sequence[Decided]) -> Difference:
     """Return what only the SDK has noticed: a command that is no decision of its own, too many or missing."""
     taken = [*watching.decisions, *watching.others]
     newest = max((each.task for each in taken), default=0)

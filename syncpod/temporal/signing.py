@@ -1,4 +1,4 @@
-"""Signs what commands a node, and hands workflows and steps the verdict on what they receive.
+"""Signs what commands a node, and tells workflows and steps what the signatures say of what they receive.
 
 A client marks the payloads of its starts, signals and updates with their purpose and a number
 (:class:`SigningClient`), and a worker those of its steps and of runs that continue as new
@@ -14,8 +14,8 @@ Where the node's keys encrypt, every payload is encrypted after that, and decryp
 (`syncpod.messages.encryption`): what is signed, and what a worker answers. A payload that is not encrypted is read all
 the same, so a node may begin to encrypt while it has pods.
 
-Replay: the verdict on a payload depends on nothing but the payload and the keys, and keys are kept. So it is the same
-at each replay.
+Replay: what a payload's signature says depends on nothing but the payload and the keys, and keys are kept. So it is
+the same at each replay.
 """
 
 from __future__ import annotations
@@ -39,12 +39,21 @@ from temporalio.converter import (
 )
 
 from syncpod.messages.encryption import ENCRYPTED, Undecipherable, is_encrypted
-from syncpod.messages.signature import NUMBER, PURPOSE, SIGNATURE, Keys, PayloadPlace, Verdict, signed_metadata, verify
+from syncpod.messages.signature import (
+    NUMBER,
+    PURPOSE,
+    SIGNATURE,
+    Keys,
+    PayloadPlace,
+    SignatureCheck,
+    signed_metadata,
+    verify,
+)
 from syncpod.messages.signed import INPUT, RESULT, START, Marked, Received, Refused
 from syncpod.temporal.encryption import decrypted, encrypted, readable
 
 RECEIVED: Final = b"syncpod/received"
-"""The encoding of a workflow's input after the codec: the payload as it was, and the verdict on it."""
+"""The encoding of a workflow's input after the codec: the payload as it was, and what its signature says."""
 REFUSED: Final = b"syncpod/refused"
 """The encoding of a step's payload that was not accepted; its data says why."""
 ENCODING: Final = "encoding"
@@ -57,11 +66,11 @@ CONTINUED: Final = -1
 """In a mark: the codec is to give the number, since a workflow must not read the clock."""
 
 
-# --- the converter: values that are to be signed, and values with a verdict -------------------------------------------
+# --- the converter: values that are to be signed, and values with what their signatures say ---------------------------
 
 
 class SignablePayloadConverter(PydanticPayloadConverter):
-    """JSON as pydantic has it, with marks for the codec and verdicts from it."""
+    """JSON as pydantic has it, with marks for the codec, and from it what the signatures say."""
 
     def __init__(self) -> None:
         """Share the converters with all others: the SDK makes a new one of these for each activation and each run."""
@@ -78,7 +87,7 @@ class SignablePayloadConverter(PydanticPayloadConverter):
 
 
 class _ReceivedConverter(EncodingPayloadConverter):
-    """Decodes what a workflow received, whatever type is asked for: the verdict comes with the value."""
+    """Decodes what a workflow received, whatever type is asked for: what the signature says comes with the value."""
 
     def __init__(self, inner: Mapping[bytes, EncodingPayloadConverter]) -> None:
         self._inner = inner
@@ -171,7 +180,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         return [encrypted(key, place, payload) for payload in signed]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Give each payload its verdict, in a worker."""
+        """Say with each payload what its signature says, in a worker."""
         place = self._place
         if not self._verifies or place is None:
             return [readable(self._keys.by_id, payload, place) for payload in payloads]
@@ -192,23 +201,23 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         metadata = signed_metadata(key, place, said, payload.data, purpose=purpose, number=number)
         return Payload(metadata=metadata, data=payload.data)
 
-    def _judged(self, payload: Payload, place: PayloadPlace) -> tuple[Payload, Verdict]:
-        """Return a payload as it was before it was encrypted, and the verdict on it."""
+    def _judged(self, payload: Payload, place: PayloadPlace) -> tuple[Payload, SignatureCheck]:
+        """Return a payload as it was before it was encrypted, and what its signature says."""
         keys = self._keys.by_id
         if is_encrypted(payload.metadata):
             try:
                 payload = decrypted(keys, place, payload)
             except Undecipherable as why:
-                return payload, Verdict(refusal=str(why))
+                return payload, SignatureCheck(refusal=str(why))
         return payload, verify(keys, place, dict(payload.metadata), payload.data)
 
 
-def _of_workflow(payload: Payload, verdict: Verdict) -> Payload:
-    """Return a workflow's payload with the verdict on it."""
+def _of_workflow(payload: Payload, check: SignatureCheck) -> Payload:
+    """Return a workflow's payload with what its signature says."""
     inner = payload.metadata.get(ENCODING, b"")
-    said = {ENCODING: RECEIVED, INNER: inner, REFUSAL: verdict.refusal.encode()}
-    if not verdict.refusal:
-        said |= {PURPOSE: verdict.purpose.encode(), NUMBER: str(verdict.number).encode()}
+    said = {ENCODING: RECEIVED, INNER: inner, REFUSAL: check.refusal.encode()}
+    if not check.refusal:
+        said |= {PURPOSE: check.purpose.encode(), NUMBER: str(check.number).encode()}
     return Payload(metadata=said, data=payload.data)
 
 
@@ -218,11 +227,11 @@ def numbered(payload: Payload) -> int:
     return int(said[NUMBER]) if NUMBER in said and not said[REFUSAL] else 0
 
 
-def _of_step(payload: Payload, verdict: Verdict) -> Payload:
+def _of_step(payload: Payload, check: SignatureCheck) -> Payload:
     """Return a step's payload if it is accepted."""
-    refusal = verdict.refusal
-    if not refusal and verdict.purpose not in (INPUT, RESULT):
-        refusal = f"it was signed as {verdict.purpose}"
+    refusal = check.refusal
+    if not refusal and check.purpose not in (INPUT, RESULT):
+        refusal = f"it was signed as {check.purpose}"
     return Payload(metadata={ENCODING: REFUSED}, data=refusal.encode()) if refusal else payload
 
 

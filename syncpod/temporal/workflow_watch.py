@@ -29,7 +29,7 @@ from temporalio.converter import SerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from syncpod.journal.records import Told
+from syncpod.journal.records import TaskRecords
 from syncpod.messages.glance import Glance
 from syncpod.temporal.pods_page import pods_page
 from syncpod.temporal.queries import AHEAD
@@ -79,7 +79,7 @@ class Published(Protocol):
     def glance(self) -> Glance | None:
         """Return what a page of pods shows of it; None = it is no pod."""
 
-    def told(self, since: datetime | None) -> Told | None:
+    def told(self, since: datetime | None) -> TaskRecords | None:
         """Return what the journal keeps of the pod from `since` on (None = all that is known); None = nothing."""
 
     def answer(self, query: str, *args: Any) -> Any:

@@ -17,8 +17,8 @@ from syncpod.agent.journal import Journal
 from syncpod.agent.senders import Command, Senders
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME
-from syncpod.journal.reading import Account, NoJournal, absences_of, accounts_of, last_sign_of, pods_of, services_of
-from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, Told
+from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, last_sign_of, lives_of, pods_of, services_of
+from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, TaskRecords
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import note_deleted
 from syncpod.temporal.senders import Sent
@@ -34,7 +34,7 @@ REF = PodRef(**WEB._asdict())
 class Shown:
     """What a workflow has published."""
 
-    said: Told
+    said: TaskRecords
     asked: list[datetime | None] = field(default_factory=list)
     """From when on the journal wanted to be told, each time."""
     uid: str = "uid-1"
@@ -48,7 +48,7 @@ class Shown:
 
     def glance(self) -> None: ...
 
-    def told(self, since: datetime | None) -> Told:
+    def told(self, since: datetime | None) -> TaskRecords:
         self.asked.append(since)
         return self.said
 
@@ -92,7 +92,7 @@ def break_file(path: Path) -> None:
 def restarts_in(context: NodeContext) -> list[int]:
     """The numbers of the instances of all exits; none while there is no journal."""
     try:
-        return [line.restart for each in accounts_of(context.state_dir, "default", "web") for line in each.lines]
+        return [line.restart for each in lives_of(context.state_dir, "default", "web") for line in each.lines]
     except NoJournal:
         return []
 
@@ -100,14 +100,14 @@ def restarts_in(context: NodeContext) -> list[int]:
 def has_senders(context: NodeContext, number: int) -> bool:
     """Whether so many commands have their senders in the journal; none has while there is no journal."""
     try:
-        found = accounts_of(context.state_dir, "default", "web")
+        found = lives_of(context.state_dir, "default", "web")
     except NoJournal:
         return False
     return sum(line.kind == SENDER for each in found for line in each.lines) == number
 
 
-def only(context: NodeContext) -> Account:
-    (found,) = accounts_of(context.state_dir, "default", "web")
+def only(context: NodeContext) -> LifeRecords:
+    (found,) = lives_of(context.state_dir, "default", "web")
     return found
 
 
@@ -358,7 +358,7 @@ async def test_both_lives_are_written_if_a_pod_follows_another_of_its_name(
     journal.take("pod/default/web", "run-1", shown(1, lines=(exit_line(1),), is_gone=True))
     journal.take("pod/default/web", "run-2", shown(2, second))
     assert await journal.flush()
-    lives = accounts_of(context.state_dir, "default", "web")
+    lives = lives_of(context.state_dir, "default", "web")
     assert [(each.life, each.gone) for each in lives] == [(WEB, at(1)), (second, None)]
 
 

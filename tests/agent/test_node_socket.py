@@ -22,7 +22,7 @@ from syncpod.node.read_socket import (
     HEARD,
     SOCKET_NAME,
     STEPS,
-    Told,
+    PublishedAnswer,
     ask_known,
     ask_listed,
     ask_node,
@@ -151,7 +151,7 @@ async def test_known_state_is_returned_with_its_run(node: tuple[NodeContext, Pub
     told = await ask_node(context.state_dir, "pod", ["x"], [*many, "pod/default/unknown"])
     assert list(told) == many
     answer = {"metadata": {"uid": "uid-web"}, "asked": ["x"], "text": "ü" * 200_000}
-    assert told[many[-1]] == Told(f"run of {many[-1]}", answer)
+    assert told[many[-1]] == PublishedAnswer(f"run of {many[-1]}", answer)
 
     assert await ask_node(context.state_dir, "no such query", [], many) == {}
     events = (await ask_node(context.state_dir, "events", [], many[:1]))[many[0]].answer

@@ -17,8 +17,8 @@ from syncpod.cli.view.explanation_document import document
 from syncpod.cli.view.node_explanation import lines as node_lines
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
-from syncpod.journal.reading import Account, NodeAccount
-from syncpod.journal.records import Absence, Fact, Happening, Instance, Life, Line, Told
+from syncpod.journal.reading import LifeRecords, NodeSummary
+from syncpod.journal.records import Absence, Fact, Happening, Instance, Life, Line, TaskRecords
 from tests.cli.conftest import program
 from tests.cli.starts import started
 from tests.journal.records import WEB, ended, exit_line
@@ -61,9 +61,13 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     journal = JournalFile(state / FILE_NAME, Limits())
-    journal.write([Told(OLD, ago(9000), lines=(Line(ago(9500), "update", "apply", fact=Fact.MADE),))])
+    journal.write([TaskRecords(OLD, ago(9000), lines=(Line(ago(9500), "update", "apply", fact=Fact.MADE),))])
     journal.write(
-        [Told(OLD, ago(8000), instances=(crash(0, 9400, 8100, cause="deleted", killed_by="deleted"),), is_gone=True)]
+        [
+            TaskRecords(
+                OLD, ago(8000), instances=(crash(0, 9400, 8100, cause="deleted", killed_by="deleted"),), is_gone=True
+            )
+        ]
     )
     lines = (
         Line(ago(400), "update", "apply", reason="generation 1", fact=Fact.MADE),
@@ -73,7 +77,7 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     instances = tuple(
         crash(each, 300 - 80 * each, 250 - 80 * each, log_end=f"try {each}\nno \x1b[31mroute\n") for each in (0, 1, 2)
     )
-    journal.write([Told(WEB, ago(90), lines=lines, instances=instances, present=json.dumps(PRESENT))])
+    journal.write([TaskRecords(WEB, ago(90), lines=lines, instances=instances, present=json.dumps(PRESENT))])
     journal.close()
     hung = {"message": "Ready is False now: it hangs", "count": 2, "first": f"{ago(300)}", "last": f"{ago(200)}"}
     (state / "node-workflow.json").write_text(json.dumps({"next_input": {"snapshot": {"events": [hung]}}}))
@@ -126,7 +130,7 @@ def test_json_has_everything(environ: dict[str, str]) -> None:
 def test_json_names_no_signal_of_an_end_that_nobody_saw() -> None:
     lost = replace(crash(0, 60, 50), exit_code=137, reason="ContainerStatusUnknown")
     killed = replace(crash(1, 40, 30), exit_code=137)
-    one = explain(Account(WEB, ago(60), ago(1), present=PRESENT, instances=(lost, killed)), NOW)
+    one = explain(LifeRecords(WEB, ago(60), ago(1), present=PRESENT, instances=(lost, killed)), NOW)
     (app,) = document(one, [], has_log=lambda *_: False, unserved="")["containers"]
     assert [(end["exitCode"], end["signal"]) for end in app["ends"]] == [(137, None), (137, 9)]
 
@@ -310,12 +314,12 @@ def test_why_a_container_is_not_ready_is_what_its_probe_said_last(environ: dict[
     )
     present = {"phase": "Running", "containers": [{"name": "app", "ready": False, "state": {"running": {}}}]}
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
-    journal.write([Told(life, ago(5), happenings=(failed,), instances=(runs,), present=json.dumps(present))])
+    journal.write([TaskRecords(life, ago(5), happenings=(failed,), instances=(runs,), present=json.dumps(present))])
     why = " ".join(told_of(environ, "slow").split())
     assert " Why: app is not ready: Readiness probe failed: not yet (9 times since " in why
     waiting = {"name": "app", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
     over = Life("default", "over", "uid-6", "inc")
-    journal.write([Told(over, ago(5), present=json.dumps({"phase": "Failed", "containers": [waiting]}))])
+    journal.write([TaskRecords(over, ago(5), present=json.dumps({"phase": "Failed", "containers": [waiting]}))])
     journal.close()
     told = told_of(environ, "over")
     assert "Now:   Failed: app was never started" in told and "does not start" not in told
@@ -333,7 +337,7 @@ def test_what_is_under_way_and_which_init_container_is_waited_for_is_named() -> 
 
     def told(instances: tuple[Instance, ...], *under_way: dict[str, str], unserved: str = "") -> list[str]:
         present = {"phase": "Pending", "containers": [*inits, *mains], "underWay": under_way}
-        one = explain(Account(WEB, ago(60), ago(5), present=present, instances=instances), NOW)
+        one = explain(LifeRecords(WEB, ago(60), ago(5), present=present, instances=instances), NOW)
         clock = ago(30).astimezone().strftime("%H:%M:%S")
         said = screen(one, unserved=unserved)
         return [line.replace(clock, "T").split(": ", 1)[-1].strip() for line in said if line[:4] in ("Why:", "Next")]
@@ -358,11 +362,11 @@ def of(one: Explanation, title: str, **more: Any) -> str:
     return " | ".join(line.strip() for line in re.split(r"\n(?=\S)", rest)[0].splitlines())
 
 
-def running(seconds: float, **more: Any) -> Account:
+def running(seconds: float, **more: Any) -> LifeRecords:
     """A pod whose container ended once and has been running for so long since."""
     present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}], **more}
     instances = (crash(0, seconds + 100, seconds + 50), Instance("app", 1, started_at=ago(seconds)))
-    return Account(WEB, ago(seconds + 100), ago(1), present=present, instances=instances)
+    return LifeRecords(WEB, ago(seconds + 100), ago(1), present=present, instances=instances)
 
 
 def test_why_is_said_of_what_is_wrong_now() -> None:
@@ -372,15 +376,15 @@ def test_why_is_said_of_what_is_wrong_now() -> None:
     assert "exited 3 by itself" in of(explain(running(601, containers=ill), NOW), "Why")
     finished = replace(crash(0, 60, 50), exit_code=0, reason="Completed")
     init = {"phase": "Running", "containers": [{"name": "app", "init": True, "state": {}}]}
-    assert of(explain(Account(WEB, ago(60), ago(1), present=init, instances=(finished,)), NOW), "Why") == ""
+    assert of(explain(LifeRecords(WEB, ago(60), ago(1), present=init, instances=(finished,)), NOW), "Why") == ""
     both = {
         "phase": "Running",
         "containers": [{"name": "app", "state": {"terminated": {"exitCode": 0}}}, {"name": "b"}],
     }
     runs = Instance("b", 0, started_at=ago(60))
-    assert of(explain(Account(WEB, ago(60), ago(1), present=both, instances=(finished, runs)), NOW), "Why") == ""
+    assert of(explain(LifeRecords(WEB, ago(60), ago(1), present=both, instances=(finished, runs)), NOW), "Why") == ""
     waits = [{"subject": "app", "until": f"{NOW}", "reason": "CrashLoopBackOff", "message": ""}]
-    again = Account(WEB, ago(60), ago(1), present={**both, "waits": waits}, instances=(finished, runs))
+    again = LifeRecords(WEB, ago(60), ago(1), present={**both, "waits": waits}, instances=(finished, runs))
     assert "finished (exit 0)" in of(explain(again, NOW), "Why"), "it should go on, and does not"
     asked = Line(ago(9), "update", "delete", reason="grace 30 s", fact=Fact.DELETED, seconds=30)
     sender = Line(ago(9), "sender", "delete", reason="syncpod delete, root@vm, pid 1")
@@ -391,11 +395,11 @@ def test_why_is_said_of_what_is_wrong_now() -> None:
 
 
 def test_the_image_of_what_ended_is_named_if_another_runs_now() -> None:
-    account = running(60)
-    now = replace(account.instances[1], image="busybox:2")
-    changed = screen(explain(replace(account, instances=(account.instances[0], now)), NOW))
+    records = running(60)
+    now = replace(records.instances[1], image="busybox:2")
+    changed = screen(explain(replace(records, instances=(records.instances[0], now)), NOW))
     assert "Container app ended once, image busybox:2 now, busybox:1 when it ended last" in changed
-    same = screen(explain(replace(account, instances=(account.instances[0], replace(now, image="busybox:1"))), NOW))
+    same = screen(explain(replace(records, instances=(records.instances[0], replace(now, image="busybox:1"))), NOW))
     assert "Container app ended once, image busybox:1" in same
 
 
@@ -404,11 +408,11 @@ def test_an_init_container_that_has_finished_is_no_part_of_what_the_pod_is_now()
     migrated = replace(crash(0, 90, 80), container="migrate", exit_code=0, reason="Completed")
     present = {"phase": "Running", "containers": names}
     instances = (migrated, Instance("app", 0, started_at=ago(60)))
-    account = Account(WEB, ago(100), ago(1), present=present, instances=instances)
-    for one in (explain(account, NOW), explain(account, ago(10), past=True)):
+    records = LifeRecords(WEB, ago(100), ago(1), present=present, instances=instances)
+    for one in (explain(records, NOW), explain(records, ago(10), past=True)):
         assert "migrate" not in of(one, "Now" if one.at == NOW else f"At {Clock(NOW)(one.at)}")
         assert of(one, "Next") == "nothing is due: it runs until something happens"
-    failed = replace(account, instances=(replace(migrated, exit_code=1),))
+    failed = replace(records, instances=(replace(migrated, exit_code=1),))
     assert "migrate ended at" in of(explain(failed, NOW), "Now")
 
 
@@ -416,7 +420,7 @@ def test_a_wait_for_an_object_ends_when_that_appears() -> None:
     def due(message: str) -> str:
         wait = {"subject": "app", "until": f"{NOW + timedelta(seconds=20)}", "reason": "CreateContainerConfigError"}
         present = {"containers": [{"name": "app"}], "waits": [{**wait, "message": message}]}
-        return of(explain(Account(WEB, ago(60), ago(1), present=present), NOW), "Next")
+        return of(explain(LifeRecords(WEB, ago(60), ago(1), present=present), NOW), "Next")
 
     assert ", or as soon as it exists (CreateContainerConfigError)" in due('configmap "settings" not found')
     assert "as soon as" not in due("couldn't find key x in ConfigMap default/settings")
@@ -427,13 +431,13 @@ def test_a_pull_that_is_tried_again_says_what_failed_and_that_it_may_wait() -> N
     waiting = {"reason": "ErrImagePull", "message": error}
     begun = {"step": "pull_image", "container": "app", "what": "pull r/no:1; last try: …tFound desc", "since": f"{NOW}"}
     present = {"containers": [{"name": "app", "state": {"waiting": waiting}}], "underWay": [begun]}
-    one = explain(Account(WEB, ago(60), ago(1), present=present), NOW)
+    one = explain(LifeRecords(WEB, ago(60), ago(1), present=present), NOW)
     assert of(one, "Why") == "app does not start: ErrImagePull: r/no:1: not found"
     then = f"{NOW.astimezone():%H:%M:%S}"
     may_wait = "it may still wait for other pulls (`syncpod describe pod`)"
     assert of(one, "Next") == f"under way since {then}: pull r/no:1; {may_wait}"
     doing = {("pull_image", "app"): "waits for other pulls to pull r/no:1"}
-    told = explain(one.account, NOW, doing=doing)
+    told = explain(one.records, NOW, doing=doing)
     assert of(told, "Next") == f"under way since {then}: pull r/no:1; waits for other pulls to pull r/no:1"
     assert (
         document(told, [], has_log=lambda *_: False, unserved="")["underWay"][0]["doing"] == doing["pull_image", "app"]
@@ -450,7 +454,7 @@ def test_when_the_grace_of_a_deletion_ends_is_said_of_the_pod_and_of_its_node(en
     over = explain(replace(running(60), present=present, lines=(replace(asked, seconds=3),)), NOW)
     assert of(over, "Next").startswith(f"its grace period ended at {Clock(NOW)(ago(6))}: ")
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
-    journal.write([Told(WEB, ago(1), lines=(asked,), present=json.dumps(present))])
+    journal.write([TaskRecords(WEB, ago(1), lines=(asked,), present=json.dumps(present))])
     journal.close()
     node = json.loads(told_of(environ, "node", "-o", "json"))
     assert node["restless"][0]["now"] == "being deleted"
@@ -473,15 +477,15 @@ def test_nothing_is_due_now_while_no_worker_serves_the_node() -> None:
 
 def test_what_was_running_when_the_worker_ended_is_not_said_to_run_now() -> None:
     present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}]}
-    account = Account(WEB, ago(60), ago(50), present=present, instances=(Instance("app", 0, started_at=ago(60)),))
+    records = LifeRecords(WEB, ago(60), ago(50), present=present, instances=(Instance("app", 0, started_at=ago(60)),))
     then = ago(20).astimezone()
     state = f"At {then:%H:%M:%S}: Running: app had been running for 40s; what happened since is not known"
-    away = explain(account, NOW, last_sign=then)
+    away = explain(records, NOW, last_sign=then)
     assert " ".join(screen(away)[1].split()) == state
     assert f"Container app had never ended by {then:%H:%M:%S}" in screen(away)
-    past = screen(explain(account, ago(10), past=True, absences=[Absence(then, NOW, "died")]))
+    past = screen(explain(records, ago(10), past=True, absences=[Absence(then, NOW, "died")]))
     assert " ".join(past[1].split()) == state.replace("Running: ", "")
-    served = screen(explain(account, NOW))
+    served = screen(explain(records, NOW))
     assert served[1] == "Now:   Running: app has been running for 60s"
     assert "Container app has never ended" in served
     assert document(away, [], has_log=lambda *_: False, unserved="")["knownUntil"].endswith(f":{then:%S}.000Z")
@@ -499,7 +503,7 @@ def test_a_screen_fits_a_terminal_and_is_whole_where_there_is_none() -> None:
     instances = tuple(replace(crash(each, 300, 250 - 80 * each), **failed) for each in (0, 1, 2))
     present = {**PRESENT, "waits": []}
     changes = (Line(ago(400), "update", "apply", reason=words),)
-    one = explain(Account(WEB, ago(400), ago(1), present=present, instances=instances, lines=changes), NOW)
+    one = explain(LifeRecords(WEB, ago(400), ago(1), present=present, instances=instances, lines=changes), NOW)
     for wide in (80, 120):
         narrow = screen(one, wide=wide)
         assert max(map(len, narrow)) <= wide
@@ -515,7 +519,7 @@ def test_the_ends_of_a_narrow_terminal_are_whole_below_their_rows() -> None:
         Line(ago(259_900 - 80 * each), "hold", "app", fact="CrashLoopBackOff", seconds=160) for each in range(3)
     )
     instances = tuple(crash(each, 260_000 - 80 * each, 259_950 - 80 * each) for each in range(3))
-    one = explain(Account(WEB, ago(300_000), ago(1), present=PRESENT, instances=instances, lines=holds), NOW)
+    one = explain(LifeRecords(WEB, ago(300_000), ago(1), present=PRESENT, instances=instances, lines=holds), NOW)
     narrow = screen(one, wide=80)
     assert max(map(len, narrow)) <= 80
     place = next(number for number, line in enumerate(narrow) if line.startswith("  RESTART"))
@@ -528,8 +532,8 @@ def test_the_ends_of_a_narrow_terminal_are_whole_below_their_rows() -> None:
 def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:
     life = WEB._replace(name="a-name-as-long-as-deployments-give-7c9d8f5b6d-x2x9k")
     instances = tuple(crash(each, 300, 250 - 80 * each) for each in (0, 1, 2))
-    account = Account(life, ago(400), ago(1), present=PRESENT, instances=instances)
-    of_node = NodeAccount(1, 0, 3, ((account, 3),), (account,))
+    records = LifeRecords(life, ago(400), ago(1), present=PRESENT, instances=instances)
+    of_node = NodeSummary(1, 0, 3, ((records, 3),), (records,))
     shown = node_lines(of_node, [], [], NOW, ago(500), node="n", served=["worker 1 serves it"], wide=80)
     restless = shown[shown.index("") + 1 :]
     assert [line.split()[0] for line in restless[:2]] == ["POD", f"default/{life.name}"]
@@ -541,7 +545,11 @@ def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:
 def test_the_log_of_an_older_life_is_said_to_be_of_it_and_each_life_can_be_named(environ: dict[str, str]) -> None:
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
     journal.write(
-        [Told(OLD, ago(8000), instances=tuple(crash(each, 9400, 8100, log_end=f"old {each}\n") for each in (1, 7)))]
+        [
+            TaskRecords(
+                OLD, ago(8000), instances=tuple(crash(each, 9400, 8100, log_end=f"old {each}\n") for each in (1, 7))
+            )
+        ]
     )
     journal.close()
     first, last = (f"{each.astimezone():%Y-%m-%d %H:%M:%S}"[-8:] for each in (ago(9500), ago(8000)))
@@ -561,7 +569,7 @@ def test_the_log_of_an_older_life_is_said_to_be_of_it_and_each_life_can_be_named
     assert program("explain", "web", "--uid", "x", environ=environ).code == 1
     assert program("explain", "node", "--uid", "uid-0", environ=environ).code == 2
     gone = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
-    gone.write([Told(WEB, ago(1), is_gone=True)])
+    gone.write([TaskRecords(WEB, ago(1), is_gone=True)])
     gone.close()
     assert (
         'pod "web" is gone; this is of its last life, ' in program("logs", "web", "--restart", "1", environ=environ).err
@@ -571,7 +579,7 @@ def test_the_log_of_an_older_life_is_said_to_be_of_it_and_each_life_can_be_named
 def test_the_log_of_an_instance_that_could_not_be_started_is_said_to_be_none(environ: dict[str, str]) -> None:
     failed = replace(crash(3, 9, 8), started_at=None, exit_code=128, reason="StartError", message="no sh")
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
-    journal.write([Told(WEB, ago(8), instances=(failed,), present=json.dumps(PRESENT))])
+    journal.write([TaskRecords(WEB, ago(8), instances=(failed,), present=json.dumps(PRESENT))])
     journal.close()
     none = program("logs", "web", "--restart", "3", environ=environ)
     said = 'restart 3 of container "app" in pod "web" could not be started: no sh\n'

@@ -16,7 +16,7 @@ import pytest
 from syncpod.cli.answers import read_records
 from syncpod.cli.failure import Failure
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
-from syncpod.journal.records import Happening, Life, Told
+from syncpod.journal.records import Happening, Life, TaskRecords
 from syncpod.messages.queries import HistoryRecord
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from tests.cli.starts import Start, started
@@ -116,9 +116,9 @@ def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answeri
         at = NOW - timedelta(minutes=minutes)
         return Happening("Warning", "BackOff", message, at, at, "app")
 
-    def ended(minutes: int, name: str, *happenings: Happening, namespace: str = "default") -> Told:
+    def ended(minutes: int, name: str, *happenings: Happening, namespace: str = "default") -> TaskRecords:
         life = Life(namespace, name, "uid-1", "i")
-        return Told(life, NOW - timedelta(minutes=minutes), happenings=happenings, is_gone=True)
+        return TaskRecords(life, NOW - timedelta(minutes=minutes), happenings=happenings, is_gone=True)
 
     syncpod = answering(pod=POD, events=[EVENT])
     journal = JournalFile(tmp_path / "state" / FILE_NAME, Limits())
@@ -131,7 +131,7 @@ def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answeri
         ]
     )
     journal.write(
-        [Told(Life("default", "here", "uid-3", "i"), NOW, happenings=(happening(1, "of one that is there"),))]
+        [TaskRecords(Life("default", "here", "uid-3", "i"), NOW, happenings=(happening(1, "of one that is there"),))]
     )
     journal.close()
     named = syncpod("events", "web")

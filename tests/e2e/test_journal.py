@@ -12,7 +12,7 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
-from syncpod.journal.reading import Account, NoJournal, accounts_of, pods_of
+from syncpod.journal.reading import LifeRecords, NoJournal, lives_of, pods_of
 from syncpod.journal.records import SENDER
 from tests.agent.waiting import until
 from tests.e2e.faults_support import FaultyNode, Pod, shell
@@ -22,16 +22,16 @@ from tests.runtimes.images import BUSYBOX, BUSYBOX_2
 QUICKLY = {"syncpod.dev/backoff-initial": "1s", "syncpod.dev/backoff-max": "1s"}
 
 
-def journaled(state_dir: Path, name: str) -> Account | None:
+def journaled(state_dir: Path, name: str) -> LifeRecords | None:
     try:
-        return next(iter(accounts_of(state_dir, "default", name)), None)
+        return next(iter(lives_of(state_dir, "default", name)), None)
     except NoJournal:
         return None
 
 
-def is_told_whole(account: Account | None) -> bool:
+def is_told_whole(records: LifeRecords | None) -> bool:
     """Whether the journal has a gone pod with its deleter, whose name comes from the server."""
-    lines = account.lines if account is not None and account.gone is not None else ()
+    lines = records.lines if records is not None and records.gone is not None else ()
     return any((line.kind, line.subject) == (SENDER, "delete") for line in lines)
 
 
@@ -150,9 +150,9 @@ async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only
     assert all(end["cause"] in screen for end in app["ends"])
     assert "gone since" in screen
     assert all(life.name for life, _ in pods_of(node.worker.state_dir)), "what is removed has a pod"
-    account = journaled(node.worker.state_dir, pod.name)
-    assert account is not None
-    exits = [line.restart for line in account.lines if line.kind == "exit"]
+    records = journaled(node.worker.state_dir, pod.name)
+    assert records is not None
+    exits = [line.restart for line in records.lines if line.kind == "exit"]
     assert sorted(set(exits)) == sorted(exits), "each exit is told once"
 
 
@@ -178,7 +178,7 @@ async def test_what_a_failed_hook_has_said_and_the_step_under_way_are_told(node:
     await pod.delete(grace=0)
 
 
-def is_second_start_told(account: Account | None) -> bool:
-    if account is None or not any(each.has_ended for each in account.instances):
+def is_second_start_told(records: LifeRecords | None) -> bool:
+    if records is None or not any(each.has_ended for each in records.instances):
         return False
-    return any(each["what"].startswith("start app, restart 1") for each in account.present.get("underWay", ()))
+    return any(each["what"].startswith("start app, restart 1") for each in records.present.get("underWay", ()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from syncpod.fleet.members import Member
-from syncpod.fleet.rollout import Decision, RolloutState, Wish, decide
+from syncpod.fleet.rollout import RolloutState, Wish, WorkloadDecision, decide
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BAD = "bad"
@@ -27,13 +27,13 @@ class World:
     state: RolloutState = field(default_factory=RolloutState)
     members: dict[str, Member] = field(default_factory=dict)
     lost_since: dict[str, datetime] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[WorkloadDecision] = field(default_factory=list)
     numbered: int = 0
     draining: set[str] = field(default_factory=set)
     stopped: dict[str, bool] = field(default_factory=dict)
     """Pods that their lost nodes have stopped, and whether their nodes have said so."""
 
-    def step(self, seconds: int = 5) -> Decision:
+    def step(self, seconds: int = 5) -> WorkloadDecision:
         """Let time pass, nodes report, and the decision be carried out; check what holds for every decision."""
         self.now += timedelta(seconds=seconds)
         self._report()
@@ -52,7 +52,7 @@ class World:
         self.decisions.append(decision)
         return decision
 
-    def decide(self, members: Iterable[Member]) -> Decision:
+    def decide(self, members: Iterable[Member]) -> WorkloadDecision:
         return decide(self.wish, members, self.state, self.now)
 
     def settle(self, most: int = 400) -> None:
@@ -143,7 +143,7 @@ class World:
     def _on(self, node: str) -> int:
         return sum(member.node == node for member in self.members.values())
 
-    def _check(self, before: list[Member], decision: Decision) -> None:
+    def _check(self, before: list[Member], decision: WorkloadDecision) -> None:
         gone = {withdrawal.name for withdrawal in decision.withdraw}
         off = set(decision.state.written_off)
         counted = [one for one in before if not one.leaving and not one.ended and one.name not in off]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from syncpod.fleet.daemons import DaemonWish, Standing, decide_daemons, standing, with_daemon_tolerations
 from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer, Taint
-from syncpod.fleet.rollout import Decision, RolloutState
+from syncpod.fleet.rollout import RolloutState, WorkloadDecision
 from syncpod.pod import Pod
 from tests.fleet.fleets import node, pod
 from tests.fleet.simulation import BAD, START
@@ -55,10 +55,10 @@ class Nodes:
     now: datetime = START
     state: RolloutState = field(default_factory=RolloutState)
     members: dict[str, Member] = field(default_factory=dict)
-    said: list[Decision] = field(default_factory=list)
+    said: list[WorkloadDecision] = field(default_factory=list)
     numbered: int = 0
 
-    def step(self) -> Decision:
+    def step(self) -> WorkloadDecision:
         self.now += timedelta(seconds=5)
         for member in list(self.members.values()):
             self._report(member)
@@ -106,7 +106,7 @@ class Nodes:
             since = member.ready_since or self.now
             self.members[member.name] = replace(member, presence="Ready", status="Running", ready_since=since)
 
-    def _check(self, before: list[Member], decision: Decision) -> None:
+    def _check(self, before: list[Member], decision: WorkloadDecision) -> None:
         gone = {withdrawal.name for withdrawal in decision.withdraw}
         stays = [one for one in before if not one.leaving and one.name not in gone]
         for name in self.nodes:

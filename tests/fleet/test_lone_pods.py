@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from syncpod.fleet.lone_pods import decide_lone, placement_changed
 from syncpod.fleet.members import Member
-from syncpod.fleet.rollout import Decision, Wish
+from syncpod.fleet.rollout import Wish, WorkloadDecision
 from syncpod.fleet.when_lost import WAIT, WhenLost
 from tests.fleet.fleets import anti_affinity, pod
 from tests.fleet.simulation import World
@@ -27,7 +27,7 @@ NODES = ("n1", "n2", "n3", "n4")
 class OfOnePod(World):
     """A fleet with a single Pod."""
 
-    def decide(self, members: Iterable[Member]) -> Decision:
+    def decide(self, members: Iterable[Member]) -> WorkloadDecision:
         return decide_lone(self.wish.when_lost, self.wish.grace, members, self.state, self.now)
 
 

@@ -98,7 +98,7 @@ def test_each_filter_speaks_as_the_scheduler_does(
     asking: Pod, offer: NodeOffer, reasons: tuple[str, ...], detail: str
 ) -> None:
     found = place(asking, [offer])
-    assert (found.node, found.verdicts[0].reasons, found.verdicts[0].detail) == ("", reasons, detail)
+    assert (found.node, found.nodes[0].reasons, found.nodes[0].detail) == ("", reasons, detail)
 
 
 def test_the_summary_counts_reasons_as_a_scheduler_does() -> None:
@@ -145,7 +145,7 @@ def test_a_spread_counts_domains_and_not_nodes() -> None:
     west = node("n3", labels={"zone": "west"}, pods=(there("a"),))
     found = place(asking, [*east, west])
     assert found.node == "n3"
-    assert found.verdicts[0].reasons == ("node(s) didn't match pod topology spread constraints",)
+    assert found.nodes[0].reasons == ("node(s) didn't match pod topology spread constraints",)
     assert place(asking, [*east, west, node("n4", labels={"zone": "north"}, unschedulable=True)]).node == ""
 
 
@@ -206,12 +206,12 @@ def test_equal_nodes_are_not_all_passed_by() -> None:
 @given(pods(), FLEETS)
 def test_a_pod_only_goes_where_nothing_speaks_against_it(asking: Pod, fleet: list[NodeOffer]) -> None:
     found = place(asking, fleet, owner="w")
-    assert [verdict.node for verdict in found.verdicts] == sorted(one.name for one in fleet)
-    assert bool(found.node) == any(verdict.fits for verdict in found.verdicts)
+    assert [each.node for each in found.nodes] == sorted(one.name for one in fleet)
+    assert bool(found.node) == any(verdict.fits for verdict in found.nodes)
     if not found.node:
         return
     chosen = next(one for one in fleet if one.name == found.node)
-    assert next(verdict for verdict in found.verdicts if verdict.node == found.node).fits
+    assert next(verdict for verdict in found.nodes if verdict.node == found.node).fits
     assert chosen.presence != "Unknown" and not chosen.unschedulable
     assert matches_node(asking, chosen.name, chosen.labels)
     assert not set(host_ports(asking)) & set(chosen.ports)

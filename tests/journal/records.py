@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncpod.journal.records import Happening, Instance, Life, Line, Told
+from syncpod.journal.records import Happening, Instance, Life, Line, TaskRecords
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 WEB = Life("default", "web", "uid-1", "inc-1")
@@ -30,5 +30,5 @@ def happening(seconds: float = 1, **more: Any) -> Happening:
     return Happening(**{**said, "last": at(seconds), **more})
 
 
-def told(seconds: float = 1, life: Life = WEB, **more: Any) -> Told:
-    return Told(life, at(seconds), **more)
+def told(seconds: float = 1, life: Life = WEB, **more: Any) -> TaskRecords:
+    return TaskRecords(life, at(seconds), **more)

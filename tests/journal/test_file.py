@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.journal.file import BROKEN_NAME, FILE_NAME, JournalFile, Limits
-from syncpod.journal.reading import Account, NoJournal, absences_of, accounts_of, pods_of, services_of
+from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, lives_of, pods_of, services_of
 from syncpod.journal.records import Absence, Life
 from tests.journal.records import NOON, WEB, at, ended, exit_line, happening, told
 
@@ -26,17 +26,17 @@ def journal(tmp_path: Path) -> Iterator[JournalFile]:
     file.close()
 
 
-def only(directory: Path) -> Account:
-    (found,) = accounts_of(directory, "default", "web")
+def only(directory: Path) -> LifeRecords:
+    (found,) = lives_of(directory, "default", "web")
     return found
 
 
 def test_what_is_told_is_read_back_whole(journal: JournalFile, tmp_path: Path) -> None:
     line, seen, instance = exit_line(1, reason="why\n«»"), happening(), ended(log_end="bye\x00\n")
     journal.write([told(lines=(line,), happenings=(seen,), instances=(instance,), present='{"phase":"Running"}')])
-    account = only(tmp_path)
-    assert (account.lines, account.happenings, account.instances) == ((line,), (seen,), (instance,))
-    assert (account.life, account.present, account.seen, account.gone) == (WEB, {"phase": "Running"}, at(1), None)
+    records = only(tmp_path)
+    assert (records.lines, records.happenings, records.instances) == ((line,), (seen,), (instance,))
+    assert (records.life, records.present, records.seen, records.gone) == (WEB, {"phase": "Running"}, at(1), None)
     assert pods_of(tmp_path) == [(WEB, None)]
 
 
@@ -44,10 +44,10 @@ def test_a_record_told_twice_is_one_row(journal: JournalFile, tmp_path: Path) ->
     for _ in range(3):
         journal.write([told(lines=(exit_line(1), exit_line(1, 2)), happenings=(happening(),), instances=(ended(),))])
     journal.write([told(happenings=(happening(count=4, last=at(9)),))])
-    account = only(tmp_path)
-    assert [line.restart for line in account.lines] == [0, 2]
-    assert [(each.count, each.last) for each in account.happenings] == [(4, at(9))]
-    assert account.instances == (ended(),)
+    records = only(tmp_path)
+    assert [line.restart for line in records.lines] == [0, 2]
+    assert [(each.count, each.last) for each in records.happenings] == [(4, at(9))]
+    assert records.instances == (ended(),)
 
 
 def test_what_is_known_of_an_end_is_kept_and_a_better_record_replaces_it(journal: JournalFile, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_lives_of_one_name_are_told_apart_and_a_new_one_ends_the_one_before(
     journal.write([told(1, instances=(ended(),), present="{}")])
     journal.write([told(9, second)])
     journal.write([told(10, second, is_gone=True)])
-    first, last = accounts_of(tmp_path, "default", "web")
+    first, last = lives_of(tmp_path, "default", "web")
     assert (first.gone, len(first.instances), last.gone, last.instances) == (at(1), 1, at(10), ())
     assert journal.lives_not_gone() == []
 
@@ -101,7 +101,7 @@ def test_a_removed_file_is_begun_anew(journal: JournalFile, tmp_path: Path) -> N
     for each in tmp_path.iterdir():
         each.unlink()
     with pytest.raises(NoJournal, match="there is no journal in"):
-        accounts_of(tmp_path, "default", "web")
+        lives_of(tmp_path, "default", "web")
     journal.write([told(2)])
     assert only(tmp_path).seen == at(2)
 
@@ -111,8 +111,8 @@ def test_old_records_go_and_a_pod_that_is_there_stays(journal: JournalFile, tmp_
     journal.write([told(1, gone, lines=(exit_line(1),), is_gone=True)])
     journal.write([told(1, lines=(exit_line(1), exit_line(200)), instances=(ended(), ended(1, begun=190, end=200)))])
     journal.forget_old(NOON + timedelta(days=90, seconds=100))
-    account = only(tmp_path)
-    assert ([line.at for line in account.lines], [each.restart for each in account.instances]) == ([at(200)], [1])
+    records = only(tmp_path)
+    assert ([line.at for line in records.lines], [each.restart for each in records.instances]) == ([at(200)], [1])
     assert pods_of(tmp_path) == [(WEB, None)]
 
 
@@ -132,8 +132,8 @@ def test_the_file_stays_within_its_size_and_the_oldest_records_go(tmp_path: Path
         )
     journal.close()
     assert (tmp_path / FILE_NAME).stat().st_size <= limit * 1.2
-    account = only(tmp_path)
-    kept = [each.restart for each in account.instances]
+    records = only(tmp_path)
+    kept = [each.restart for each in records.instances]
     assert kept == list(range(kept[0], 3000))
     assert len(kept) > 300
 
@@ -179,9 +179,9 @@ def test_a_killed_writer_leaves_everything_that_it_had_written_and_nothing_by_ha
             writer.send_signal(signal.SIGKILL)
             told_of = [int(each) for each in writer.stdout.read().split()]
         written = max([last, *told_of])
-        account = only(tmp_path)
-        numbers = [line.restart for line in account.lines]
-        assert numbers == [each.restart for each in account.instances] == list(range(len(numbers)))
+        records = only(tmp_path)
+        numbers = [line.restart for line in records.lines]
+        assert numbers == [each.restart for each in records.instances] == list(range(len(numbers)))
         assert len(numbers) > written
 
 
@@ -221,7 +221,7 @@ def test_a_file_that_is_no_journal_is_set_aside_by_name(tmp_path: Path, content:
         path.write_bytes(content)
         (tmp_path / f"{FILE_NAME}-wal").unlink(missing_ok=True)
     with pytest.raises(NoJournal, match="the journal cannot be read"):
-        accounts_of(tmp_path, "default", "web")
+        lives_of(tmp_path, "default", "web")
     assert len(list(tmp_path.glob("*.broken"))) == 1
 
 
@@ -231,7 +231,7 @@ def test_a_file_of_another_format_is_set_aside_and_not_read(journal: JournalFile
     with sqlite3.connect(tmp_path / FILE_NAME) as other:
         other.execute("PRAGMA user_version = 7")
     with pytest.raises(NoJournal, match="format is 7"):
-        accounts_of(tmp_path, "default", "web")
+        lives_of(tmp_path, "default", "web")
     with pytest.raises(sqlite3.DatabaseError, match="its format is 7") as broken:
         journal.write([told()])
     assert journal.set_aside_if_broken(broken.value) is not None

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from syncpod.cli.view.start_timeline import lines as lines_of
-from syncpod.journal.reading import Account
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import Absence, Fact, Instance, Line
 from syncpod.journal.start import Start, start_of
 from tests.journal.records import WEB, at, ended, happening
@@ -39,7 +39,7 @@ LINES = (
     Line(at(40), "exit", "app", restart=1, outcome="exited 3"),
     step(40.2, "start_container", "app", took=200),
 )
-ACCOUNT = Account(
+ACCOUNT = LifeRecords(
     WEB,
     begun=at(0),
     seen=at(41),
@@ -106,8 +106,8 @@ def test_only_its_own_waits_are_shown_and_each_no_longer_than_it_was() -> None:
         step(60, "start_container", "app", took=1000),
     )
     instances = (ended(0, end=0), Instance("app", 1, started_at=at(59.9)), Instance("web", 1, started_at=at(8.9)))
-    account = Account(WEB, begun=at(0), seen=at(60), lines=lines, instances=instances)
-    start = start_of(account, container="app", absences=[Absence(at(15), at(45), "died")])
+    records = LifeRecords(WEB, begun=at(0), seen=at(60), lines=lines, instances=instances)
+    start = start_of(records, container="app", absences=[Absence(at(15), at(45), "died")])
     assert [phase for phase in told(start) if phase[2] != "moment"] == [
         (0, 8, "back-off", "app waits"),
         (8, 1, "step", "start_container web"),
@@ -117,7 +117,7 @@ def test_only_its_own_waits_are_shown_and_each_no_longer_than_it_was() -> None:
         (59, 1, "step", "start_container app"),
     ]
     assert start is not None
-    assert "back-off 19000ms, no worker 25000ms, no step under way 14000ms" in lines_of(account, start)[-4]
+    assert "back-off 19000ms, no worker 25000ms, no step under way 14000ms" in lines_of(records, start)[-4]
 
 
 def test_the_newest_start_begins_with_the_end_that_it_follows() -> None:
@@ -144,13 +144,13 @@ def test_a_slow_start_names_the_init_container_that_ran_and_what_its_probe_said_
     )
     cold = happening(15.1, reason="Unhealthy", message="Readiness probe failed: cache is cold", container="app")
     failed = replace(cold, last=at(24), count=5)
-    start = start_of(Account(WEB, at(0), at(30), lines=lines, instances=instances, happenings=(failed,)))
+    start = start_of(LifeRecords(WEB, at(0), at(30), lines=lines, instances=instances, happenings=(failed,)))
     assert start is not None
     said = [phase.what for phase in start.phases]
     assert "no step under way: migrate runs" in said
     assert "app runs, until its readiness probe succeeds, which failed 5 times: cache is cold" in said
     assert start.spent("probes") == timedelta(seconds=9.8)
-    shown = lines_of(Account(WEB, at(0), at(30)), start)
+    shown = lines_of(LifeRecords(WEB, at(0), at(30)), start)
     assert shown[-4].endswith("no step under way 14900ms, until a probe succeeded 9800ms")
 
 
@@ -163,7 +163,7 @@ def test_a_sandbox_and_a_start_whose_results_came_together_follow_one_another() 
     """Their lengths are without the time in which one only waited for the other."""
     lines = (LINES[0], step(0.5, "create_sandbox", took=300), step(0.5, "start_container", "app", took=180))
     instances = (Instance("app", 0, started_at=at(0.45)),)
-    start = start_of(Account(WEB, begun=at(0), seen=at(1), lines=lines, instances=instances))
+    start = start_of(LifeRecords(WEB, begun=at(0), seen=at(1), lines=lines, instances=instances))
     assert [phase for phase in told(start) if phase[2] == "step"] == [
         (0.02, 0.3, "step", "create_sandbox"),
         (0.32, 0.18, "step", "start_container app"),

@@ -37,13 +37,13 @@ coverages = st.builds(
 @given(finds, coverages)
 def test_a_desired_pod_or_one_of_another_cluster_is_never_killed_as_an_orphan(found: Found, coverage: Coverage) -> None:
     """Row 11 (ours): and nothing is, before every source of pods has reported."""
-    verdict = judge(found, coverage, cluster=HERE)
-    if verdict.kill:
+    judgement = judge(found, coverage, cluster=HERE)
+    if judgement.kill:
         assert coverage.sources_ready
         assert found.cluster == HERE
         assert not found.uid or (found.standing != "open" and found.uid not in coverage.desired)
-    assert verdict.orphan == (bool(verdict.why)), "an orphan is one for a reason"
-    assert verdict.orphan == (verdict.kill or bool(verdict.but)), "and what is left is left for one"
+    assert judgement.orphan == (bool(judgement.why)), "an orphan is one for a reason"
+    assert judgement.orphan == (judgement.kill or bool(judgement.but)), "and what is left is left for one"
 
 
 @given(finds, moments)
@@ -74,8 +74,8 @@ def test_the_evidence_is_described_in_words() -> None:
     late = START + timedelta(days=30)
 
     def said(standing: Standing, coverage: Coverage = known, uid: str = "u1", at: datetime = late) -> tuple[bool, str]:
-        verdict = judge(Found(uid, HERE, at, standing), coverage, cluster=HERE)
-        return verdict.kill, "; ".join(part for part in (verdict.why, verdict.but) if part)
+        judgement = judge(Found(uid, HERE, at, standing), coverage, cluster=HERE)
+        return judgement.kill, "; ".join(part for part in (judgement.why, judgement.but) if part)
 
     assert said("open") == (False, "")
     assert said("closed") == (True, "its workflow has ended")

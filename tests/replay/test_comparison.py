@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.replay.comparison import Decision, Difference, difference
+from syncpod.replay.comparison import Decided, Difference, difference
 
 START, PULL, WAIT = "start container web, restart 1", "pull image web, restart 1", "wait 10 s"
-THEN = (Decision(4, "create sandbox, attempt 0", 5), Decision(9, START, 10), Decision(15, WAIT, 16))
-NOW = tuple(Decision(each.task, each.words) for each in THEN)
+THEN = (
+    Decided(4, "create sandbox, attempt 0", 5),
+    Decided(9, START, 10),
+    Decided(15, WAIT, 16),
+)
+NOW = tuple(Decided(each.task, each.words) for each in THEN)
 FAILED = "[TMPRL1100] Nondeterminism error: no command for HistoryEvent(id: 10, ActivityTaskScheduled)"
 
 
@@ -19,17 +23,17 @@ FAILED = "[TMPRL1100] Nondeterminism error: no command for HistoryEvent(id: 10, 
     [
         pytest.param(NOW, "", None, id="the same"),
         pytest.param(NOW[:2], "", None, id="a replay that was not asked for all"),
-        pytest.param((*NOW, Decision(0, START)), "", None, id="a decision that no task of the history could have"),
-        pytest.param((NOW[0], Decision(9, PULL)), "", Difference(10, START, PULL), id="another step"),
-        pytest.param((*NOW[:2], Decision(15, "wait 20 s")), "", Difference(16, WAIT, "wait 20 s"), id="a longer wait"),
+        pytest.param((*NOW, Decided(0, START)), "", None, id="a decision that no task of the history could have"),
+        pytest.param((NOW[0], Decided(9, PULL)), "", Difference(10, START, PULL), id="another step"),
+        pytest.param((*NOW[:2], Decided(15, "wait 20 s")), "", Difference(16, WAIT, "wait 20 s"), id="a longer wait"),
         pytest.param(NOW[:1], FAILED, Difference(10, START, "", FAILED), id="no step"),
-        pytest.param((NOW[0], Decision(15, START)), "", Difference(10, START, ""), id="a step too late"),
-        pytest.param((Decision(4, PULL), *NOW), "", Difference(5, THEN[0].words, PULL), id="one more at first"),
-        pytest.param((*NOW[:2], Decision(9, PULL), NOW[2]), "", Difference(9, "", PULL), id="one more in between"),
-        pytest.param((*NOW, Decision(15, PULL)), "", Difference(15, "", PULL), id="one more in the last task"),
+        pytest.param((NOW[0], Decided(15, START)), "", Difference(10, START, ""), id="a step too late"),
+        pytest.param((Decided(4, PULL), *NOW), "", Difference(5, THEN[0].words, PULL), id="one more at first"),
+        pytest.param((*NOW[:2], Decided(9, PULL), NOW[2]), "", Difference(9, "", PULL), id="one more in between"),
+        pytest.param((*NOW, Decided(15, PULL)), "", Difference(15, "", PULL), id="one more in the last task"),
     ],
 )
-def test_the_first_difference_is_found(now: tuple[Decision, ...], failure: str, found: Difference | None) -> None:
+def test_the_first_difference_is_found(now: tuple[Decided, ...], failure: str, found: Difference | None) -> None:
     assert difference(THEN, now, failure) == found
 
 
@@ -45,10 +49,10 @@ def test_a_difference_is_one_clause() -> None:
 def test_a_change_is_found_at_its_event_and_nothing_before_it(
     steps: list[tuple[int, str]], data: st.DataObject
 ) -> None:
-    then = [Decision(10 * at + 1, words, 10 * at + 2) for at, (_, words) in enumerate(steps)]
-    now = [Decision(each.task, each.words) for each in then]
+    then = [Decided(10 * at + 1, words, 10 * at + 2) for at, (_, words) in enumerate(steps)]
+    now = [Decided(each.task, each.words) for each in then]
     assert difference(then, now, "") is None
     if then:
         at = data.draw(st.integers(0, len(then) - 1))
-        changed = [*now[:at], Decision(now[at].task, "kill pod"), *now[at + 1 :]]
+        changed = [*now[:at], Decided(now[at].task, "kill pod"), *now[at + 1 :]]
         assert difference(then, changed, "") == Difference(then[at].event, then[at].words, "kill pod")

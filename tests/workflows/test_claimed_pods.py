@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.fleet.rollout import Creation, Decision, RolloutState
+from syncpod.fleet.rollout import Creation, RolloutState, WorkloadDecision
 from syncpod.fleet.workload_documents import LARGEST_NUMBER, admit_workload
 from syncpod.fleet.workload_pods import number_of
 from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged
@@ -149,7 +149,7 @@ def test_a_claimed_pod_with_the_largest_number_leaves_valid_names_for_others() -
     state = workload(numbered=4)
     workload_changes.pods_reported(state, news(f"web-{LARGEST_NUMBER}", "web-1"), NOW)
     create = (Creation("r"), Creation("r"))
-    workload_changes.carry_out(state, Decision(state=RolloutState(), create=create), NOW)
+    workload_changes.carry_out(state, WorkloadDecision(state=RolloutState(), create=create), NOW)
     assert [*state.pods] == [f"web-{LARGEST_NUMBER}", "web-1", "web-2", "web-3"]
     assert workload_report.view(state, None).pods
 
@@ -166,7 +166,7 @@ def test_a_workload_has_no_more_pods_of_a_node_than_a_node_may_have_and_no_more_
         name = f"web-{LARGEST_NUMBER - number}"
         state.pods[name] = WorkloadPod(number=LARGEST_NUMBER - number, revision="r", created=NOW, node="m")
     workload_changes.pods_reported(state, news("web-5000").model_copy(update={"node": "o"}), NOW)
-    workload_changes.carry_out(state, Decision(state=RolloutState(), create=(Creation("r"),)), NOW)
+    workload_changes.carry_out(state, WorkloadDecision(state=RolloutState(), create=(Creation("r"),)), NOW)
     assert len(state.pods) == PODS_LIMIT
 
 

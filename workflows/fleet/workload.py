@@ -23,7 +23,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.fleet.offers import NodeOffer
-    from syncpod.fleet.rollout import Decision
+    from syncpod.fleet.rollout import WorkloadDecision
     from syncpod.lifecycle.version import too_old
     from syncpod.messages.fleet import PodsChanged
     from syncpod.messages.identity import Message
@@ -92,7 +92,7 @@ class WorkloadWorkflow:
         self.retry_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
         self.surveyed_at: datetime | None = None
-        self.decided: Decision | None = None
+        self.decided: WorkloadDecision | None = None
         self.published: WorkloadSummary | None = None
         self.owner = workflow.info().workflow_id
 
@@ -210,7 +210,7 @@ class WorkloadWorkflow:
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for name, (pod, placement) in workload_changes.placements(state, names, nodes, self.owner).items():
             trouble = placement.summary + unheard
-            state.refusals = () if placement.node else tuple(map(str, placement.verdicts[:_SHOWN]))
+            state.refusals = () if placement.node else tuple(map(str, placement.nodes[:_SHOWN]))
             if placement.node:
                 # Noted before the node is asked: the pod may be there even if the answer is lost.
                 state.pods[name].node, state.pods[name].trouble = placement.node, ""

@@ -16,7 +16,7 @@ from syncpod.fleet.lone_pods import decide_lone, placement_changed
 from syncpod.fleet.members import leaving_order
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import Placement, place, with_pod
-from syncpod.fleet.rollout import Decision, decide
+from syncpod.fleet.rollout import WorkloadDecision, decide
 from syncpod.fleet.workload_documents import (
     MOST_REPLICAS,
     RESTARTED_AT,
@@ -304,11 +304,11 @@ def _kept(report: PodReport, leaving: bool) -> PodReport:
     return PodReport(phase=brief.phase, status=brief.status) if leaving else brief
 
 
-def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> Decision:
+def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> WorkloadDecision:
     """Decide what is next. `nodes` are those of the last survey; only the decision for a DaemonSet needs them."""
     workload = state.workload()
     if workload is None or not state.is_known:
-        return Decision(state.rollout, says="the nodes have not been asked yet")
+        return WorkloadDecision(state.rollout, says="the nodes have not been asked yet")
     if isinstance(workload, Deployment):
         wish = replace(wish_of(workload), paused=state.is_paused)
         return decide(wish, state.members(), state.rollout, now)
@@ -316,7 +316,7 @@ def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datet
         grace = grace_of(template_of(workload))
         return decide_lone(lost_rule(workload), grace, state.members(), state.rollout, now)
     if nodes is None:
-        return Decision(state.rollout, says="the nodes have not been surveyed yet")
+        return WorkloadDecision(state.rollout, says="the nodes have not been surveyed yet")
     standings = _standings(workload, nodes)
     return decide_daemons(daemon_wish_of(workload), standings, state.members(), state.rollout, now)
 
@@ -345,7 +345,7 @@ def asked_for(state: WorkloadState) -> str:
     return revision_of(template_of(workload)) if workload is not None else ""
 
 
-def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
+def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) -> None:
     """Fold a decision into the state: pods to create, and pods to remove."""
     state.rollout = decided.state
     asked = asked_for(state) if state.is_lone else ""

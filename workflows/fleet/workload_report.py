@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syncpod.fleet.rollout import Counts, Decision
+from syncpod.fleet.rollout import Counts, WorkloadDecision
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
@@ -17,7 +17,7 @@ _SHOWN = 50
 """The most pods that the page names."""
 
 
-def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
+def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadSummary:
     """Return the workload's memo."""
     document = state.document or {}
     meta, spec = document.get("metadata", {}), document.get("spec", {})
@@ -51,7 +51,7 @@ def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
     )
 
 
-def _counts(state: WorkloadState, decided: Decision | None) -> Counts:
+def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
     """Return the workload's numbers. Of one that is being deleted nothing is decided any more, so they are counted."""
     counts = decided.counts if decided is not None else Counts()
     if not state.deleting:
@@ -61,7 +61,7 @@ def _counts(state: WorkloadState, decided: Decision | None) -> Counts:
     return replace(counts, replicas=len(state.pods), updated=updated, ready=ready, available=ready)
 
 
-def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
+def view(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadView:
     """Return the whole workload."""
     pods = sorted(state.pods.items(), key=lambda each: each[1].number)
     return WorkloadView(
@@ -88,7 +88,7 @@ def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
     )
 
 
-def details(state: WorkloadState, decided: Decision | None) -> str:
+def details(state: WorkloadState, decided: WorkloadDecision | None) -> str:
     """Return the workload as a page: the state of its rollout, and its pods."""
     whole = view(state, decided)
     lines = [f"**{whole.kind} {whole.namespace}/{whole.name}**: {whole.says}", ""]
@@ -101,7 +101,7 @@ def details(state: WorkloadState, decided: Decision | None) -> str:
     return "\n".join(lines)
 
 
-def _says(state: WorkloadState, decided: Decision | None) -> str:
+def _says(state: WorkloadState, decided: WorkloadDecision | None) -> str:
     if state.deleting:
         return f"it is being deleted: {len(state.pods)} pods are left"
     return decided.says if decided is not None else ""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from syncpod.journal.records import Happening, Instance, Life, Line, Told
+from syncpod.journal.records import Happening, Instance, Life, Line, TaskRecords
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
@@ -28,12 +28,12 @@ def told(
     *,
     since: datetime | None,
     is_gone: bool,
-) -> Told:
+) -> TaskRecords:
     """Return what happened from `since` on (None = all that the state still has), and what the pod is at `at`.
 
     The journal keeps a repeated record once, so `since` only saves work.
     """
-    return Told(
+    return TaskRecords(
         life=Life(*(getattr(state.ref, part) for part in Life._fields)),
         at=at,
         lines=tuple(_line(each, each.at) for each in _newest(state.history, since) if each.at is not None),

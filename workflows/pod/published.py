@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from syncpod.journal.records import Told
+from syncpod.journal.records import TaskRecords
 from syncpod.messages.glance import Glance
 from syncpod.pod import pod_to_wire
 from workflows.pod import desired, journaled, report, start, temporal_ui
@@ -64,7 +64,7 @@ class PublishedPod:
         """Return the input of a run that goes on from here, as JSON."""
         return start.next_input(self.state)
 
-    def told(self, since: datetime | None) -> Told:
+    def told(self, since: datetime | None) -> TaskRecords:
         """Return what the node's journal keeps of the pod from `since` on; None = all that the state still has."""
         return journaled.told(self.state, self.holds, self.under_way, self.at, since=since, is_gone=self.is_gone)
 

@@ -25,7 +25,7 @@ from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
-from syncpod.lifecycle.orphans import ORPHAN_GRACE_SECONDS, Coverage, Found, Verdict, judge
+from syncpod.lifecycle.orphans import ORPHAN_GRACE_SECONDS, Coverage, Found, Judgement, judge
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
@@ -115,15 +115,15 @@ class Orphans:
         coverage = await self._covered() if suspects or inventory.nameless else Coverage()
         found: dict[str, Orphan] = {}
         for pod in suspects:
-            verdict = await self._judged(pod, coverage)
-            if verdict.orphan:
-                found[pod.uid] = self._orphan_pod(pod, verdict)
-                if verdict.kill:
-                    self._begin(found[pod.uid], partial(self._end_pod, pod, verdict))
+            judgement = await self._judged(pod, coverage)
+            if judgement.orphan:
+                found[pod.uid] = self._orphan_pod(pod, judgement)
+                if judgement.kill:
+                    self._begin(found[pod.uid], partial(self._end_pod, pod, judgement))
         for thing in inventory.nameless:
-            verdict = judge(_as_found(thing), coverage, cluster=self._node.cluster)
-            found[thing.id] = self._nameless(thing, verdict)
-            if verdict.kill:
+            judgement = judge(_as_found(thing), coverage, cluster=self._node.cluster)
+            found[thing.id] = self._nameless(thing, judgement)
+            if judgement.kill:
                 self._begin(found[thing.id], partial(self._end_nameless, thing))
         self._say(found)
         return tuple(found.values())
@@ -143,7 +143,7 @@ class Orphans:
         alone = {ref.uid for ref in without_workflow(refs, await self._workflows.open())}
         return tuple(pod for uid, pod in pods.items() if uid in alone or pod.cluster != self._node.cluster)
 
-    async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Verdict:
+    async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Judgement:
         """Judge a pod by what the server now says of its workflow. Raises RPCError."""
         ended = await asyncio.to_thread(deleted_at, self._node, pod.uid, pod.incarnation)
         found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at, ended_here=ended is not None)
@@ -191,10 +191,10 @@ class Orphans:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("orphan %s stays for now because of a defect", key, exc_info=error)
 
-    async def _end_pod(self, pod: PodInRuntime, verdict: Verdict) -> tuple[bool, str]:
+    async def _end_pod(self, pod: PodInRuntime, judgement: Judgement) -> tuple[bool, str]:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid, incarnation=pod.incarnation)
         return await self._killer.end_pod(
-            ref, partial(self._still, pod.uid), grace_seconds=ORPHAN_GRACE_SECONDS, why=f"orphan: {verdict.why}"
+            ref, partial(self._still, pod.uid), grace_seconds=ORPHAN_GRACE_SECONDS, why=f"orphan: {judgement.why}"
         )
 
     async def _end_nameless(self, thing: Nameless) -> tuple[bool, str]:
@@ -202,23 +202,23 @@ class Orphans:
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 
-    def _orphan_pod(self, pod: PodInRuntime, verdict: Verdict) -> Orphan:
+    def _orphan_pod(self, pod: PodInRuntime, judgement: Judgement) -> Orphan:
         return Orphan(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
-            why=verdict.why,
-            left=verdict.but,
+            why=judgement.why,
+            left=judgement.but,
             running=pod.running,
             since=self._since(pod.uid),
         )
 
-    def _nameless(self, thing: Nameless, verdict: Verdict) -> Orphan:
+    def _nameless(self, thing: Nameless, judgement: Judgement) -> Orphan:
         return Orphan(
             kind=thing.kind,
             id=thing.id,
-            why=verdict.why,
-            left=verdict.but,
+            why=judgement.why,
+            left=judgement.but,
             running=thing.running,
             since=self._since(thing.id),
         )

@@ -226,13 +226,13 @@ async def _absence(client: Client, applied: Applied) -> str:
 
 async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:
     """Wait for the rest of `timeout`, after `spent` on applying. Raises Failure for pods that are not up."""
-    from syncpod.cli.temporal.pod_waits import until_settled, verdicts
+    from syncpod.cli.temporal.pod_waits import sentences, until_settled
     from syncpod.cli.view.progress import Progress
 
     with Progress() as progress:
         left = max(timeout - spent, timedelta()) if timeout else None
         outcomes = await until_settled(client, applied, timeout=left, show=progress.show)
-    good, bad = verdicts(outcomes, timeout)
+    good, bad = sentences(outcomes, timeout)
     for sentence in good:
         say(sentence)
     if bad:

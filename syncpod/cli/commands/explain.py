@@ -16,7 +16,7 @@ from syncpod.cli.input.options import Namespace, PodNames
 
 if TYPE_CHECKING:
     from syncpod.cli.view.explanation import HasLog
-    from syncpod.journal.reading import Account
+    from syncpod.journal.reading import LifeRecords
     from syncpod.journal.records import Absence, Life
 
 At = Annotated[
@@ -126,9 +126,9 @@ def _explain_start(
     from syncpod.cli.machine.state_directory import worker_log
 
     state_dir = settings().state_dir
-    _, account = _accounts(state_dir, namespace, name, moment, uid)
+    _, records = _lives(state_dir, namespace, name, moment, uid)
     log = None if trace_log is None else Path(trace_log) if trace_log else worker_log(state_dir)
-    explain_start(account, output, container, restart, log, absences=_absences(state_dir))
+    explain_start(records, output, container, restart, log, absences=_absences(state_dir))
 
 
 def _explain_pod(
@@ -141,15 +141,15 @@ def _explain_pod(
     from syncpod.journal.explain import explain as explained
 
     here, past = settings(), moment != now
-    accounts, account = _accounts(here.state_dir, namespace, name, moment, uid)
+    lives, records = _lives(here.state_dir, namespace, name, moment, uid)
     absences = _absences(here.state_dir)
-    unserved, last_sign = ("", None) if past else _unserved(here.state_dir, account)
-    doing = _doing(here.state_dir, account) if not (past or unserved) else {}
+    unserved, last_sign = ("", None) if past else _unserved(here.state_dir, records)
+    doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(
-        account, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
+        records, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
     )
-    others = [each for each in accounts if each is not account]
-    has_log = _logs_in(here.log_dir, account.life)
+    others = [each for each in lives if each is not records]
+    has_log = _logs_in(here.log_dir, records.life)
     if output == "json":
         say(json.dumps(document(explanation, others, has_log=has_log, unserved=unserved), indent=4))
         return
@@ -157,13 +157,13 @@ def _explain_pod(
     say("\n".join(lines(explanation, others, now, unserved=unserved, **where)))
 
 
-def _doing(state_dir: Path, account: Account) -> dict[tuple[str, str], str]:
+def _doing(state_dir: Path, records: LifeRecords) -> dict[tuple[str, str], str]:
     """Return what the worker says of the steps that the journal has as under way, by name and container."""
-    if account.gone is not None or not account.present.get("underWay"):
+    if records.gone is not None or not records.present.get("underWay"):
         return {}
     from syncpod.node.read_socket import STEPS, ask_known
 
-    life = account.life
+    life = records.life
     told = ask_known(state_dir, STEPS, [(life.namespace, life.name)])
     try:
         return {
@@ -176,24 +176,26 @@ def _doing(state_dir: Path, account: Account) -> dict[tuple[str, str], str]:
         return {}
 
 
-def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime, uid: str) -> tuple[list[Account], Account]:
+def _lives(
+    state_dir: Path, namespace: str, name: str, moment: datetime, uid: str
+) -> tuple[list[LifeRecords], LifeRecords]:
     """Return all lives of a name in the journal, and the life at a moment: of those with the uid, "" = of all.
 
     Raises Failure if there is none.
     """
     from syncpod.cli.machine.journaled_logs import lives_with_uid
     from syncpod.journal.explain import life_at
-    from syncpod.journal.reading import NoJournal, accounts_of
+    from syncpod.journal.reading import NoJournal, lives_of
 
     try:
-        accounts = accounts_of(state_dir, namespace, name)
+        lives = lives_of(state_dir, namespace, name)
     except NoJournal as why:
         raise Failure(str(why)) from None
-    chosen = lives_with_uid(accounts, uid)
-    account = life_at(chosen, moment)
-    if account is None:
+    chosen = lives_with_uid(lives, uid)
+    records = life_at(chosen, moment)
+    if records is None:
         raise _unknown(chosen, namespace, name, state_dir)
-    return accounts, account
+    return lives, records
 
 
 def _absences(state_dir: Path) -> list[Absence]:
@@ -277,16 +279,16 @@ def _beginning(since: timedelta | None, until: datetime) -> datetime | None:
         return None
 
 
-def _unknown(accounts: list[Account], namespace: str, name: str, state_dir: Path) -> Failure:
+def _unknown(lives: list[LifeRecords], namespace: str, name: str, state_dir: Path) -> Failure:
     """Return the failure that the journal does not have the pod, or did not have it yet."""
-    if accounts:
-        first = accounts[0].begun.astimezone()
+    if lives:
+        first = lives[0].begun.astimezone()
         return Failure(f'the journal has nothing of pod "{name}" before {first:%Y-%m-%d %H:%M:%S}')
     where = f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}"
     return Failure(f"{where}; for a pod of another node, run `explain` there")
 
 
-def _unserved(state_dir: Path, account: Account) -> tuple[str, datetime | None]:
+def _unserved(state_dir: Path, records: LifeRecords) -> tuple[str, datetime | None]:
     """Return a sentence if no worker serves the node, and the last sign of life of the last one.
 
     Returns "" and None if a worker serves it, or if the pod is gone.
@@ -294,9 +296,9 @@ def _unserved(state_dir: Path, account: Account) -> tuple[str, datetime | None]:
     from syncpod.cli.machine.worker_process import serving
     from syncpod.journal.reading import last_sign_of
 
-    if account.gone is not None or serving(state_dir) is not None:
+    if records.gone is not None or serving(state_dir) is not None:
         return "", None
-    seen, sign = account.seen, last_sign_of(state_dir)
+    seen, sign = records.seen, last_sign_of(state_dir)
     known = max(seen, sign) if sign is not None else seen
     since = f" since {known.astimezone():%Y-%m-%d %H:%M:%S}" if sign is not None else ""
     remark(f"Note: no worker serves this node{since}; this is the state at {known.astimezone():%Y-%m-%d %H:%M:%S}")

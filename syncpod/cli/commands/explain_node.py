@@ -23,7 +23,7 @@ def explain_node(output: str, since: timedelta | None) -> None:
     """Print the node's pods whose containers ended most often lately. Raises Failure and BadInput."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
-    from syncpod.journal.reading import NoJournal, absences_of, node_account, services_of
+    from syncpod.journal.reading import NoJournal, absences_of, node_summary, services_of
     from syncpod.node.recorded_events import is_recorded_as_cordoned, recorded_node_events
 
     if output not in ("", "json"):
@@ -32,7 +32,7 @@ def explain_node(output: str, since: timedelta | None) -> None:
     here = settings()
     begin = now - (_A_DAY if since is None else since)
     try:
-        account = node_account(here.state_dir, begin, most=_MOST)
+        summary = node_summary(here.state_dir, begin, most=_MOST)
         absences = [each for each in absences_of(services_of(here.state_dir)) if each.ended >= begin]
     except NoJournal as why:
         raise Failure(str(why)) from None
@@ -41,10 +41,10 @@ def explain_node(output: str, since: timedelta | None) -> None:
         served.append("it is cordoned: it takes no new pods (`syncpod uncordon` ends that)")
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
     if output == "json":
-        say(json.dumps(document(account, events, absences, now, begin, served), indent=4))
+        say(json.dumps(document(summary, events, absences, now, begin, served), indent=4))
     else:
         wide = terminal_width()
-        say("\n".join(lines(account, events, absences, now, begin, node=here.node, served=served, wide=wide)))
+        say("\n".join(lines(summary, events, absences, now, begin, node=here.node, served=served, wide=wide)))
 
 
 def _served(state_dir: Path) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from syncpod.cli.view.span_tree import SpanTree
-    from syncpod.journal.reading import Account
+    from syncpod.journal.reading import LifeRecords
     from syncpod.journal.records import Absence
     from syncpod.journal.start import Start
 
@@ -22,7 +22,7 @@ _READ: Final = 64 << 20
 
 
 def explain_start(
-    account: Account,
+    records: LifeRecords,
     output: str,
     container: str,
     restart: int | None,
@@ -38,24 +38,24 @@ def explain_start(
     from syncpod.cli.view.start_timeline import document, heading, lines
     from syncpod.journal.start import start_of
 
-    found = start_of(account, container=container, restart=restart, absences=absences)
+    found = start_of(records, container=container, restart=restart, absences=absences)
     if found is None:
         which = f" of restart {restart}" if restart is not None else ""
         of = f"container {container}" if container else "any container"
-        raise Failure(f'the journal has no start{which} of {of} of pod "{account.life.name}"')
-    trees = _traces(account, found, traced) if traced is not None else []
+        raise Failure(f'the journal has no start{which} of {of} of pod "{records.life.name}"')
+    trees = _traces(records, found, traced) if traced is not None else []
     if output == "json":
         more = {"traces": [tree.document() for tree in trees]} if traced is not None else {}
-        say(json.dumps(document(account, found) | more, indent=4))
+        say(json.dumps(document(records, found) | more, indent=4))
     elif traced is not None:
         from syncpod.cli.view import span_tree
 
-        say("\n".join((heading(account, found), *span_tree.lines(trees))))
+        say("\n".join((heading(records, found), *span_tree.lines(trees))))
     else:
-        say("\n".join(lines(account, found, wide=terminal_width())))
+        say("\n".join(lines(records, found, wide=terminal_width())))
 
 
-def _traces(account: Account, start: Start, log: Path) -> list[SpanTree]:
+def _traces(records: LifeRecords, start: Start, log: Path) -> list[SpanTree]:
     """Return the traces of a start. Raises Failure if there are none."""
     from syncpod.cli.view.console_spans import spans_in
     from syncpod.cli.view.span_tree import traces_of
@@ -66,7 +66,7 @@ def _traces(account: Account, start: Start, log: Path) -> list[SpanTree]:
             text = file.read().decode(errors="replace")
     except OSError as error:
         raise Failure(f"the worker's log {log} cannot be read: {error.strerror}") from None
-    trees = traces_of(list(spans_in(text)), account.life.uid, start.begun, start.ended)
+    trees = traces_of(list(spans_in(text)), records.life.uid, start.begun, start.ended)
     if not trees:
         raise Failure(
             f"{log} has no trace of this start. Start the worker with OTEL_TRACES_EXPORTER=console; it prints traces "

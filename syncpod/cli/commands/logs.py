@@ -239,7 +239,7 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
     here = settings()
     found = journaled_log(here.state_dir, here.log_dir, namespace, name, container, restart, uid=uid)
     instance = found.instance
-    if not found.is_newest or found.account.gone is not None:
+    if not found.is_newest or found.records.gone is not None:
         from syncpod.cli.view.explanation import Clock, lifetime
 
         of = (
@@ -247,7 +247,7 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
             if found.is_newest
             else f'this is of an earlier pod "{name}"'
         )
-        remark(f"Note: {of}, {lifetime(found.account, Clock(datetime.now(UTC)))} (uid {found.life.uid})")
+        remark(f"Note: {of}, {lifetime(found.records, Clock(datetime.now(UTC)))} (uid {found.life.uid})")
     if instance.never_ran and not has_text(found.path):
         named = f'restart {restart} of container "{instance.container}" in pod "{name}"'
         raise Failure(f"{named} could not be started: {instance.message or instance.reason}")

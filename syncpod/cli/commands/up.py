@@ -311,7 +311,7 @@ async def _bring_up(
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import refuse_cordoned
-    from syncpod.cli.temporal.pod_waits import lacks_image, until_settled, verdicts
+    from syncpod.cli.temporal.pod_waits import lacks_image, sentences, until_settled
     from syncpod.cli.view.pod_columns import HEADER
     from syncpod.cli.view.pod_table import coloured_lines
     from syncpod.cli.view.progress import Progress
@@ -332,7 +332,7 @@ async def _bring_up(
         outcomes = await until_settled(client, applied, timeout=patience, show=progress.show, gives_up=gives_up)
     say()
     say("\n".join(coloured_lines(HEADER, [fetched.listed for _, fetched, _ in outcomes if fetched is not None])))
-    _, bad = verdicts(outcomes, patience)
+    _, bad = sentences(outcomes, patience)
     given_up = [fetched.pod.metadata.name for _, fetched, _ in outcomes if fetched and gives_up(fetched.pod)]
     if given_up:
         remark(

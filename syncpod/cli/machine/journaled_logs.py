@@ -11,7 +11,7 @@ from syncpod.cli.failure import BadInput, Failure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncpod.journal.reading import Account
+    from syncpod.journal.reading import LifeRecords
     from syncpod.journal.records import Instance, Life
 
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class JournaledLog:
     """Where an instance's log is, or was."""
 
-    account: Account
+    records: LifeRecords
     """The life of the pod that it belongs to."""
     is_newest: bool
     """Whether no later life of the name is known."""
@@ -30,7 +30,7 @@ class JournaledLog:
     @property
     def life(self) -> Life:
         """The life of the pod that it belongs to."""
-        return self.account.life
+        return self.records.life
 
     @property
     def has_file(self) -> bool:
@@ -46,24 +46,24 @@ def journaled_log(
     `container` "" = the only one that the journal knows of the pod. `uid` names the life; "" = any. Raises Failure, and
     BadInput if there are several containers.
     """
-    from syncpod.journal.reading import NoJournal, accounts_of
+    from syncpod.journal.reading import NoJournal, lives_of
 
     try:
-        accounts = accounts_of(state_dir, namespace, name)
+        lives = lives_of(state_dir, namespace, name)
     except NoJournal as why:
         raise Failure(str(why)) from None
-    if not accounts:
+    if not lives:
         raise Failure(f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}")
-    newest, accounts = accounts[-1], lives_with_uid(accounts, uid)
-    container = container or _only_container(accounts, name)
-    for account in reversed(accounts):
-        for instance in account.instances:
+    newest, lives = lives[-1], lives_with_uid(lives, uid)
+    container = container or _only_container(lives, name)
+    for records in reversed(lives):
+        for instance in records.instances:
             if (instance.container, instance.restart) == (container, restart):
-                life = account.life
+                life = records.life
                 pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
-                return JournaledLog(account, account is newest, instance, pod / container / f"{restart}.log")
+                return JournaledLog(records, records is newest, instance, pod / container / f"{restart}.log")
     raise Failure(
-        f'the journal has no restart {restart} of container "{container}" of pod "{name}"{_known(accounts, container)}'
+        f'the journal has no restart {restart} of container "{container}" of pod "{name}"{_known(lives, container)}'
     )
 
 
@@ -72,34 +72,34 @@ def why_never_ran(state_dir: Path, life: tuple[str, str, str], container: str, r
 
     `life` is the pod's namespace, name and uid.
     """
-    from syncpod.journal.reading import NoJournal, accounts_of
+    from syncpod.journal.reading import NoJournal, lives_of
 
     namespace, name, uid = life
     try:
-        accounts = accounts_of(state_dir, namespace, name)
+        lives = lives_of(state_dir, namespace, name)
     except NoJournal:
         return ""
-    for account in accounts:
-        for one in account.instances:
-            if (account.life.uid, one.container, one.restart) == (uid, container, restart) and one.never_ran:
+    for records in lives:
+        for one in records.instances:
+            if (records.life.uid, one.container, one.restart) == (uid, container, restart) and one.never_ran:
                 return one.message or one.reason
     return ""
 
 
-def lives_with_uid(accounts: Sequence[Account], uid: str) -> list[Account]:
+def lives_with_uid(lives: Sequence[LifeRecords], uid: str) -> list[LifeRecords]:
     """Return the lives of a name that have a uid; "" = all. Raises Failure if none has it.
 
     A static pod has the same uid in each of its lives.
     """
-    chosen = [each for each in accounts if uid in ("", each.life.uid)]
-    if accounts and not chosen:
-        name, known = accounts[-1].life.name, dict.fromkeys(each.life.uid for each in accounts)
+    chosen = [each for each in lives if uid in ("", each.life.uid)]
+    if lives and not chosen:
+        name, known = lives[-1].life.name, dict.fromkeys(each.life.uid for each in lives)
         raise Failure(f'the journal has no life of pod "{name}" with the uid {uid}: it has {", ".join(known)}')
     return chosen
 
 
-def _only_container(accounts: Sequence[Account], name: str) -> str:
-    names = sorted({instance.container for account in accounts for instance in account.instances})
+def _only_container(lives: Sequence[LifeRecords], name: str) -> str:
+    names = sorted({instance.container for records in lives for instance in records.instances})
     if not names:
         raise Failure(f'the journal knows of no container of pod "{name}" that was ever started')
     if len(names) > 1:
@@ -107,6 +107,6 @@ def _only_container(accounts: Sequence[Account], name: str) -> str:
     return names[0]
 
 
-def _known(accounts: Sequence[Account], container: str) -> str:
-    numbers = sorted({one.restart for each in accounts for one in each.instances if one.container == container})
+def _known(lives: Sequence[LifeRecords], container: str) -> str:
+    numbers = sorted({one.restart for each in lives for one in each.instances if one.container == container})
     return f": it has {numbers[0]} to {numbers[-1]}" if numbers else ""

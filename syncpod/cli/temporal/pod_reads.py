@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import unserved_queue
-from syncpod.node.read_socket import Told, ask_node
+from syncpod.node.read_socket import PublishedAnswer, ask_node
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
@@ -22,7 +22,7 @@ QUERY_DEADLINE: Final = timedelta(seconds=2)
 _Answer = TypeVar("_Answer")
 
 
-async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) -> dict[str, Told]:
+async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) -> dict[str, PublishedAnswer]:
     """Return what this machine's node answers for these workflows, by id; those that it does not know are missing.
 
     It costs neither a query nor a workflow task. It may be the state of a run that has been terminated since, or of

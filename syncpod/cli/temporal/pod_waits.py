@@ -104,7 +104,7 @@ def lacks_image(pod: Pod) -> bool:
     return any(each.state.waiting is not None and each.state.waiting.reason in _WITHOUT_IMAGE for each in entries)
 
 
-def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[list[str], list[str]]:
+def sentences(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[list[str], list[str]]:
     """Return a sentence for each pod that is ready or has succeeded, and one for each that is not."""
     good, bad = [], []
     for applied, fetched, state in outcomes:

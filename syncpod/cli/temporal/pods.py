@@ -27,7 +27,7 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import judged, unserved_queue
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.node.read_socket import Told
+from syncpod.node.read_socket import PublishedAnswer
 from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import Pod
 from syncpod.temporal.pod_queries import open_pods
@@ -201,7 +201,7 @@ def _count(fetched_pods: Sequence[FetchedPod]) -> str:
     return f"pod {fetched_pods[0].pod.metadata.name}" if len(fetched_pods) == 1 else f"{len(fetched_pods)} pods"
 
 
-def _as_told(told: Told) -> FetchedPod:
+def _as_told(told: PublishedAnswer) -> FetchedPod:
     return FetchedPod(Pod.model_validate(told.answer), told.answer, current=True)
 
 

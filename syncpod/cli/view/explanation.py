@@ -16,7 +16,7 @@ from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, End
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
-from syncpod.journal.reading import Account
+from syncpod.journal.reading import LifeRecords
 
 ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
@@ -40,7 +40,7 @@ HasLog = Callable[[str, int], bool]
 
 def lines(
     explanation: Explanation,
-    others: Sequence[Account],
+    others: Sequence[LifeRecords],
     now: datetime,
     *,
     log_dir: Path,
@@ -90,11 +90,11 @@ def length(span: timedelta | None) -> str:
 
 
 def _heading(one: Explanation, clock: Clock, now: datetime, unserved: str) -> list[tuple[str, list[str]]]:
-    life, account = one.account.life, one.account
-    node = account.present.get("node", "")
+    life, records = one.records.life, one.records
+    node = records.present.get("node", "")
     then = f"At {Clock(now)(one.known_until)}"  # with the date if that was not today
     titled = [
-        ("Pod", [f"{life.namespace}/{life.name}{f' on node {node}' if node else ''}, since {clock(account.begun)}"]),
+        ("Pod", [f"{life.namespace}/{life.name}{f' on node {node}' if node else ''}, since {clock(records.begun)}"]),
         ("Now" if one.known_until >= now else then, [_now(one, clock)]),
     ]
     if why := _why(one, clock):
@@ -105,7 +105,7 @@ def _heading(one: Explanation, clock: Clock, now: datetime, unserved: str) -> li
 
 def _now(one: Explanation, clock: Clock) -> str:
     if one.is_gone:
-        return f"gone since {clock(one.account.gone)}"
+        return f"gone since {clock(one.records.gone)}"
     over = all(each.newest is not None for each in one.containers if not each.is_init)
     shown = [each for each in one.containers if not (over and each.is_finished_init)]
     state = ", ".join(_state(each, one, clock) for each in shown) or "no container has been started"
@@ -194,7 +194,7 @@ def _unready(one: Explanation, clock: Clock) -> list[str]:
             continue
         failures = [
             seen
-            for seen in one.account.happenings
+            for seen in one.records.happenings
             if (seen.reason, seen.container) == ("Unhealthy", each.name) and seen.last >= begun
         ]
         if newest := max(failures, key=lambda seen: seen.last, default=None):
@@ -363,7 +363,7 @@ def _waited(end: End, one: Explanation) -> str:
 
 
 def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> list[str]:
-    instance, life = end.instance, one.account.life
+    instance, life = end.instance, one.records.life
     if instance.never_ran:
         return [f"  Instance {instance.restart} could not be started, so it has no log"]
     path = log_dir / f"{life.namespace}_{life.name}_{life.uid}" / instance.container / f"{instance.restart}.log"
@@ -401,12 +401,12 @@ def _repeated(change: Change, clock: Clock) -> str:
     return f" ({change.times} times since {clock(change.first)})" if change.times > 1 else ""
 
 
-def _other_life(account: Account, clock: Clock) -> str:
-    ends = sum(each.has_ended for each in account.instances)
-    return f"{lifetime(account, clock)}, {ends} end{'s' if ends != 1 else ''} (uid {account.life.uid})"
+def _other_life(records: LifeRecords, clock: Clock) -> str:
+    ends = sum(each.has_ended for each in records.instances)
+    return f"{lifetime(records, clock)}, {ends} end{'s' if ends != 1 else ''} (uid {records.life.uid})"
 
 
-def lifetime(account: Account, clock: Clock) -> str:
+def lifetime(records: LifeRecords, clock: Clock) -> str:
     """Return from when to when a life of a pod was."""
-    until = f"to {clock(account.gone)}" if account.gone is not None else "until now"
-    return f"{clock(account.begun)} {until}"
+    until = f"to {clock(records.gone)}" if records.gone is not None else "until now"
+    return f"{clock(records.begun)} {until}"

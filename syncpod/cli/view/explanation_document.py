@@ -10,14 +10,16 @@ from syncpod.cli.view.explanation import HasLog, length
 from syncpod.journal.causes import UNKNOWN, End
 from syncpod.journal.explain import Explanation
 from syncpod.journal.patterns import patterns
-from syncpod.journal.reading import Account
+from syncpod.journal.reading import LifeRecords
 
 
-def document(explanation: Explanation, others: Sequence[Account], *, has_log: HasLog, unserved: str) -> dict[str, Any]:
+def document(
+    explanation: Explanation, others: Sequence[LifeRecords], *, has_log: HasLog, unserved: str
+) -> dict[str, Any]:
     """Return everything that the text is made from, including what the text leaves out."""
-    account = explanation.account
+    records = explanation.records
     return {
-        **_life_document(account),
+        **_life_document(records),
         "at": stamp(explanation.at),
         "knownUntil": stamp(explanation.known_until),
         "phase": explanation.phase,
@@ -55,16 +57,16 @@ def document(explanation: Explanation, others: Sequence[Account], *, has_log: Ha
     }
 
 
-def _life_document(account: Account) -> dict[str, Any]:
-    life = account.life
+def _life_document(records: LifeRecords) -> dict[str, Any]:
+    life = records.life
     return {
         "namespace": life.namespace,
         "name": life.name,
         "uid": life.uid,
-        "begun": stamp(account.begun),
-        "seen": stamp(account.seen),
-        "gone": stamp(account.gone),
-        "ends": sum(each.has_ended for each in account.instances),
+        "begun": stamp(records.begun),
+        "seen": stamp(records.seen),
+        "gone": stamp(records.gone),
+        "ends": sum(each.has_ended for each in records.instances),
     }
 
 

@@ -12,7 +12,7 @@ from syncpod.cli.view.explanation import what_is_due
 from syncpod.cli.view.layout import pairs, table
 from syncpod.journal.causes import End
 from syncpod.journal.explain import Explanation, explain
-from syncpod.journal.reading import NodeAccount
+from syncpod.journal.reading import NodeSummary
 from syncpod.journal.records import Absence
 from syncpod.node.recorded_events import NodeEvent
 
@@ -24,7 +24,7 @@ does not suffice. A pod's name is whole, since it is what the next command takes
 
 
 def lines(
-    account: NodeAccount,
+    summary: NodeSummary,
     events: Sequence[NodeEvent],
     absences: Sequence[Absence],
     now: datetime,
@@ -42,30 +42,30 @@ def lines(
         *pairs(
             [
                 ("Node", [node, *served]),
-                ("Pods", [f"{account.there} there, {account.gone} gone since {_clock(since)}"]),
-                ("Ends", [f"{account.ends} of containers since {_clock(since)}"]),
+                ("Pods", [f"{summary.there} there, {summary.gone} gone since {_clock(since)}"]),
+                ("Ends", [f"{summary.ends} of containers since {_clock(since)}"]),
             ],
             wide=wide,
         )
     ]
-    shown += ["", *_restless(account, now, since, wide)] if account.restless else []
+    shown += ["", *_restless(summary, now, since, wide)] if summary.restless else []
     narrower = wide and wide - 2
     happened = [(each.last, f"{each.message}{_repeated(each)}") for each in events[-_SHOWN:]]
     happened += [(each.begun, absence(each, _clock)) for each in absences[-_SHOWN:]]
     if happened:
         seen = [(_clock(at), what) for at, what in sorted(happened)]
         shown += ["", "What happened to the node:", *(f"  {line}" for line in table(seen, wide=narrower, cut=(1,)))]
-    if due := _due(account, now):
+    if due := _due(summary, now):
         more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
-        rows = [(_clock(at), f"{one.account.life.namespace}/{one.account.life.name}", what) for at, one, what in due]
+        rows = [(_clock(at), f"{one.records.life.namespace}/{one.records.life.name}", what) for at, one, what in due]
         shown += ["", f"Next{more}:", *(f"  {line}" for line in table(rows[:_SHOWN], wide=narrower, cut=(2,)))]
     return shown
 
 
-def _restless(account: NodeAccount, now: datetime, since: datetime, wide: int | None) -> list[str]:
+def _restless(summary: NodeSummary, now: datetime, since: datetime, wide: int | None) -> list[str]:
     rows = [("POD", "ENDS", "LAST", "WHY", "DECIDED BY", "NOW")]
-    for explanation, ends in _explained(account, now, since):
-        last, life = _last(explanation), explanation.account.life
+    for explanation, ends in _explained(summary, now, since):
+        last, life = _last(explanation), explanation.records.life
         rows.append(
             (
                 f"{life.namespace}/{life.name}",
@@ -83,10 +83,10 @@ def _repeated(event: NodeEvent) -> str:
     return f" ({event.times} times since {_clock(event.first)})" if event.times > 1 else ""
 
 
-def _due(account: NodeAccount, now: datetime) -> list[tuple[datetime, Explanation, str]]:
+def _due(summary: NodeSummary, now: datetime) -> list[tuple[datetime, Explanation, str]]:
     """Return what happens next by itself, the soonest first: when, to which pod, and what."""
     found = []
-    for each in account.due:
+    for each in summary.due:
         one = explain(each, now)
         for wait in one.waits:
             if wait.until is not None:
@@ -99,7 +99,7 @@ def _due(account: NodeAccount, now: datetime) -> list[tuple[datetime, Explanatio
 
 
 def document(
-    account: NodeAccount,
+    summary: NodeSummary,
     events: Sequence[NodeEvent],
     absences: Sequence[Absence],
     now: datetime,
@@ -110,21 +110,21 @@ def document(
     return {
         "served": "; ".join(served),
         "since": since.astimezone(UTC).isoformat(),
-        "pods": account.there,
-        "gone": account.gone,
-        "ends": account.ends,
+        "pods": summary.there,
+        "gone": summary.gone,
+        "ends": summary.ends,
         "restless": [
             {
-                "namespace": explanation.account.life.namespace,
-                "name": explanation.account.life.name,
-                "uid": explanation.account.life.uid,
+                "namespace": explanation.records.life.namespace,
+                "name": explanation.records.life.name,
+                "uid": explanation.records.life.uid,
                 "ends": ends,
                 "container": last.instance.container if (last := _last(explanation)) is not None else "",
                 "lastEnd": last.cause.words if last is not None else "",
                 "decidedBy": last.cause.by if last is not None else "",
                 "now": _now(explanation),
             }
-            for explanation, ends in _explained(account, now, since)
+            for explanation, ends in _explained(summary, now, since)
         ],
         "events": [
             {"at": _stamp(each.last), "first": _stamp(each.first), "times": each.times, "what": each.message}
@@ -132,14 +132,14 @@ def document(
         ],
         "absences": [{"begun": _stamp(each.begun), "ended": _stamp(each.ended), "how": each.how} for each in absences],
         "next": [
-            {"at": _stamp(at), "namespace": one.account.life.namespace, "name": one.account.life.name, "what": what}
-            for at, one, what in _due(account, now)
+            {"at": _stamp(at), "namespace": one.records.life.namespace, "name": one.records.life.name, "what": what}
+            for at, one, what in _due(summary, now)
         ],
     }
 
 
-def _explained(account: NodeAccount, now: datetime, since: datetime) -> list[tuple[Explanation, int]]:
-    return [(explain(each, now, since=since), ends) for each, ends in account.restless]
+def _explained(summary: NodeSummary, now: datetime, since: datetime) -> list[tuple[Explanation, int]]:
+    return [(explain(each, now, since=since), ends) for each, ends in summary.restless]
 
 
 def _last(explanation: Explanation) -> End | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncpod.cli.console import columns
-from syncpod.fleet.placement import Placement, Verdict
+from syncpod.fleet.placement import NodeFit, Placement
 
 NEVER_SPOKEN = "it has not spoken yet"
 
@@ -15,7 +15,7 @@ def lines(called: str, at: str, placement: Placement, silent: Sequence[str]) -> 
     """Return the lines; `called` names the pod, `at` is its node, `silent` are nodes that have never spoken."""
     where = f"is on {at}" if at else "is on no node"
     told = [f"{called} {where}; as nodes are now, {_would(at, placement)}"]
-    rows = [("NODE", "FITS", "SCORE", "WHY NOT"), *map(_row, placement.verdicts)]
+    rows = [("NODE", "FITS", "SCORE", "WHY NOT"), *map(_row, placement.nodes)]
     rows += [(name, "no", "-", NEVER_SPOKEN) for name in silent]
     return [*told, *columns(rows)]
 
@@ -25,7 +25,7 @@ def document(name: str, namespace: str, at: str, placement: Placement, silent: S
     nodes: list[dict[str, Any]] = [
         {"node": each.node, "fits": each.fits, "reasons": list(each.reasons), "detail": each.detail}
         | ({"score": each.score} if each.fits else {})
-        for each in placement.verdicts
+        for each in placement.nodes
     ]
     nodes += [{"node": each, "fits": False, "reasons": [NEVER_SPOKEN], "detail": ""} for each in silent]
     return {
@@ -46,8 +46,8 @@ def _would(at: str, placement: Placement) -> str:
     return f"it would be placed on {placement.node}"
 
 
-def _row(verdict: Verdict) -> tuple[str, ...]:
-    if verdict.fits:
-        return verdict.node, "yes", str(verdict.score), ""
-    why = f"{', '.join(verdict.reasons)}{f' ({verdict.detail})' if verdict.detail else ''}"
-    return verdict.node, "no", "-", why
+def _row(fit: NodeFit) -> tuple[str, ...]:
+    if fit.fits:
+        return fit.node, "yes", str(fit.score), ""
+    why = f"{', '.join(fit.reasons)}{f' ({fit.detail})' if fit.detail else ''}"
+    return fit.node, "no", "-", why

@@ -8,7 +8,7 @@ from typing import Any, Final
 from syncpod.cli.console import paint
 from syncpod.cli.view.durations import stamp
 from syncpod.cli.view.layout import table
-from syncpod.journal.reading import Account
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.start import Phase, Start
 
 NOT_KNOWN: Final = (
@@ -18,14 +18,14 @@ NOT_KNOWN: Final = (
 """What the figures include, and what they lack."""
 
 
-def heading(account: Account, start: Start) -> str:
+def heading(records: LifeRecords, start: Start) -> str:
     """Return a line that names the start."""
-    one, life, began = start.instance, account.life, start.begun.astimezone()
+    one, life, began = start.instance, records.life, start.begun.astimezone()
     which = f"Start of {one.container}, restart {one.restart}, of pod {life.namespace}/{life.name}"
     return paint(f"{which}: {began:%F %H:%M:%S.%f}"[:-3], "bold")
 
 
-def lines(account: Account, start: Start, *, wide: int | None = None) -> list[str]:
+def lines(records: LifeRecords, start: Start, *, wide: int | None = None) -> list[str]:
     """Return the timeline of one start of a container, cut to `wide` characters a line; None = not at all."""
     rows = [("AT", "TOOK", "WHAT"), *(_row(start, phase) for phase in start.phases)]
     steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
@@ -34,7 +34,7 @@ def lines(account: Account, start: Start, *, wide: int | None = None) -> list[st
     probes = f", until a probe succeeded {_ms(start.spent('probes'))}" if start.spent("probes") else ""
     known = f"{whole} in all: steps {steps}, back-off {held}, {away}no step under way {between}{probes}"
     return [
-        heading(account, start),
+        heading(records, start),
         *(f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=(2,))),
         known,
         _readiness(start),
@@ -59,9 +59,9 @@ def _ms(span: timedelta) -> str:
     return f"{round(span / timedelta(milliseconds=1))}ms"
 
 
-def document(account: Account, start: Start) -> dict[str, Any]:
+def document(records: LifeRecords, start: Start) -> dict[str, Any]:
     """Return the timeline as JSON, with times in UTC and durations in milliseconds."""
-    one, life = start.instance, account.life
+    one, life = start.instance, records.life
     return {
         "namespace": life.namespace,
         "name": life.name,
