@@ -7,7 +7,7 @@ kill the pod or single containers, prune, make the sandbox, resize, then start e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -55,12 +55,14 @@ def plan_steps(
     actions: PodActions,
     *,
     stopped_sandboxes: tuple[str, ...] = (),
+    recorded: Collection[str] = (),
     cgroup_behind: bool = False,
 ) -> tuple[PlannedStep, ...]:
     """Return the steps that carry `actions` out, in the kubelet's order.
 
     `stopped_sandboxes` are ids of sandboxes that a kill has already stopped: a pod with nothing left to stop has no
-    kill step. A pod that is killed for good starts nothing, not even the ephemeral containers that
+    kill step. `recorded` are ids of containers in `observed` that only records show: the runtime does not list them any
+    more. A pod that is killed for good starts nothing, not even the ephemeral containers that
     `compute_pod_actions` leaves in its answer. `cgroup_behind`: the pod's cgroup does not have the allocated resources
     yet, whether or not a running container has them.
 
@@ -77,7 +79,7 @@ def plan_steps(
             steps.append(PlannedStep(StepName.KILL_POD, cause=cause, why=_why_kill_pod(observed, actions)))
         if not actions.create_sandbox:
             return tuple(steps)
-        steps.extend(_purge_init_containers(pod, observed))
+        steps.extend(_purge_init_containers(pod, observed, recorded))
     else:
         steps.extend(_kills(pod, actions))
         steps.extend(_resets(actions))
@@ -161,6 +163,10 @@ def _kills(pod: Pod, actions: PodActions) -> list[PlannedStep]:
 
 
 def _resets(actions: PodActions) -> list[PlannedStep]:
+    """Remove every instance, also one that is only recorded: it may be the one whose exit asks for the restart.
+
+    What was removed no longer counts (`PodState.reset`), so this is not repeated.
+    """
     if not actions.containers_to_reset:
         return []
     ids = tuple(reset.id for reset in actions.containers_to_reset)
@@ -169,13 +175,15 @@ def _resets(actions: PodActions) -> list[PlannedStep]:
     return [PlannedStep(StepName.REMOVE_CONTAINER, ids=ids, kill=kill, keep_logs=True, cause=KillCause.RULE, why=why)]
 
 
-def _purge_init_containers(pod: Pod, observed: ObservedPod) -> list[PlannedStep]:
+def _purge_init_containers(pod: Pod, observed: ObservedPod, recorded: Collection[str]) -> list[PlannedStep]:
     """Remove what the old sandbox left of the init containers: the new one begins with the first again.
+
+    A removal cannot take a record away, so one of what is only recorded would be repeated for ever.
 
     Mirrors kuberuntime_container.go, v1.36, purgeInitContainers.
     """
     names = {container.name for container in pod.spec.init_containers}
-    ids = tuple(container.id for container in observed.containers if container.name in names)
+    ids = tuple(each.id for each in observed.containers if each.name in names and each.id not in recorded)
     if not ids:
         return []
     return [PlannedStep(StepName.REMOVE_CONTAINER, ids=ids, why="init containers run again in the new sandbox")]

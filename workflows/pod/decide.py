@@ -115,24 +115,10 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
         followed=followed,
     )
     stopped = (*state.stopped_sandboxes, *facts.gone_sandboxes(state))
-    steps = plan_steps(pod, view, actions, stopped_sandboxes=stopped, cgroup_behind=state.cgroup_behind)
-    return (*_asked_restarts(state, steps), *_removing_what_is_listed(state, steps))
-
-
-def _removing_what_is_listed(state: PodState, steps: Iterable[PlannedStep]) -> list[PlannedStep]:
-    """Return the steps, except removals of init containers that only their records still show.
-
-    A removal cannot take a record away, so it would be repeated for ever.
-    """
-    listed = {container.id for container in state.observed.containers}
-    kept: list[PlannedStep] = []
-    for step in steps:
-        if step.verb == StepName.REMOVE_CONTAINER and not step.keep_logs:
-            if ids := tuple(id_ for id_ in step.ids if id_ in listed):
-                kept.append(replace(step, ids=ids))
-        else:
-            kept.append(step)
-    return kept
+    recorded = {each.id for each in view.containers} - {each.id for each in state.observed.containers}
+    behind = state.cgroup_behind
+    steps = plan_steps(pod, view, actions, stopped_sandboxes=stopped, recorded=recorded, cgroup_behind=behind)
+    return (*_asked_restarts(state, steps), *steps)
 
 
 def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
