@@ -1,0 +1,250 @@
+"""What a workload's workflow asks nodes: which there are, to run its pods, and to end them.
+
+Each question goes to a step of the fleet's own worker. It ends with the answer folded into the state, or with a pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.fleet.offers import NodeOffer
+    from syncpod.messages.fleet import PodsChanged
+    from syncpod.messages.identity import Message
+    from syncpod.messages.node import PodKey
+    from syncpod.messages.workload import (
+        PLACE_PODS,
+        SURVEY_NODES,
+        WITHDRAW_PODS,
+        PlacePods,
+        PodsPlaced,
+        PodsWithdrawn,
+        Survey,
+        Surveyed,
+        WithdrawPods,
+    )
+    from syncpod.pod import pod_to_wire
+    from workflows.entity import decoded
+    from workflows.fleet import workload_changes
+    from workflows.fleet.under_way import UnderWay
+    from workflows.fleet.workload_state import WorkloadState
+
+_ANSWER: Final = timedelta(seconds=60)
+_RETRY: Final = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+)
+_PLACED_AGAIN: Final = timedelta(seconds=10)
+"""The first pause before a pod that fits no node is tried again, and the pause after a failed question."""
+_LONGEST_PAUSE: Final = timedelta(seconds=60)
+_SHOWN: Final = 200
+"""The most nodes whose refusals are kept for a pod that fits no node."""
+_SURVEYED_AGAIN: Final = timedelta(seconds=60)
+"""How often the nodes are surveyed for a DaemonSet, and those for a workload that have not said yet what they have."""
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class WorkloadQuestions:
+    """The questions of one run: those that are being asked, and when the next are due."""
+
+    def __init__(self, state: WorkloadState, owner: str, busy: UnderWay) -> None:
+        """Begin with no questions. `owner` is the id of the workload's workflow; `busy` runs the questions."""
+        self.state, self.owner, self.busy = state, owner, busy
+        self.nodes: tuple[NodeOffer, ...] | None = None
+        """The nodes of this run's last survey; None = there was none yet."""
+        self.asked: set[str] = set()
+        """Pods that a node is being asked to run right now."""
+        self.heard: list[PodsChanged] = []
+        """What nodes that are being surveyed have reported since then, oldest first."""
+        self.retry_at: datetime | None = None
+        self.retry_pause = _PLACED_AGAIN
+        self.surveyed_at: datetime | None = None
+
+    def next_due(self) -> datetime | None:
+        """Return when the next question is due that nothing else brings about; None = never."""
+        moments = []
+        if self.retry_at is not None and "place" not in self.busy and workload_changes.unplaced(self.state):
+            moments.append(self.retry_at)
+        if self.needs_surveys() and self.surveyed_at is not None and "survey" not in self.busy:
+            moments.append(self.surveyed_at + _SURVEYED_AGAIN)
+        return min(moments, default=None)
+
+    def hear(self, news: PodsChanged) -> None:
+        """Take what a node reports of its pods, for the surveys and placements to come. The state has it already."""
+        if "survey" in self.busy and (not self.state.is_known or news.node in self.state.missed):
+            self.heard.append(news)
+        if self.retry_at is not None and news.gone:  # there may be room now
+            self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
+        if self.nodes is not None:
+            self.nodes = workload_changes.with_cordon(self.nodes, news)
+            if workload_changes.is_outdated(self.nodes, news):
+                self.survey_anew()
+
+    def survey_anew(self) -> None:
+        """Have the nodes surveyed at once, if they are surveyed at all."""
+        self.surveyed_at = None
+
+    def needs_surveys(self) -> bool:
+        """Say whether the nodes must be surveyed at times: for a DaemonSet, and until each has said what it has."""
+        return self.is_daemon_set() or not self.state.is_known or bool(self.state.missed)
+
+    def is_daemon_set(self) -> bool:
+        """Say whether the workload is a DaemonSet, which has to know every node."""
+        return self.state.document is not None and self.state.document.get("kind") == "DaemonSet"
+
+    def begin_all(self) -> None:
+        """Begin all questions to nodes that are due."""
+        now = workflow.now()
+        names = workload_changes.unplaced(self.state)
+        if names and "place" not in self.busy and (self.retry_at is None or now >= self.retry_at):
+            self.busy.begin("place", self.place(names))
+        is_survey_due = self.surveyed_at is None or now >= self.surveyed_at + _SURVEYED_AGAIN
+        changed = [name for name in workload_changes.outdated(self.state) if name not in self.asked]
+        if changed and "change" not in self.busy:
+            self.busy.begin("change", self.send_change(changed))
+        is_needless = self.state.deleting and self.state.is_known and not self.state.missed
+        needs_surveys = self.state.document is not None and self.needs_surveys()
+        if needs_surveys and is_survey_due and "survey" not in self.busy and not is_needless:
+            self.busy.begin("survey", self.survey())
+        for node, names in workload_changes.to_prove(self.state).items():
+            if f"prove {node}" not in self.busy:
+                self.busy.begin(f"prove {node}", self.prove(node, names))
+        for node, keys in workload_changes.to_withdraw(self.state, self.asked).items():
+            if f"withdraw {node}" not in self.busy:
+                self.busy.begin(f"withdraw {node}", self.withdraw(node, keys))
+
+    async def survey(self) -> None:
+        """Learn which nodes there are, and which pods of this workload they already have."""
+        missed = () if self.is_daemon_set() or not self.state.is_known else self.state.missed
+        asked = Survey(owner=self.owner, nodes=missed)
+        self.heard.clear()
+        found = await self.call(SURVEY_NODES, asked, Surveyed, summary="which nodes are there?")
+        # Replay: this is the time of the task that has the answer; the next survey is timed from it.
+        self.surveyed_at = workflow.now()
+        if found is None:
+            return
+        if not missed:
+            self.nodes = found.nodes
+        workload_changes.surveyed(self.state, found, self.surveyed_at, self.heard)
+        self.heard.clear()
+
+    async def place(self, names: Sequence[str]) -> None:
+        """Choose nodes for pods, and ask the nodes to run them."""
+        state = self.state
+        asked = Survey(owner=self.owner, pods=workload_changes.samples(state))
+        found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"nodes for {len(names)} pods")
+        self.retry_at = workflow.now() + self.retry_pause
+        self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
+        if found is None:
+            return
+        # Replay: checked after the await, since pods may have been withdrawn meanwhile. No await until all are noted.
+        # A node that has not answered yet gets no more pods: what it was sent last is in no survey.
+        silent = [node.name for node in found.nodes if f"place {node.name}" in self.busy]
+        nodes = [node for node in found.nodes if node.name not in silent]
+        names = [name for name in names if workload_changes.may_be_placed(state, name, silent)]
+        unheard = f"; no answer yet from {', '.join(silent)}" if silent else ""
+        by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for name, (pod, placement) in workload_changes.placements(state, names, nodes, self.owner).items():
+            trouble = placement.summary + unheard
+            state.refusals = () if placement.node else tuple(map(str, placement.nodes[:_SHOWN]))
+            if placement.node:
+                # Noted before the node is asked: the pod may be there even if the answer is lost.
+                state.pods[name].node, state.pods[name].trouble = placement.node, ""
+                by_node.setdefault(placement.node, []).append((name, pod_to_wire(pod)))
+            elif state.pods[name].trouble != trouble:
+                state.pods[name].trouble = trouble
+                state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {trouble}")
+        # Replay: nodes are sorted, so that they are asked in the same order each time. Pods are noted as asked for
+        # before anything is awaited: if a withdrawal overtook its request, the node would ignore the withdrawal.
+        for node, pods in sorted(by_node.items()):
+            self.asked.update(name for name, _ in pods)
+            self.busy.begin(f"place {node}", self.place_on(node, pods, names))
+
+    async def place_on(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]], chosen: Sequence[str]) -> None:
+        """Ask a node to run pods. `chosen` are all pods for which nodes were chosen together.
+
+        The next pods are placed at once if all these are, and otherwise after a pause: a node that does not answer
+        holds up no other for longer than that.
+        """
+        asked = PlacePods(node=node, owner=self.owner, pods=tuple(document for _, document in pods))
+        names = [name for name, _ in pods]
+        answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{', '.join(names)} on {node}")
+        self.asked.difference_update(names)
+        why = "its answer cannot be read" if answer is None else answer.refused
+        if not why:
+            self.state.event(workflow.now(), "Normal", "Placed", f"{', '.join(names)} on {node}")
+            if all(self.state.pods[name].node for name in chosen if name in self.state.pods) and not (
+                self.asked.intersection(chosen)
+            ):
+                self.retry_at, self.retry_pause = None, _PLACED_AGAIN
+            return
+        for name in names:
+            if (pod := self.state.pods.get(name)) is not None:
+                pod.node, pod.trouble = "", why
+        self.state.event(workflow.now(), "Warning", "FailedPlacement", f"{', '.join(names)} on {node}: {why}")
+
+    async def send_change(self, names: Sequence[str]) -> None:
+        """Send the newest document of a single Pod to its nodes, which change it in place."""
+        state, asked = self.state, workload_changes.asked_for(self.state)
+        for name in names:
+            if name not in state.pods:
+                continue  # it went while another copy was being changed
+            pod = pod_to_wire(workload_changes.pod_to_run(state, name))
+            node, called = state.pods[name].node, state.pod_name(name)
+            request = PlacePods(node=node, owner=self.owner, pods=(pod,))
+            answer = await self.call(PLACE_PODS, request, PodsPlaced, summary=f"change {called} on {node}")
+            if answer is not None and answer.refused:
+                text = f"{called} on {node} cannot be changed: {answer.refused}"
+                state.event(workflow.now(), "Warning", "FailedPlacement", text)
+                await workflow.sleep(_PLACED_AGAIN, summary=f"before {node} is sent the change again")
+            elif answer is not None and name in state.pods:
+                state.pods[name].revision = asked
+
+    async def prove(self, node: str, names: Sequence[str]) -> None:
+        """Tell a node's workflow how the workload itself would make pods that it has adopted there."""
+        state = self.state
+        pods = tuple(pod_to_wire(workload_changes.pod_to_run(state, name)) for name in names)
+        asked = PlacePods(node=node, owner=self.owner, pods=pods, adopted=True)
+        called = ", ".join(state.pod_name(name) for name in names)
+        answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{called}, adopted on {node}")
+        if answer is not None:
+            workload_changes.proof_sent(state, names)
+
+    async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
+        """Ask a node to end pods, and forget those that it does not have."""
+        pods = self.state.pods
+        names = {key.name: name for key in keys if (name := self.state.on_node(key.name, node)) is not None}
+        asked = WithdrawPods(node=node, pods=keys, reason=pods[names[keys[0].name]].why)
+        summary = f"withdraw {', '.join(key.name for key in keys)} from {node}"
+        answer = await self.call(WITHDRAW_PODS, asked, PodsWithdrawn, summary=summary)
+        if answer is None:
+            return
+        ending = {key.name for key in answer.ending}
+        for called, name in names.items():
+            if called in ending and name in pods:
+                pods[name].is_told = True
+            else:
+                pods.pop(name, None)
+
+    async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
+        """Have the fleet's worker do something; None if that failed, after a pause."""
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                name,
+                asked,
+                start_to_close_timeout=_ANSWER,
+                retry_policy=_RETRY,
+                summary=summary,
+                result_type=RawValue,  # a result that cannot be decoded must not fail the workflow task
+            )
+            return answer.model_validate(decoded(returned))
+        except (ActivityError, ValueError) as error:
+            self.state.event(workflow.now(), "Warning", "FailedStep", f"{name}: {error}")
+            await workflow.sleep(_PLACED_AGAIN, summary=f"before {name} is tried again")
+            return None
