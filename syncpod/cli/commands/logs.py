@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,15 +12,14 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
+from syncpod.cli.logged_pods import read_of_pods
 from syncpod.cli.streams.log_printer import LogManner, LogPrinter, has_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
-    from temporalio.client import Client
-
-    from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.selector import Selector as Conditions
+    from syncpod.cli.logged_pods import LoggedPod
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 
@@ -118,52 +117,13 @@ def logs(
     if uid:
         raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
 
-    async def read(pods: Sequence[tuple[Pod, NodeContext | None]]) -> None:
+    async def read(pods: Sequence[LoggedPod]) -> None:
         chosen = _containers(pods, container, all_containers=all_containers)
         if follow:
             _require_few(len(chosen), max_log_requests)
         await LogPrinter(manner).print_all(chosen)
 
-    _read_of_pods(namespace, name, conditions, read, follow=follow)
-
-
-def _read_of_pods(
-    namespace: str,
-    name: str,
-    conditions: Conditions,
-    read: Callable[[Sequence[tuple[Pod, NodeContext | None]]], Coroutine[Any, Any, None]],
-    *,
-    follow: bool,
-) -> None:
-    """Give `read` the pod or the selected ones: as this machine's worker tells them, or else as the server does."""
-    import asyncio
-
-    from syncpod.cli.streams import interrupts
-
-    if follow:
-        interrupts.enable()
-    if told := _told(namespace, name, conditions):
-        asyncio.run(read([(pod, None) for pod in told]))
-        return
-    from syncpod.cli.temporal import session
-
-    async def work(client: Client) -> None:
-        await read(await _pods(client, namespace, name, conditions))
-
-    session.run(work)
-
-
-def _told(namespace: str, name: str, conditions: Conditions) -> list[Pod]:
-    """Return the pod or the selected ones as this machine's worker tells them; none if the server has to be asked."""
-    from syncpod.cli.machine.own_pods import told_pods
-
-    told = told_pods(namespace, [name] if name else [])
-    if not told:
-        return []
-    from syncpod.pod import Pod
-
-    pods = [Pod.model_validate(each) for each in told]
-    return [pod for pod in pods if name or conditions.matches(pod.metadata.labels)]
+    read_of_pods(namespace, name, conditions, read, follow=follow)
 
 
 def _chosen(
@@ -193,7 +153,7 @@ def _is_of_pods_above(word: str) -> bool:
 
 
 def _containers(
-    pods: Sequence[tuple[Pod, NodeContext | None]], container: str, *, all_containers: bool
+    pods: Sequence[LoggedPod], container: str, *, all_containers: bool
 ) -> list[tuple[Pod, str, NodeContext | None]]:
     """Return the chosen containers of pods. Raises Failure."""
     from syncpod.cli.machine.containers import chosen_container, container_names
@@ -272,57 +232,6 @@ def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None
         raise BadInput("--limit-bytes: must be 1 or more bytes")
     if max_log_requests < 1:
         raise BadInput("--max-log-requests: must be 1 or more containers")
-
-
-async def _pods(
-    client: Client, namespace: str, name: str, conditions: Conditions
-) -> list[tuple[Pod, NodeContext | None]]:
-    """Return the named pod, or the selected ones, as `_found` does. Raises Failure."""
-    import asyncio
-
-    from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
-
-    if name:
-        if (named := await read_pod(client, namespace, name)) is None:
-            raise not_found(name, namespace)
-        fetched_pods = [named]
-    else:
-        fetched_pods = await list_pods(client, namespace, conditions)
-    if not fetched_pods:
-        remark(f"No resources found in {namespace} namespace.")
-    return await asyncio.to_thread(_found, fetched_pods, skip=not name)
-
-
-def _found(fetched_pods: Sequence[FetchedPod], *, skip: bool) -> list[tuple[Pod, NodeContext | None]]:
-    """Return pods; each whose workflow does not answer comes with the node in whose files to look for its logs.
-
-    Raises Failure for a pod that neither answers nor has a record on this machine; with `skip`, prints a note instead.
-    Blocks.
-    """
-    found: list[tuple[Pod, NodeContext | None]] = []
-    for fetched in fetched_pods:
-        try:
-            found.append((fetched.pod, None) if fetched.current else _noted(fetched))
-        except Failure as failure:
-            if not skip:
-                raise
-            remark(f"Note: {failure}")
-    return found
-
-
-def _noted(fetched: FetchedPod) -> tuple[Pod, NodeContext]:
-    """Return this machine's record of a pod that does not answer, with a note. Raises Failure if there is none."""
-    from syncpod.cli.fetched import silence
-    from syncpod.cli.machine.kept_logs import noted_pod
-    from syncpod.cli.strays.listing import this_node
-    from syncpod.cli.temporal.pods import does_not_answer
-
-    node = this_node()
-    pod = noted_pod(node, *fetched.key, fetched.pod.metadata.uid)
-    if pod is None:
-        raise does_not_answer(fetched)
-    remark(f"Note: {silence((fetched,))}; logs of pod {pod.metadata.name} are read from {node.log_dir}")
-    return pod, node
 
 
 def _since(span: str | None, moment: str | None) -> datetime | None:
