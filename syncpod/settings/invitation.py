@@ -19,7 +19,8 @@ from syncpod.settings.errors import SettingsInvalid
 VERSION: Final = 1
 """The version of the file. A reader refuses any other version."""
 _VERSION_FIELD: Final = "version"
-_LARGEST_BYTES: Final = 2**18
+LARGEST_BYTES: Final = 2**18
+"""No invitation has more."""
 _ADDRESS: Final = re.compile(r"\S+:[0-9]{1,5}")
 _NODE: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PEM: Final = {
@@ -92,7 +93,7 @@ def read_invitation(path: Path) -> Invitation:
                 f"invitation {path}: holds a private key, so it must be a file of its user alone, with mode 0600 "
                 f"(chmod 600 {path})"
             )
-        said = os.read(opened, _LARGEST_BYTES + 1)
+        said = os.read(opened, LARGEST_BYTES + 1)
     finally:
         os.close(opened)
     try:
@@ -103,8 +104,8 @@ def read_invitation(path: Path) -> Invitation:
 
 def parse_invitation(said: bytes) -> Invitation:
     """Parse the content of an invitation's file. Raises SettingsInvalid, whose text begins with the field."""
-    if len(said) > _LARGEST_BYTES:
-        raise SettingsInvalid(f"has more than {_LARGEST_BYTES} bytes: it is not an invitation")
+    if len(said) > LARGEST_BYTES:
+        raise SettingsInvalid(f"has more than {LARGEST_BYTES} bytes: it is not an invitation")
     try:
         found = json.loads(said)
     except (ValueError, RecursionError):

@@ -116,6 +116,25 @@ def test_either_all_image_digests_are_renewed_or_none(tmp_path: Path) -> None:
     assert f"FROM python:3.13-slim@{digest} AS base" in (tmp_path / "Dockerfile").read_text()
 
 
+def test_prometheus_finds_the_node_where_the_worker_serves_its_metrics() -> None:
+    scraped = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    targets = {target for job in scraped for config in job["static_configs"] for target in config["targets"]}
+    assert targets == {WORKER["command"][WORKER["command"].index("--metrics-address") + 1]}
+    assert SERVICES["prometheus"]["network_mode"] == WORKER["network_mode"] == "host"
+
+
+def test_no_invitation_is_written_where_files_are_read_only() -> None:
+    """A command that the file tells people to run has been run as it stands there."""
+    text = (ROOT / "docker-compose.yml").read_text()
+    (command,) = re.findall(r"^  #   (docker compose exec .*fleet invite.*)$", text, re.MULTILINE)
+    assert SERVICES["fleet-gate"]["read_only"] and WORKER["read_only"]
+    assert command.partition(" | ")[0].endswith(" -o -") and command.endswith("syncpod join -")
+
+
+def test_the_server_takes_the_polls_of_a_fleets_nodes() -> None:
+    assert "./deploy/fleet-dynamicconfig.yaml:/deploy/dynamicconfig.yaml:ro" in SERVICES["temporal"]["volumes"]
+
+
 def test_a_fleet_and_what_observes_start_only_when_asked_for() -> None:
     by_profile: dict[str, set[str]] = {}
     for name, service in SERVICES.items():
@@ -152,7 +171,9 @@ def test_the_worker_mounts_host_directories_at_their_host_paths() -> None:
     )
     memory = WORKER["environment"]["SYNCPOD_MEMORY_DIR"]
     logs = {"/var/log/pods", "/var/log/containers"}
-    needed = {"/run/containerd", *logs, "/var/lib/syncpod", memory, "/sys/fs/cgroup", "/etc/machine-id"}
+    # Where the runtime says that the images are: their disk is measured there.
+    runtime = {"/run/containerd", "/var/lib/containerd"}
+    needed = {*runtime, *logs, "/var/lib/syncpod", memory, "/sys/fs/cgroup", "/etc/machine-id"}
     assert pairs == {path: path for path in needed}
     assert (WORKER["pid"], WORKER["network_mode"], WORKER["uts"]) == ("host", "host", "host")
     socket = WORKER["environment"]["CONTAINER_RUNTIME_ENDPOINT"].removeprefix("unix://")

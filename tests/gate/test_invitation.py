@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.cli.main import run
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation, invitation_text, parse_invitation, read_invitation, write_invitation
+from syncpod.settings.membership import read_membership
 
 INVITATION = Invitation(
     fleet="0123456789abcdef",
@@ -75,3 +79,20 @@ def test_a_part_of_one_is_none(length: int) -> None:
 def test_what_is_too_long_is_none() -> None:
     with pytest.raises(SettingsInvalid, match="bytes"):
         parse_invitation(b"[" * 2**20)
+
+
+def test_an_invitation_comes_by_standard_input_to_a_container_whose_files_are_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def join(said: str) -> int:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
+        return run(["join", "-", "--state-dir", str(tmp_path)])
+
+    monkeypatch.setenv("SYNCPOD_NODE", "n1")
+    assert join("{}") == 2
+    assert capsys.readouterr().err.startswith("syncpod: invitation standard input: version: must be 1")
+    assert join(invitation_text(replace(INVITATION, node="n2"))) == 2
+    assert "standard input: node: is n2, but this node is n1" in capsys.readouterr().err
+    assert read_membership(tmp_path) is None
+    assert join(invitation_text(INVITATION)) == 0
+    assert read_membership(tmp_path) == INVITATION

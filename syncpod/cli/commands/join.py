@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.manifest_files import STDIN
 from syncpod.cli.input.options import StateDir
+
+if TYPE_CHECKING:
+    from syncpod.settings.invitation import Invitation
 
 NOWHERE: Final = "none"
 
 
 def join(
-    invitation: Annotated[str, typer.Argument(metavar="FILE", hidden=True, show_default=False)] = "",
+    invitation: Annotated[str, typer.Argument(metavar="FILE|-", hidden=True, show_default=False)] = "",
     listen: Annotated[
         str,
         typer.Option(
@@ -30,8 +35,9 @@ def join(
 ) -> None:
     """Join a fleet with this machine's node.
 
-    FILE is an invitation from `syncpod fleet invite`. A running worker notices within seconds; after that the file can
-    be removed. The node keeps running its own pods. It runs the fleet's pods even while the fleet cannot be reached.
+    FILE is an invitation from `syncpod fleet invite`, and `-` is standard input. A running worker notices within
+    seconds; after that the file can be removed. The node keeps running its own pods. It runs the fleet's pods even
+    while the fleet cannot be reached.
 
     With --listen, the node also accepts TLS connections from the fleet's machine, and from no other, for `fleet exec
     -it`, `attach` and `port-forward`. Give an address that the fleet's machine can reach; 0.0.0.0 stands for all of
@@ -41,7 +47,6 @@ def join(
     from syncpod.cli.machine.state_directory import prepare
     from syncpod.cli.machine.worker_process import local_node, serving
     from syncpod.settings.errors import SettingsInvalid
-    from syncpod.settings.invitation import read_invitation
     from syncpod.settings.membership import keep_listening, keep_membership, read_listening, read_membership
 
     here = settings(state_dir=state_dir)
@@ -49,7 +54,7 @@ def join(
         raise BadInput("name the file that `syncpod fleet invite` has written, or where to --listen")
     try:
         before = read_membership(here.state_dir)
-        invited = read_invitation(Path(invitation)) if invitation else before
+        invited = _read(invitation) if invitation else before
         listened = read_listening(here.state_dir)
     except (SettingsInvalid, OSError) as wrong:
         raise BadInput(str(wrong)) from None
@@ -58,7 +63,8 @@ def join(
     worker = serving(here.state_dir)
     node = worker.node if worker is not None else local_node("")
     if invited.node != node:
-        raise BadInput(f"{invitation}: node: is {invited.node}, but this node is {node}")
+        source = STDIN if invitation == "-" else invitation
+        raise BadInput(f"{source}: node: is {invited.node}, but this node is {node}")
     if before is not None and before.fleet != invited.fleet:
         raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
     where = _where(listen, listened)
@@ -74,6 +80,19 @@ def join(
         say(f"node/{node} listens at {where} for the fleet's machine" if where else f"node/{node} does not listen")
     if worker is None:
         remark("no worker serves this node yet: `syncpod up` starts one")
+
+
+def _read(source: str) -> Invitation:
+    """Return the invitation in a file, or on standard input (``-``). Raises SettingsInvalid."""
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.settings.invitation import LARGEST_BYTES, parse_invitation, read_invitation
+
+    if source != "-":
+        return read_invitation(Path(source))
+    try:
+        return parse_invitation(sys.stdin.buffer.read(LARGEST_BYTES + 1))
+    except SettingsInvalid as wrong:
+        raise SettingsInvalid(f"invitation {STDIN}: {wrong}") from None
 
 
 def _where(listen: str, before: str) -> str:
