@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syncpod.cli.console import columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.fleet_names import NODES, PODS, fleet_names
+from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
 from syncpod.cli.input.options import AllNamespaces, Namespace, StateDir
 
 if TYPE_CHECKING:
@@ -19,7 +20,57 @@ if TYPE_CHECKING:
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
     from syncpod.messages.workload import PendingPod
 
-_KNOWN = "nodes, pods, deployments, daemonsets, configmaps or secrets"
+_KNOWN = "nodes, pods, deployments, daemonsets, configmaps, secrets or all"
+_ALL = ("Pod", "DaemonSet", "Deployment")
+"""What `all` is, as for kubectl: neither nodes nor objects."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What was asked for, apart from kinds and names."""
+
+    namespace: str | None
+    """None = all."""
+    output: str
+    headers: bool
+    with_kind: bool
+    """Whether each name in a table has its kind, because there are several kinds."""
+
+    @property
+    def spaced(self) -> bool:
+        """Whether each line begins with the namespace."""
+        return self.namespace is None
+
+    @property
+    def of_documents(self) -> bool:
+        """Whether whole objects are asked for, and not tables or names."""
+        from syncpod.cli.view.documents import is_of_documents
+
+        return is_of_documents(self.output)
+
+
+@dataclass
+class _Found:
+    """What there is of one kind, as it was asked for, and a message for each name that is missing."""
+
+    kind: str
+    """As in the name of a resource: ``pod``, ``deployment.apps``."""
+    header: tuple[str, ...] = ()
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    documents: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def lines(self, request: _Request) -> list[str]:
+        """Return the lines of its table, or its names."""
+        if request.output == "name":
+            return [f"{self.kind}/{name}" for name in self.names]
+        rows = self.rows
+        if request.with_kind:
+            at = 1 if request.spaced and self.header[0] == "NAMESPACE" else 0
+            rows = [(*row[:at], f"{self.kind}/{row[at]}", *row[at + 1 :]) for row in rows]
+        return columns([self.header, *rows] if request.headers else rows) if rows else []
 
 
 def get(
@@ -34,95 +85,125 @@ def get(
 ) -> None:
     """List the fleet's nodes, workloads, or pods on all nodes: `nodes`, `deployments`, `daemonset logs`, `pods`.
 
-    A node is `Unknown` when the fleet has not heard from it for its grace. Its pods may still be running.
+    Several kinds are `deployments,daemonsets`, or `deployment/web pod/web-1`; `all` stands for pods, daemonsets and
+    deployments. A node is `Unknown` when the fleet has not heard from it for its grace. Its pods may still be running.
     """
     from syncpod.cli.temporal import fleet, fleet_objects
     from syncpod.cli.temporal.fleet_workloads import KINDS
     from syncpod.cli.view.documents import known_output
 
     kinds = {**NODES, **PODS, **KINDS, **fleet_objects.KINDS}
-    (kind, names), *others = fleet_names(what, kinds, _KNOWN).items()
-    if others:
-        raise BadInput(f"KIND: must be one kind, not both {kind} and {others[0][0]}")
+    named = names_of_kinds(what, kinds, _KNOWN, _ALL)
     output = known_output(output, ("wide", "json", "yaml", "name"))
+    for kind in named:
+        if kind in fleet_objects.KINDS.values() and output in ("json", "yaml"):
+            raise BadInput(
+                f"--output: must be name or wide for a {kind}: its content is sealed, and only its nodes can read it"
+            )
+    request = _Request(None if all_namespaces else namespace, output, not no_headers, len(named) > 1)
 
-    async def work(client: Client) -> None:
-        scope = None if all_namespaces else namespace
-        if kind == "Node":
-            await _nodes(client, names, output, headers=not no_headers)
-        elif kind in fleet_objects.KINDS.values():
-            await _objects(client, kind, names, scope, output, headers=not no_headers)
-        elif kind in KINDS.values():
-            await _workloads(client, kind, names, scope, output, headers=not no_headers)
-        else:
-            await _pods(client, names, scope, output, headers=not no_headers)
+    async def work(client: Client) -> list[_Found]:
+        return [await _find(client, kind, names, request) for kind, names in named.items()]
 
-    fleet.run(work, state_dir=state_dir)
+    single = [len(names) for names in named.values()] == [1]
+    _show(fleet.run(work, state_dir=state_dir), request, single=single, named=any(named.values()))
 
 
-async def _nodes(client: Client, names: Sequence[str], output: str, *, headers: bool) -> None:
+async def _find(client: Client, kind: str, names: Sequence[str], request: _Request) -> _Found:
+    from syncpod.cli.temporal import fleet_objects
+    from syncpod.cli.temporal.fleet_workloads import KINDS
+
+    if kind == "Node":
+        return await _nodes(client, names, request)
+    if kind in fleet_objects.KINDS.values():
+        return await _objects(client, kind, names, request)
+    if kind in KINDS.values():
+        return await _workloads(client, kind, names, request)
+    return await _pods(client, names, request)
+
+
+def _show(found: Sequence[_Found], request: _Request, *, single: bool, named: bool) -> None:
+    """Print what was found of each kind, with an empty line between tables. Raises Failure for what is missing."""
+    from syncpod.cli.view.documents import print_documents
+
+    if request.of_documents:
+        documents = [document for each in found for document in each.documents]
+        print_documents(documents, request.output, single=single, headers=request.headers)
+    else:
+        tables = ["\n".join(lines) for each in found if (lines := each.lines(request))]
+        if tables:
+            say(("\n" if request.output == "name" else "\n\n").join(tables))
+        elif not named:
+            remark(_nothing(found, request))
+        for note in (note for each in found for note in each.notes):
+            remark(note)
+    if missing := [sentence for each in found for sentence in each.missing]:
+        raise Failure("\n".join(missing))
+
+
+def _nothing(found: Sequence[_Found], request: _Request) -> str:
+    if [each.kind for each in found] == ["node"]:
+        return "No nodes found: `syncpod fleet invite NODE` lets one in"
+    return "No resources found" + ("" if request.namespace is None else f" in {request.namespace} namespace.")
+
+
+async def _nodes(client: Client, names: Sequence[str], request: _Request) -> _Found:
     from datetime import UTC, datetime
 
     from syncpod.cli.temporal import fleet
     from syncpod.cli.view import fleet_table
-    from syncpod.cli.view.documents import is_of_documents, print_documents
 
-    if is_of_documents(output):
-        found = await fleet.views(client, names)
-        print_documents([fleet_table.node_document(each) for each in found], output, single=len(names) == 1)
-        return
+    found = _Found("node")
+    if request.of_documents:
+        if not names:
+            found.documents = [fleet_table.node_document(each) for each in await fleet.views(client)]
+        for name in names:
+            try:
+                found.documents.append(fleet_table.node_document(await fleet.view(client, name)))
+            except Failure as failure:
+                found.missing.append(str(failure))
+        return found
     nodes = [each for each in await fleet.summaries(client) if not names or each.name in names]
-    if output == "name":
-        say("\n".join(f"node/{each.name}" for each in nodes))
-    elif nodes:
-        now, wide = datetime.now(UTC), output == "wide"
-        header = fleet_table.NODE_HEADER + (fleet_table.NODE_WIDE if wide else ())
-        rows = [fleet_table.node_row(each, now, wide=wide) for each in nodes]
-        say("\n".join(columns([header, *rows] if headers else rows)))
-    elif not names:
-        remark("No nodes found: `syncpod fleet invite NODE` lets one in")
-    if missing := [each for each in names if each not in {node.name for node in nodes}]:
-        raise Failure("\n".join(f'nodes "{each}" not found in the fleet' for each in missing))
+    found.names = [each.name for each in nodes]
+    found.missing = [f'nodes "{each}" not found in the fleet' for each in names if each not in found.names]
+    now, wide = datetime.now(UTC), request.output == "wide"
+    found.header = fleet_table.NODE_HEADER + (fleet_table.NODE_WIDE if wide else ())
+    found.rows = [fleet_table.node_row(each, now, wide=wide) for each in nodes]
+    return found
 
 
-async def _pods(client: Client, names: Sequence[str], namespace: str | None, output: str, *, headers: bool) -> None:
+async def _pods(client: Client, names: Sequence[str], request: _Request) -> _Found:
     from datetime import UTC, datetime
 
     from syncpod.cli.temporal import fleet
     from syncpod.cli.view import fleet_table
-    from syncpod.cli.view.documents import is_of_documents, print_documents
 
     def is_asked_for(pod: PlacedPod) -> bool:
-        return (namespace is None or pod.namespace == namespace) and (not names or pod.name in names)
+        return request.namespace in (None, pod.namespace) and (not names or pod.name in names)
 
-    found: list[tuple[FleetNodeView, PlacedPod]] = [
+    placed: list[tuple[FleetNodeView, PlacedPod]] = [
         (node, pod) for node in await fleet.views(client) for pod in node.placed if is_asked_for(pod)
     ]
-    pending = await _pending_pods(client, names, namespace, {pod.name for _, pod in found})
-    found.sort(key=lambda one: (one[1].namespace, one[1].name))
-    known = {pod.name for _, pod in found} | {pod.name for _, pod in pending}
-    if is_of_documents(output):
-        documents = [fleet_table.pod_document(*each) for each in found]
-        documents += [fleet_table.pending_document(*each) for each in pending]
-        print_documents(documents, output, single=len(names) == 1)
-    elif output == "name":
-        say("\n".join(f"pod/{name}" for name in [*(pod.name for _, pod in found), *(pod.name for _, pod in pending)]))
-    elif known:
-        now, wide, spaced = datetime.now(UTC), output == "wide", namespace is None
-        header = (
-            *(("NAMESPACE",) if spaced else ()),
-            *fleet_table.POD_HEADER,
-            *(fleet_table.POD_WIDE if wide else ()),
-        )
-        rows = [fleet_table.pod_row(node, pod, now, wide=wide, namespaces=spaced) for node, pod in found]
-        rows += [fleet_table.pending_row(*each, now, wide=wide, namespaces=spaced) for each in pending]
-        say("\n".join(columns([header, *rows] if headers else rows)))
-        for pod in [pod for _, pod in found if pod.is_orphan]:
-            remark(f"the workload of pod {pod.name} is gone: apply it, or `syncpod fleet delete pod {pod.name}`")
-    elif not names:
-        remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
-    if missing := [each for each in names if each not in known]:
-        raise Failure("\n".join(f'pods "{each}" not found in the fleet' for each in missing))
+    placed.sort(key=lambda one: (one[1].namespace, one[1].name))
+    pending = await _pending_pods(client, names, request.namespace, {pod.name for _, pod in placed})
+    found = _Found("pod")
+    found.names = [*(pod.name for _, pod in placed), *(pod.name for _, pod in pending)]
+    found.missing = [f'pods "{each}" not found in the fleet' for each in names if each not in found.names]
+    if request.of_documents:
+        found.documents = [fleet_table.pod_document(*each) for each in placed]
+        found.documents += [fleet_table.pending_document(*each) for each in pending]
+        return found
+    now, wide, spaced = datetime.now(UTC), request.output == "wide", request.spaced
+    found.header = (("NAMESPACE",) if spaced else ()) + fleet_table.POD_HEADER + (fleet_table.POD_WIDE if wide else ())
+    found.rows = [fleet_table.pod_row(node, pod, now, wide=wide, namespaces=spaced) for node, pod in placed]
+    found.rows += [fleet_table.pending_row(*each, now, wide=wide, namespaces=spaced) for each in pending]
+    if request.output != "name":
+        found.notes = [
+            f"the workload of pod {pod.name} is gone: apply it, or `syncpod fleet delete pod {pod.name}`"
+            for _, pod in placed
+            if pod.is_orphan
+        ]
+    return found
 
 
 async def _pending_pods(
@@ -144,56 +225,45 @@ async def _pending_pods(
     return sorted(listed, key=lambda one: (one[0], one[1].name))
 
 
-async def _workloads(
-    client: Client, kind: str, names: Sequence[str], namespace: str | None, output: str, *, headers: bool
-) -> None:
+async def _workloads(client: Client, kind: str, names: Sequence[str], request: _Request) -> _Found:
     from datetime import UTC, datetime
 
     from syncpod.cli.temporal import fleet_workloads
     from syncpod.cli.view import fleet_table
-    from syncpod.cli.view.documents import is_of_documents, print_documents
     from syncpod.messages.workload import WorkloadSummary
 
-    found: Sequence[WorkloadSummary]
-    if names:
-        found = await fleet_workloads.views(client, kind, namespace or "default", names)
-    else:
-        found = await fleet_workloads.summaries(client, kind, namespace)
-    if is_of_documents(output):
-        whole = [each for one in found for each in await fleet_workloads.views(client, kind, one.namespace, [one.name])]
-        print_documents([fleet_table.workload_document(each) for each in whole], output, single=len(names) == 1)
-    elif output == "name":
-        say("\n".join(f"{kind.lower()}.apps/{each.name}" for each in found))
-    elif found:
-        now, wide, spaced = datetime.now(UTC), output == "wide", namespace is None
-        header = fleet_table.workload_header(kind, wide=wide, namespaces=spaced)
-        rows = [fleet_table.workload_row(each, now, wide=wide, namespaces=spaced) for each in found]
-        say("\n".join(columns([header, *rows] if headers else rows)))
-    elif not names:
-        remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
+    found = _Found(f"{kind.lower()}.apps")
+    listed: list[WorkloadSummary] = []
+    for name in names:
+        try:
+            listed += await fleet_workloads.views(client, kind, request.namespace or "default", [name])
+        except Failure as failure:
+            found.missing.append(str(failure))
+    if not names:
+        listed = await fleet_workloads.summaries(client, kind, request.namespace)
+    found.names = [each.name for each in listed]
+    if request.of_documents:
+        for one in listed:
+            (whole,) = await fleet_workloads.views(client, kind, one.namespace, [one.name])
+            found.documents.append(fleet_table.workload_document(whole))
+        return found
+    now, wide, spaced = datetime.now(UTC), request.output == "wide", request.spaced
+    found.header = fleet_table.workload_header(kind, wide=wide, namespaces=spaced)
+    found.rows = [fleet_table.workload_row(each, now, wide=wide, namespaces=spaced) for each in listed]
+    return found
 
 
-async def _objects(
-    client: Client, kind: str, names: Sequence[str], namespace: str | None, output: str, *, headers: bool
-) -> None:
+async def _objects(client: Client, kind: str, names: Sequence[str], request: _Request) -> _Found:
     from datetime import UTC, datetime
 
     from syncpod.cli.temporal import fleet_objects
     from syncpod.cli.view import fleet_table
 
-    if output in ("json", "yaml"):
-        raise BadInput(
-            f"--output: must be name or wide for a {kind}: its content is sealed, and only its nodes can read it"
-        )
-    found = [each for each in await fleet_objects.views(client, kind, namespace) if not names or each.name in names]
-    if output == "name":
-        say("\n".join(f"{kind.lower()}/{each.name}" for each in found))
-    elif found:
-        now, spaced = datetime.now(UTC), namespace is None
-        rows = [fleet_table.object_row(each, now, namespaces=spaced) for each in found]
-        header = fleet_table.object_header(kind, namespaces=spaced)
-        say("\n".join(columns([header, *rows] if headers else rows)))
-    elif not names:
-        remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
-    if missing := [each for each in names if each not in {one.name for one in found}]:
-        raise Failure("\n".join(f'{kind.lower()}s "{each}" not found in the fleet' for each in missing))
+    found, spaced = _Found(kind.lower()), request.spaced
+    listed = await fleet_objects.views(client, kind, request.namespace)
+    listed = [each for each in listed if not names or each.name in names]
+    found.names = [each.name for each in listed]
+    found.missing = [f'{kind.lower()}s "{each}" not found in the fleet' for each in names if each not in found.names]
+    found.header = fleet_table.object_header(kind, namespaces=spaced)
+    found.rows = [fleet_table.object_row(each, datetime.now(UTC), namespaces=spaced) for each in listed]
+    return found

@@ -39,6 +39,28 @@ def fleet_names(words: Sequence[str], kinds: Mapping[str, str], known: str, bare
     return {bare: _named(words)}
 
 
+def names_of_kinds(
+    words: Sequence[str], kinds: Mapping[str, str], known: str, every: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return names by kind as `fleet_names`, also of several kinds at once: ``deployments,pods``, ``all``.
+
+    Names after several kinds are of each of them, as for kubectl. `every` are the kinds that ``all`` stands for. Raises
+    BadInput.
+    """
+    if any("/" in word for word in words):
+        return _pairs(words, kinds, known)
+    first, rest = words[0], words[1:]
+    chosen: dict[str, list[str]] = {}
+    for word in first.split(","):
+        if word.lower() == "all":
+            chosen |= {kind: _named(rest) for kind in every}
+        elif (kind := kinds.get(word.lower())) is not None:
+            chosen[kind] = _named(rest)
+        else:
+            raise BadInput(f"KIND: must be {known}, not {word}")
+    return chosen
+
+
 def _pairs(words: Sequence[str], kinds: Mapping[str, str], known: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for word in words:
