@@ -382,7 +382,9 @@ def make_worker(
                 activities=[
                     *steps(node),
                     *questions(node),
-                    *node_steps(client, node.facts, partial(pod_life, node.context, node.cri)),
+                    *node_steps(
+                        client, node.facts, partial(pod_life, node.context, node.cri), agent.journal.deleted_by_node
+                    ),
                 ],
                 runner=workflow_runner(),
                 hooks=agent,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from temporalio import activity
@@ -47,6 +47,9 @@ _TOGETHER_SECONDS: Final = 5.0
 """The same where others are asked with it, whose answers wait for the last one."""
 _RPC: Final = timedelta(seconds=5)
 
+Deleted = Callable[[str, datetime], None]
+"""Is told that the node itself has a pod deleted: by which workflow, and since when, by that workflow's history."""
+
 Recorded = Callable[[Pod], Awaitable[PodRecord | None]]
 """Returns what the node knows of a pod's life so far, if anything. Raises CriError, OSError: the step is repeated."""
 
@@ -54,6 +57,10 @@ Recorded = Callable[[Pod], Awaitable[PodRecord | None]]
 async def nothing_recorded(pod: Pod) -> PodRecord | None:
     """Return no record, for a node that keeps none."""
     return None
+
+
+def nobody(_workflow_id: str, _since: datetime) -> None:
+    """Tell nobody of a deletion, for a node that keeps no journal."""
 
 
 class PodWorkflowSteps:
@@ -64,11 +71,16 @@ class PodWorkflowSteps:
         client: Client,
         facts: Callable[[], NodeFacts],
         recorded: Recorded = nothing_recorded,
+        deleted: Deleted = nobody,
     ) -> None:
-        """Use `client`; `facts` says whether the server has our search attributes, `recorded` which pods ran here."""
+        """Use `client`; `facts` says whether the server has our search attributes, `recorded` which pods ran here.
+
+        `deleted` is told of each deletion that begins with a step of ours.
+        """
         self._client = client
         self._facts = facts
         self._recorded = recorded
+        self._deleted = deleted
 
     @activity.defn(name=NodeStepName.APPLY_POD.value)
     async def apply_pod(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
@@ -180,6 +192,8 @@ class PodWorkflowSteps:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return PodWorkflowResult(absent=True)
             raise
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            self._deleted(handle.id, datetime.fromisoformat(answer["since"]))
         return PodWorkflowResult(uid=str(answer.get("uid", "")))
 
     async def _is_open(self, pod: Pod) -> bool:

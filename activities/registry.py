@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from activities.foresee_admission import foresee_admission
 from activities.node.context import Node
-from activities.pod_workflows import PodWorkflowSteps, Recorded, nothing_recorded
+from activities.pod_workflows import Deleted, PodWorkflowSteps, Recorded, nobody, nothing_recorded
 from activities.step import Body, run_step
 from syncpod.messages import StepName
 from syncpod.messages.identity import NodeFacts
@@ -60,8 +60,11 @@ def questions(node: Node) -> list[Callable[..., Any]]:
 
 
 def node_steps(
-    client: Client, facts: Callable[[], NodeFacts], recorded: Recorded = nothing_recorded
+    client: Client,
+    facts: Callable[[], NodeFacts],
+    recorded: Recorded = nothing_recorded,
+    deleted: Deleted = nobody,
 ) -> list[Callable[..., Any]]:
     """Return the activities of the node's own workflow, one for each NodeStepName."""
-    registered = PodWorkflowSteps(client, facts, recorded)
+    registered = PodWorkflowSteps(client, facts, recorded, deleted)
     return [getattr(registered, name.value) for name in NodeStepName]

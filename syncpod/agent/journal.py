@@ -91,6 +91,10 @@ class Journal:
         self._pending[workflow_id, run_id] = published
         self._news.set()
 
+    def deleted_by_node(self, workflow_id: str, since: datetime) -> None:
+        """Take that this node has a pod deleted, since then by its workflow's history: nobody need be asked who did."""
+        self._senders.know(workflow_id, "delete", since)
+
     async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
         """Return once the ends of these instances are in the file, since their logs are about to be removed.
 

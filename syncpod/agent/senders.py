@@ -1,7 +1,8 @@
 """Finds out who sent the commands that pods have obeyed, for the node's journal.
 
 A workflow does not learn who signals it; its server does, and forgets it with the run. So the agent asks the server as
-soon as the journal has a command. It costs a call for each command of a person, and none for a start.
+soon as the journal has a command. It costs a call for each command of a person. It costs none for a start, and none for
+a deletion that the node's own workflow wants.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from temporalio.service import RPCError, RPCStatusCode
@@ -28,6 +30,7 @@ _TOGETHER: Final = 50
 _RETRY_SECONDS: Final = 10.0
 _LONGEST: Final = 200
 """Characters of an identity that are kept: its sender may say anything."""
+_THE_NODE: Final = "the node"
 _SENT_AS: Final = {"apply": ("apply", "update_pod"), "delete": ("delete", "delete_pod", "cancel")}
 """What a line's subject may have been sent as, if not by its own name."""
 
@@ -76,12 +79,20 @@ class Senders:
         """Ask `ask`, and give the answers to `keep`, as lines of the journal. `node` is this node's name."""
         self._ask, self._node, self._keep = ask, node, keep
         self._waiting: deque[Command] = deque(maxlen=_WAITING)
+        self._own: OrderedDict[tuple[str, str, datetime], None] = OrderedDict()
+        """What the node itself has commanded of late: a workflow's id, and subject and time of its history's line."""
         self._news = asyncio.Event()
 
     def take(self, command: Command) -> None:
         """Ask for a command's sender soon."""
         self._waiting.append(command)
         self._news.set()
+
+    def know(self, workflow_id: str, subject: str, at: datetime) -> None:
+        """Know that a line of a pod's history with this subject and time is about a command of this node."""
+        self._own[workflow_id, subject, at] = None
+        while len(self._own) > _WAITING:
+            self._own.popitem(last=False)
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -113,9 +124,13 @@ class Senders:
 
     async def _find(self, command: Command) -> Sequence[tuple[Life, Line]]:
         """Return the line that says who sent a command; none if the server does not know. Raises RPCError."""
-        sent = await self._ask(command.workflow_id, command.run_id)
-        identity = sender_of(command.line, sent)
-        if not identity:
-            return ()
-        whose = "the node" if identity.startswith(f"{self._node}/") else identity[:_LONGEST]
+        own = (command.workflow_id, command.line.subject, command.line.at)
+        if own in self._own:
+            del self._own[own]
+            whose = _THE_NODE
+        else:
+            identity = sender_of(command.line, await self._ask(command.workflow_id, command.run_id))
+            if not identity:
+                return ()
+            whose = _THE_NODE if identity.startswith(f"{self._node}/") else identity[:_LONGEST]
         return ((command.life, replace(command.line, kind=SENDER, reason=whose, outcome="", fact="", seconds=None)),)

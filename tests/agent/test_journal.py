@@ -290,6 +290,7 @@ async def test_the_senders_of_a_crowds_commands_are_written_at_once() -> None:
     is_over = asyncio.Event()
 
     async def ask(workflow_id: str, run_id: str) -> list[Sent]:
+        assert run_id != "known", "the node has commanded that itself"
         if run_id == "forgotten":
             raise RPCError("no run of that id", RPCStatusCode.NOT_FOUND, b"")
         return [Sent(at(1), "delete", "n/machine/7")]
@@ -301,12 +302,13 @@ async def test_the_senders_of_a_crowds_commands_are_written_at_once() -> None:
 
     senders = Senders(ask, node="n", keep=keep)
     line = Line(at(1), "update", "delete", reason="grace 30 s", fact=Fact.DELETED)
-    for number, run_id in enumerate(("a", "forgotten", "b", "c")):
+    senders.know("pod/default/web-4", "delete", at(1))
+    for number, run_id in enumerate(("a", "forgotten", "b", "c", "known")):
         senders.take(Command(f"pod/default/web-{number}", run_id, Life("default", "web", str(number), "i"), line))
     running = asyncio.create_task(senders.run())
     await is_over.wait()
     running.cancel()
-    assert kept == [3]
+    assert kept == [4]
 
 
 async def test_a_full_disk_costs_the_journal_and_nobody_else(

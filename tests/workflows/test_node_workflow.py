@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, get_type_hints
 from unittest.mock import AsyncMock
 
@@ -58,6 +59,8 @@ class NodeUnderTest:
     scripted: ScriptedNode
     made: list[str] = field(default_factory=list)
     suffix: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    deleted: list[tuple[str, datetime]] = field(default_factory=list)
+    """The deletions that the node is told it has begun itself: the workflow's id, and the time."""
 
     @property
     def name(self) -> str:
@@ -139,11 +142,16 @@ def _messages(view: NodeView, reason: str, text: str) -> list[str]:
 async def served(node: NodeUnderTest, **options: Any) -> AsyncIterator[None]:
     """A worker of the node's."""
     given = {"build_id": build_id("syncpod-test", DIGEST), "workflow_runner": sandboxed_runner(), **options}
+
+    def deleted(workflow_id: str, since: datetime) -> None:
+        node.deleted.append((workflow_id, since))
+
+    of_node = node_steps(node.client, lambda: node.scripted.facts, deleted=deleted)
     async with Worker(
         node.client,
         task_queue=node.scripted.queue,
         workflows=[PodWorkflow, NodeWorkflow],
-        activities=[*node.scripted.activities(), *node_steps(node.client, lambda: node.scripted.facts)],
+        activities=[*node.scripted.activities(), *of_node],
         **given,
     ):
         yield
@@ -251,6 +259,25 @@ async def test_pods_that_leave_a_list_together_are_told_by_one_step(
     ]
     assert begun[3:] == ["delete_pods"] + 3 * ["delete_pod"] * (not seconds)
     assert not _messages(view, "FailedPodSync", "")
+
+
+async def test_a_node_knows_which_deletions_of_a_pods_history_are_its_own(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    await node.sync("file", node.pod("web"), node.pod("job"))
+    await node.settled()
+    job, web = (node.client.get_workflow_handle(pod_workflow_id("default", node.made[each])) for each in (1, 0))
+    node.scripted.gate["kill_pod"] = asyncio.Event()
+    await job.signal("delete_pod", {})  # so it is not the node that ends this one
+    await node.pod_until("job", lambda pod: pod and "deletionTimestamp" in pod["metadata"])
+    await node.sync("file")
+    await node.until(lambda view: not view.desired)
+    ((workflow_id, since),) = node.deleted
+    assert workflow_id == web.id
+    (line,) = [each for each in await web.query("history") if each["subject"] == "delete"]
+    assert datetime.fromisoformat(line["at"]) == since
+    node.scripted.gate["kill_pod"].set()
+    for name in ("web", "job"):
+        await node.pod_until(name, lambda pod: pod is None)
 
 
 async def _types(handle: WorkflowHandle[Any, Any]) -> list[EventType.ValueType]:

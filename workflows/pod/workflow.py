@@ -571,9 +571,22 @@ class PodWorkflow:
 
     @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:
-        """End the pod, as the signal ``delete_pod`` does; returns its UID and generation."""
-        await self.change("delete", desired.delete, args or ({},))
-        return report.identity(self.state)
+        """End the pod, as the signal ``delete_pod`` does; returns its UID and generation.
+
+        If the deletion begins with this update, also returns since when, as the pod's history has it: by that, whoever
+        has sent the update knows that the record is about it.
+        """
+        since: list[datetime] = []
+
+        def change(state: PodState, document: Any, now: datetime) -> None:
+            was_ending = state.deletion is not None
+            desired.delete(state, document, now)
+            if not was_ending and state.deletion is not None:
+                since.append(now)
+
+        await self.change("delete", change, args or ({},))
+        answer = report.identity(self.state)
+        return answer | {"since": since[0].isoformat()} if since else answer
 
     @delete.validator
     def check_delete(self, *args: Any) -> None:
