@@ -7,7 +7,7 @@ from collections.abc import Callable
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.noted_starts import forget_start
-from activities.containers.removal import remove_dead, remove_unstarted
+from activities.containers.removal import keep_log_ends, remove_dead, remove_unstarted
 from activities.step_attempt import StepAttempt
 from syncpod.messages import ObservedPod
 from syncpod.messages.steps import KillTarget, RemoveContainers, StepResult
@@ -39,6 +39,8 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
 
     if to_end(view):
         view = (await within_kill_timeout(attempt, 0, _ended(attempt, to_end))).status
+        # They are gone from the listing that the workflow gets, so it never hears how they ended.
+        await keep_log_ends(attempt, [each for each in view.containers if each.id in kill], cause=request.message)
     listed = {each.id: each for each in view.containers}
     for container_id in request.ids:
         container = listed.get(container_id)

@@ -41,17 +41,20 @@ async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, kee
     await _remove(attempt, container.id)
 
 
-async def keep_log_ends(attempt: StepAttempt, containers: Sequence[ObservedContainer]) -> None:
-    """Have the node's journal keep how ended containers ended, with the ends of their logs. Raises nothing."""
+async def keep_log_ends(attempt: StepAttempt, containers: Sequence[ObservedContainer], *, cause: str = "") -> None:
+    """Have the node's journal keep how ended containers ended, with the ends of their logs. Raises nothing.
+
+    `cause` says why the node has ended them, if the pod's workflow does not hear of their ends.
+    """
     ended: dict[str, list[Instance]] = {}
     for each in containers:
         if each.state == "exited" and each.has_run:
-            ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(_instance(each))
+            ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(_instance(each, cause))
     for incarnation, instances in ended.items():  # an earlier life of the pod may have left some
         await attempt.node.journal(attempt.ref.model_copy(update={"incarnation": incarnation}), instances)
 
 
-def _instance(container: ObservedContainer) -> Instance:
+def _instance(container: ObservedContainer, cause: str) -> Instance:
     return Instance(
         container=container.name,
         restart=container.restart_count,
@@ -62,6 +65,7 @@ def _instance(container: ObservedContainer) -> Instance:
         exit_code=container.exit_code,
         reason=container.reason,
         message=container.message,
+        cause=cause,
     )
 
 

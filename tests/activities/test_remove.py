@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syncpod.journal.records import Instance
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import KillTarget, Outcome, RemovePod
 from syncpod.node.log_links import links_directory
 from tests.activities.bench import DEAF, Bench, PodOnBench, container
@@ -73,6 +76,27 @@ async def test_a_container_to_be_killed_is_stopped_before_its_removal(bench: Ben
     result = await pod.remove_containers(*ids, kill=ids)
     assert result.status.containers == ()
     assert sorted(each.message for each in result.events) == ["Stopping container a", "Stopping container b"]
+
+
+async def test_the_journal_has_the_end_of_a_container_that_a_removal_stops(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workflow hears nothing of it: no listing shows the container as ended."""
+    kept: list[Instance] = []
+
+    async def keep(_ref: PodRef, instances: Sequence[Instance]) -> None:
+        kept.extend(instances)
+
+    monkeypatch.setattr(bench.node, "journal", keep)
+    pod = bench.pod(container("asks", command=DONE_AND_GONE), container("other"))
+    asked = await exited(pod, "asks")
+    running = (await pod.start("other")).id
+    await pod.remove_containers(running, asked, kill=(running,), keep_logs=True, message="all are restarted")
+    (end,) = kept
+    assert (end.container, end.restart, end.id, end.cause) == ("other", 0, running, "all are restarted")
+    assert end.started_at is not None
+    assert end.ended_at is not None
+    assert end.ended_at >= end.started_at
 
 
 async def test_a_running_container_is_not_removed_without_a_kill(bench: Bench) -> None:
