@@ -67,11 +67,12 @@ async def _pods(client: Client, namespace: str, name: str, conditions: Selector)
     """Return the named pod, or the selected ones, as `_found` does. Raises Failure."""
     import asyncio
 
-    from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
+    from syncpod.cli.machine.journaled_pods import missing
+    from syncpod.cli.temporal.pods import list_pods, read_pod
 
     if name:
         if (named := await read_pod(client, namespace, name)) is None:
-            raise not_found(name, namespace)
+            raise Failure(missing((client.service_client.config.target_host, client.namespace), namespace, name))
         fetched_pods = [named]
     else:
         fetched_pods = await list_pods(client, namespace, conditions)

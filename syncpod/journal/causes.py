@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.records import NEVER_RAN, SENDER, Fact, Happening, Instance, Line
+from syncpod.journal.records import NEVER_RAN, RESTART_OF_ALL, SENDER, Fact, Happening, Instance, Line
 from syncpod.lifecycle.kill_cause import KillCause
 
 _SLACK: Final = timedelta(seconds=2)
@@ -141,7 +141,7 @@ def ends_of(
     found: dict[str, list[End]] = {}
     asked = _asked_for_all(lines)
     for name, each_of in by_container.items():
-        holds = [line for line in lines if line.kind == "hold" and line.subject == name]
+        holds = [line for line in lines if line.kind == "hold" and line.subject in (name, RESTART_OF_ALL)]
         signals = [line for line in lines if line.kind == "signal"]
         released = [line.at for line in signals if (line.fact, line.container) == (Fact.BACK_OFF_ENDED, name)]
         restarted = [line.at for line in signals if (line.subject, line.container) == ("restart", name)]
@@ -340,6 +340,7 @@ def _change(line: Line) -> str:
     if line.kind == "step" and line.outcome.lower() not in _NOISE:
         what = " ".join(part for part in (line.subject, line.container) if part)
         _, _, error = one_line(line.reason).partition(": ")  # the part before it says why the step was taken
+        error = error.removeprefix(f"{line.outcome}: ")
         return f"step {what} failed: {line.outcome}{f': {innermost(error)}' if error else ''}"
     if line.kind == "hold" and line.fact != Fact.CRASH_LOOP:
         return f"{line.subject} waits: {line.fact}"

@@ -51,6 +51,10 @@ _COMMANDS: Final = frozenset({"restart", "set_condition"})
 """The signals that only somebody outside the node sends."""
 
 
+RESTART_OF_ALL: Final = "restart_all_containers"
+"""The subject of a wait for the start of all containers together, which a restart rule has asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line of a pod's history: a decision, a step, a signal, an update, an exit or a wait."""

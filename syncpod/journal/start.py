@@ -51,8 +51,13 @@ class Start:
         return max((phase.begun + phase.took for phase in self.phases), default=self.begun)
 
     def spent(self, kind: str) -> timedelta:
-        """Return how long its phases of one kind took in all. Steps that ran at the same time are added up."""
-        return sum((phase.took for phase in self.phases if phase.kind == kind), _NOTHING)
+        """Return how long there was a phase of one kind. What two of them took at the same time counts once."""
+        spent, covered = _NOTHING, self.begun
+        for phase in sorted((phase for phase in self.phases if phase.kind == kind), key=lambda phase: phase.begun):
+            ended = phase.begun + phase.took
+            spent += max(_NOTHING, ended - max(phase.begun, covered))
+            covered = max(covered, ended)
+        return spent
 
 
 def start_of(
@@ -96,11 +101,18 @@ def _one_after_the_other(lines: Sequence[Line]) -> list[Line]:
     """Return the lines, with the end of a sandbox's step where the start that was begun together with it goes on.
 
     The results of both reach the workflow at the same time. A length is without the time in which a step only waited.
+    The start goes on a little before the sandbox's step ends, so that one is shown shorter rather than begun earlier
+    than it was decided on.
     """
     apart = [*lines]
+    decided: datetime | None = None
     for index, (line, after) in enumerate(pairwise(lines)):
         if line.kind == after.kind == "step" and line.subject == "create_sandbox" and line.at == after.at:
-            apart[index] = replace(line, at=_begun(after))
+            at = _begun(after)
+            most = line.took_ms if decided is None else max(0, (at - decided) // timedelta(milliseconds=1))
+            apart[index] = replace(line, at=at, took_ms=min(line.took_ms, most))
+        if line.kind == "decision":
+            decided = line.at
     return apart
 
 
@@ -117,8 +129,13 @@ def _begin(records: LifeRecords, instance: Instance) -> datetime:
         for line in records.lines
         if (line.kind, line.subject, line.restart) == ("exit", instance.container, instance.restart - 1)
     ]
-    if not before:  # never recorded: the workflow keeps only its latest lines, and this one was pushed out
-        return instance.started_at or records.begun
+    if not before:  # its workflow never heard of it, or that line was pushed out by later ones
+        ended = (
+            each.ended_at
+            for each in records.instances
+            if (each.container, each.restart) == (instance.container, instance.restart - 1)
+        )
+        return next(ended, None) or instance.started_at or records.begun
     if not before[0].reason:
         return before[0].at
     decided = [line.at for line in records.lines if line.kind == "decision" and line.at <= before[0].at]

@@ -12,9 +12,11 @@ import yaml
 from temporalio.client import Client
 
 from syncpod.cli.console import Columns
-from syncpod.cli.machine import gone_events
+from syncpod.cli.machine import gone_events, journaled_pods
 from syncpod.cli.temporal import pod_reads, pods
 from syncpod.cli.view.event_lines import PodEvent, by_time, lines
+from syncpod.journal.reading import LifeRecords
+from syncpod.journal.records import SENDER, Life, Line
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.steps import Fault
@@ -192,6 +194,34 @@ async def test_events_of_an_unknown_pod_are_refused_by_name(syncpod: Command) ->
     name = fresh_name()
     missing = await syncpod("events", name)
     assert (missing.code, missing.err) == (1, f'syncpod: pods "{name}" not found in namespace default\n')
+
+
+async def test_the_history_of_a_pod_that_temporal_has_forgotten_is_what_the_journal_has(
+    syncpod: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, at = fresh_name(), datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
+    lines = (
+        Line(at, "exit", "app", restart=2, outcome="exited 3 (Error)"),
+        Line(at, "update", "delete", reason="grace 30 s"),
+        Line(at, SENDER, "delete", reason="somebody"),
+    )
+
+    def last_life(_server: tuple[str, str], namespace: str, wanted: str) -> LifeRecords | None:
+        life = Life(namespace, wanted, "u")
+        return LifeRecords(life, at, at, gone=at + timedelta(seconds=9), lines=lines) if wanted == name else None
+
+    monkeypatch.setattr(journaled_pods, "last_life", last_life)
+    shown = await syncpod("history", name, "-o", "json")
+    assert [(each["kind"], each["subject"], each["restart"]) for each in json.loads(shown.out)] == [
+        ("exit", "app", 2),
+        ("update", "delete", 0),
+    ]
+    assert f"`syncpod explain -n default {name}`" in shown.err
+    for command in (("describe", "pod"), ("logs",)):
+        absent = await syncpod(*command, name)
+        assert absent.code == 1 and f"`syncpod explain -n default {name}`" in absent.err, absent.err
+    missing = await syncpod("history", f"{name}-no")
+    assert (missing.code, missing.err) == (1, f'syncpod: pods "{name}-no" not found in namespace default\n')
 
 
 async def test_events_of_a_pod_that_temporal_has_forgotten_come_from_the_journal(

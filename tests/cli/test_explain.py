@@ -18,7 +18,8 @@ from syncpod.cli.view.node_explanation import lines as node_lines
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import LifeRecords, NodeSummary
-from syncpod.journal.records import Absence, Fact, Happening, Instance, Life, Line, TaskRecords
+from syncpod.journal.records import RESTART_OF_ALL, Absence, Fact, Happening, Instance, Life, Line, TaskRecords
+from syncpod.lifecycle import backoff
 from tests.cli.conftest import program
 from tests.cli.starts import started
 from tests.journal.records import WEB, ended, exit_line
@@ -351,8 +352,10 @@ def test_what_is_under_way_and_which_init_container_is_waited_for_is_named() -> 
     assert told(runs, begun, unserved="no worker")[1] == "no worker", "nobody knows what became of the step"
 
 
-def screen(one: Explanation, *, unserved: str = "", now: datetime = NOW, wide: int | None = None) -> list[str]:
-    return lines(one, [], now, log_dir=Path("/"), has_log=lambda *_: False, unserved=unserved, wide=wide)
+def screen(
+    one: Explanation, *, unserved: str = "", now: datetime = NOW, wide: int | None = None, has_log: bool = False
+) -> list[str]:
+    return lines(one, [], now, log_dir=Path("/"), has_log=lambda *_: has_log, unserved=unserved, wide=wide)
 
 
 def of(one: Explanation, title: str, **more: Any) -> str:
@@ -527,6 +530,65 @@ def test_the_ends_of_a_narrow_terminal_are_whole_below_their_rows() -> None:
     assert narrow[place + 2] == "      why: exited 3; decided by: itself"
     (wide,) = [line for line in screen(one, wide=200) if line.startswith("  RESTART")]
     assert "DECIDED BY" in wide
+
+
+def test_the_back_off_of_an_end_is_whole_on_a_narrow_terminal() -> None:
+    """The most usual case: a crash loop of today."""
+    holds = tuple(Line(ago(300 - 20 * each), "hold", "app", fact="CrashLoopBackOff", seconds=10) for each in range(3))
+    instances = tuple(crash(each, 310 - 20 * each, 300 - 20 * each, log_end="end") for each in range(4))
+    one = explain(LifeRecords(WEB, ago(400), ago(1), present=PRESENT, instances=instances, lines=holds), NOW)
+    narrow = screen(one, wide=80)
+    assert max(map(len, narrow)) <= 80
+    assert sum("10s (back-off 10s)" in line for line in narrow) == 3
+    assert "      why: exited 3; decided by: itself" in narrow
+
+
+def test_an_end_by_itself_with_more_words_is_said_so_that_it_is_read_in_one_way() -> None:
+    instances = (replace(crash(0, 20, 10), message="no license"),)
+    one = explain(LifeRecords(WEB, ago(30), ago(1), instances=instances), NOW)
+    assert "exited 3: no license (by itself)" in of(one, "Why")
+
+
+def test_a_container_that_could_not_be_started_has_no_log_though_its_runtime_made_a_file() -> None:
+    failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError", "message": "no such file"}
+    one = explain(LifeRecords(WEB, ago(30), ago(1), instances=(replace(crash(0, 20, 10), **failed),)), NOW)
+    (row,) = [line for line in screen(one, has_log=True) if line.startswith("  0 ")]
+    assert row.split()[-1] == "-"
+
+
+def test_why_a_pod_failed_as_a_whole_is_said_once() -> None:
+    present = {"phase": "Failed", "reason": "OutOfmemory", "message": "not enough", "containers": []}
+    one = explain(LifeRecords(WEB, ago(30), ago(1), present=present), NOW)
+    assert of(one, "Now") == "Failed (OutOfmemory): no container has been started"
+    assert of(one, "Why") == "the pod failed: OutOfmemory: not enough"
+
+
+def test_a_deadline_that_has_passed_is_not_said_to_come() -> None:
+    for seconds, due in ((60, True), (5, False)):
+        present = {**PRESENT, "activeDeadlineSeconds": seconds, "startTime": ago(20).isoformat()}
+        assert (
+            "active deadline" in of(explain(LifeRecords(WEB, ago(30), ago(1), present=present), NOW), "Next")
+        ) is due
+
+
+def test_the_back_off_of_a_restart_of_all_is_told_in_words_and_of_each_of_its_containers() -> None:
+    assert backoff.RESTART_ALL == RESTART_OF_ALL
+    wait = {**PRESENT["waits"][0], "subject": RESTART_OF_ALL}
+    hold = Line(ago(19), "hold", RESTART_OF_ALL, fact="CrashLoopBackOff", seconds=10)
+    instances = (crash(0, 30, 20), replace(crash(0, 30, 20), container="side"), Instance("app", 1, started_at=ago(8)))
+    present = {**PRESENT, "waits": [wait]}
+    one = explain(LifeRecords(WEB, ago(40), ago(1), present=present, instances=instances, lines=(hold,)), NOW)
+    assert of(one, "Next").startswith("all containers start again in")
+    assert [end.back_off for each in one.containers for end in each.ends] == ["10s", "10s"]
+
+
+def test_an_init_container_that_had_finished_did_not_wait_for_another_sandbox() -> None:
+    done: dict[str, Any] = {"container": "setup", "exit_code": 0, "reason": "Completed"}
+    instances = (replace(crash(0, 900, 890), **done), replace(crash(1, 20, 10), **done))
+    present = {"phase": "Running", "containers": [{"name": "setup", "init": True, "state": {}}]}
+    one = explain(LifeRecords(WEB, ago(999), ago(1), present=present, instances=instances), NOW)
+    rows = [line for line in screen(one) if line.startswith(("  0 ", "  1 "))]
+    assert [row.split("itself")[1].split()[0] for row in rows] == ["-", "-"]
 
 
 def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:

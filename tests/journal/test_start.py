@@ -168,3 +168,45 @@ def test_a_sandbox_and_a_start_whose_results_came_together_follow_one_another() 
         (0.02, 0.3, "step", "create_sandbox"),
         (0.32, 0.18, "step", "start_container app"),
     ]
+
+
+def test_a_sandbox_is_shown_that_was_still_being_made_as_the_start_in_it_began() -> None:
+    """By their own lengths they took longer together than there was time: the sandbox seemed older than its pod."""
+    lines = (
+        Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
+        Line(at(0), "decision", "sync", reason="create_sandbox, start_container app"),
+        step(0.8, "create_sandbox", took=500),
+        step(0.8, "start_container", "app", took=400),
+    )
+    start = start_of(LifeRecords(WEB, at(0), at(1), lines=lines, instances=(Instance("app", 0, started_at=at(0.7)),)))
+    assert [phase for phase in told(start) if phase[2] != "moment"] == [
+        (0, 0.4, "step", "create_sandbox"),
+        (0.4, 0.4, "step", "start_container app"),
+    ]
+
+
+def test_what_two_steps_took_at_the_same_time_counts_once() -> None:
+    lines = (
+        Line(at(0), "exit", "app", restart=0, outcome="exited 3"),
+        step(1.5, "start_container", "web", took=1000),
+        step(2, "start_container", "app", took=1500),
+    )
+    instances = (ended(0, end=0), Instance("app", 1, started_at=at(1.9)))
+    records = LifeRecords(WEB, at(0), at(2), lines=lines, instances=instances)
+    start = start_of(records, container="app")
+    assert start is not None and start.spent("step") == timedelta(seconds=1.5)
+    assert max(map(len, lines_of(records, start, wide=80))) <= 80
+    assert "2000ms in all: steps 1500ms, back-off 0ms, no step under way 500ms" in lines_of(records, start)
+
+
+def test_a_start_after_an_end_that_its_workflow_has_not_heard_of_begins_with_that_end() -> None:
+    """A restart of all containers removes those that still ran before any listing shows them as ended."""
+    lines = (
+        Line(at(0), "exit", "asks", restart=0, outcome="exited 88"),
+        step(1, "remove_container", took=900),
+        step(1.5, "start_container", "app", took=400),
+    )
+    instances = (ended(0, end=0.2), Instance("app", 1, started_at=at(1.4)))
+    start = start_of(LifeRecords(WEB, at(0), at(2), lines=lines, instances=instances), container="app")
+    assert start is not None and start.begun == at(0.2)
+    assert [phase[3] for phase in told(start) if phase[2] == "step"] == ["start_container app"]

@@ -85,6 +85,7 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
+        from syncpod.cli.machine.journaled_pods import missing
         from syncpod.cli.temporal.pods import list_pods, note_absent_nodes, read_pod
         from syncpod.cli.view import pod_description as view
 
@@ -99,8 +100,9 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
             for one in fetched_pods
         ]
         note_absent_nodes(fetched_pods)
-        missing = sorted(set(names) - {one.pod.metadata.name for one in fetched_pods})
-        return described, [f'pods "{name}" not found in namespace {namespace}' for name in missing]
+        absent = sorted(set(names) - {one.pod.metadata.name for one in fetched_pods})
+        server = client.service_client.config.target_host, client.namespace
+        return described, [missing(server, namespace, name) for name in absent]
 
     return session.run(work)
 
@@ -110,6 +112,7 @@ def _told(names: Sequence[str], namespace: str) -> tuple[list[list[str]], list[s
 
     It has to be if a step is under way, of which only the server knows how often it was tried, and how it failed last.
     """
+    from syncpod.cli.machine.journaled_pods import missing
     from syncpod.cli.machine.own_pods import own_server, told_answers
     from syncpod.node.read_socket import DESCRIBED
 
@@ -130,8 +133,8 @@ def _told(names: Sequence[str], namespace: str) -> tuple[list[list[str]], list[s
         events, holds = _events(each["events"]), _holds(each["plan"])
         facts = Facts(workflow_id, each["run"], _page(*server, workflow_id, each["run"]), events, holds=holds)
         found[pod.metadata.name] = lines_of(pod, facts, now)
-    missing = [f'pods "{name}" not found in namespace {namespace}' for name in sorted(set(names) - set(found))]
-    return [found[name] for name in dict.fromkeys(names) if name in found], missing
+    absent = [missing(server, namespace, name) for name in sorted(set(names) - set(found))]
+    return [found[name] for name in dict.fromkeys(names) if name in found], absent
 
 
 def _events(events: Sequence[Any]) -> tuple[EventRecord, ...]:

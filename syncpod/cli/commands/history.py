@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +31,8 @@ def history(
 ) -> None:
     """Show each decision, step, signal and exit of a pod.
 
-    Pods that have ended are shown too, for as long as Temporal keeps them.
+    Pods that have ended are shown too. When Temporal has forgotten them, it is what this machine's journal has of their
+    last life.
     """
     name = pod_name(what or [])
     if output not in ("", "json"):
@@ -95,7 +97,7 @@ def _print(
 
 
 async def _records(client: Client, namespace: str, name: str) -> list[HistoryRecord]:
-    """Ask the workflow, running or closed; else read the events of its last run."""
+    """Ask the workflow, running or closed; else read the events of its last run, or the journal if there is none."""
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError, RPCStatusCode
 
@@ -113,6 +115,27 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryRec
         pass
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
-            raise not_found(name, namespace) from None
+            known = _journaled((client.service_client.config.target_host, client.namespace), namespace, name)
+            if known is None:
+                raise not_found(name, namespace) from None
+            return known
     remark("Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions")
     return from_events([event async for event in handle.fetch_history_events()])
+
+
+def _journaled(server: tuple[str, str], namespace: str, name: str) -> list[HistoryRecord] | None:
+    """Return what this machine's journal has of the last life of a pod, with a note; None if it has nothing."""
+    from syncpod.cli.machine.journaled_pods import last_life
+    from syncpod.cli.view.explanation import Clock, lifetime
+    from syncpod.journal.records import SENDER
+    from syncpod.messages.queries import HistoryRecord
+
+    records = last_life(server, namespace, name)
+    if records is None:
+        return None
+    lived = lifetime(records, Clock(datetime.now(UTC)))
+    remark(
+        f'Note: Temporal has nothing of pod "{name}" any more; this is what the node\'s journal has of its last life, '
+        f"{lived}; `syncpod explain -n {namespace} {name}` says why it restarted"
+    )
+    return [HistoryRecord.model_validate(asdict(line)) for line in records.lines if line.kind != SENDER]

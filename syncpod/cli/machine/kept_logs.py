@@ -45,6 +45,8 @@ def newest_log(node: NodeContext, pod: Pod, container: str, *, previous: bool) -
     restarts = sorted({int(part[0]) for part in parts if part[0].isdecimal() and part[1:2] == ["log"]}, reverse=True)
     wanted = restarts[int(previous) :]
     if not wanted:
-        which = "previous terminated " if previous else ""
-        raise Failure(f'no log of {which}container "{container}" in pod "{pod.metadata.name}" in {directory}')
+        name, which = pod.metadata.name, "previous terminated " if previous else ""
+        newest = f"-n {pod.metadata.namespace} {name} -c {container} --restart {restarts[0]}" if restarts else ""
+        hint = f"; `syncpod logs {newest}` prints the newest" if newest else ""
+        raise Failure(f'no log of {which}container "{container}" in pod "{name}" in {directory}{hint}')
     return directory / f"{wanted[0]}.log"

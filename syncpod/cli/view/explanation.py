@@ -17,6 +17,7 @@ from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import LifeRecords
+from syncpod.journal.records import RESTART_OF_ALL, Instance
 
 ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
@@ -31,6 +32,8 @@ _HEALTHY: Final = timedelta(minutes=10)
 
 _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
+_PLAIN: Final = re.compile(r"[^:,;]*")
+"""What may be followed by another word without being read as if that were about its last part alone."""
 _MISSING: Final = re.compile(r'(configmap|secret) "[^"]+" not found$')
 """The end of the message of a wait that the node ends once an object appears."""
 
@@ -110,7 +113,7 @@ def _now(one: Explanation, clock: Clock) -> str:
     shown = [each for each in one.containers if not (over and each.is_finished_init)]
     state = ", ".join(_state(each, one, clock) for each in shown) or "no container has been started"
     phase = "being deleted" if one.is_being_deleted else one.phase
-    reason = f" ({one.reason}: {one.message})" if one.reason else ""
+    reason = f" ({one.reason})" if one.reason else ""
     unknown = "; what happened since is not known" if one.known_until < one.at else ""
     return f"{phase}{reason}: {state}{unknown}" if phase else f"{state}{unknown}"
 
@@ -138,6 +141,7 @@ def _why(one: Explanation, clock: Clock) -> list[str]:
         ended = [each for each in one.changes if each.ends_pod]
         return [f"{each.what}, at {clock(each.at)}" for each in ended[-1:]]
     is_over = one.phase in ("Succeeded", "Failed")
+    failed = [f"the pod failed: {one.reason}: {one.message}"] if one.phase == "Failed" and one.reason else []
     awaited = one.awaited
     stays = [
         f"{each.name} does not start: {_shortened(each.why_not)}"
@@ -147,7 +151,8 @@ def _why(one: Explanation, clock: Clock) -> list[str]:
     if awaited is not None and not is_over:
         stays.append(_initializing(one, awaited, clock))
     return (
-        stays
+        failed
+        + stays
         + _unready(one, clock)
         + [
             f"{each.name} ended at {clock(each.last_end.instance.ended_at)}: {_whose(each.last_end.cause)}"
@@ -206,7 +211,7 @@ def _unready(one: Explanation, clock: Clock) -> list[str]:
 def _whose(cause: Cause) -> str:
     match cause.by:
         case "itself":
-            return f"{cause.words} by itself"
+            return f"{cause.words} by itself" if _PLAIN.fullmatch(cause.words) else f"{cause.words} (by itself)"
         case "unknown":
             return cause.words
         case by if by == FOREIGN_SIGNAL:
@@ -223,7 +228,7 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
         said = [f"no worker served this node: nothing of this happened until {clock(one.unserved.ended)}"]
     is_served = not unserved and one.unserved is None
     said += [_due(wait, one, clock, is_served=is_served) for wait in one.waits]
-    if one.deadline is not None:
+    if one.deadline is not None and one.deadline > one.at:  # once it has passed, the kill is under way
         said.append(f"it fails at {clock(one.deadline)}, when its active deadline has passed")
     if one.is_being_deleted:
         said.append(_removal(one, clock))
@@ -266,6 +271,8 @@ def what_is_due(wait: Wait, one: Explanation) -> str:
         return f"the image of {wait.subject} is pulled again"
     if wait.is_of_a_kill:
         return f"{wait.subject} is killed again"
+    if wait.subject == RESTART_OF_ALL:
+        return "all containers start again"
     is_container = any(each.name == wait.subject for each in one.containers)
     return f"{wait.subject} starts again" if is_container else f"{wait.subject} is tried again"
 
@@ -311,7 +318,7 @@ def _container(
         left = "1 more end is" if more == 1 else f"{more} more ends are"
         shown.append(f"  {left} not shown, the first of {clock(ends[0].instance.ended_at)} (-o json has all)")
     rows: list[tuple[str, ...]] = [("RESTART", "STARTED", "RAN", "ENDED", "WHY", "DECIDED BY", "WAITED", "LOG")]
-    rows += [_row(end, one, clock, has_log) for end in picked]
+    rows += [_row(end, container, one, clock, has_log) for end in picked]
     shown += [f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=_CUT, below=_BELOW)]
     return [*shown, *_last_words(ends[-1], one, log_dir, has_log)]
 
@@ -337,8 +344,9 @@ def _shown(ends: Sequence[End]) -> list[End]:
     return [ends[place] for place in (*others[-ENDS_SHOWN:], *recent)]
 
 
-def _row(end: End, one: Explanation, clock: Clock, has_log: HasLog) -> tuple[str, ...]:
+def _row(end: End, container: Explained, one: Explanation, clock: Clock, has_log: HasLog) -> tuple[str, ...]:
     instance = end.instance
+    had_finished = container.is_init and end.cause.kind == "exit 0"  # nothing waited: it runs again in another sandbox
     return (
         str(instance.restart),
         "never" if instance.never_ran else clock(instance.started_at) if instance.started_at is not None else "-",
@@ -346,9 +354,16 @@ def _row(end: End, one: Explanation, clock: Clock, has_log: HasLog) -> tuple[str
         clock(instance.ended_at),
         end.cause.words,
         end.cause.by,
-        _waited(end, one),
-        "file" if has_log(instance.container, instance.restart) else "end kept" if instance.log_end else "-",
+        "-" if had_finished else _waited(end, one),
+        _log(instance, has_log),
     )
+
+
+def _log(instance: Instance, has_log: HasLog) -> str:
+    """Return where an instance's log is. A runtime makes an empty file even if it cannot start the container."""
+    if instance.never_ran:
+        return "-"
+    return "file" if has_log(instance.container, instance.restart) else "end kept" if instance.log_end else "-"
 
 
 def _waited(end: End, one: Explanation) -> str:

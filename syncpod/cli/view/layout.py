@@ -51,7 +51,8 @@ def table(
 
     `wide` None = there is room for any. The widest of these columns is cut first. If that does not suffice, the columns
     `below` leave the table, one after the other, until the rest fits. Their cells then stand whole below each row, each
-    behind its title, which is the column's first cell.
+    behind its title, which is the column's first cell. Once there is such a line, a further column that may be cut
+    leaves the table too, rather than that cells are cut.
     """
     if wide is None or not rows:
         return columns(rows)
@@ -60,7 +61,8 @@ def table(
     for moved in range(len(below) + 1):
         kept = [place for place in places if place not in below[:moved]]
         widths = {place: max(len(row[place]) for row in rows) for place in kept}
-        may_cut = [place for place in cut if place in widths]
+        rather_moves = 0 < moved < len(below) and below[moved] in cut
+        may_cut = [] if rather_moves else [place for place in cut if place in widths]
         least = sum(min(width, _NARROWEST) if place in may_cut else width for place, width in widths.items())
         if least + len(GAP) * (len(kept) - 1) <= wide:
             break

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from syncpod.cli.console import paint
 from syncpod.cli.view.durations import stamp
-from syncpod.cli.view.layout import table
+from syncpod.cli.view.layout import table, wrapped
 from syncpod.journal.reading import LifeRecords
 from syncpod.journal.start import Phase, Start
 
@@ -26,7 +26,7 @@ def heading(records: LifeRecords, start: Start) -> str:
 
 
 def lines(records: LifeRecords, start: Start, *, wide: int | None = None) -> list[str]:
-    """Return the timeline of one start of a container, cut to `wide` characters a line; None = not at all."""
+    """Return the timeline of one start, in lines of at most `wide` characters; None = of any length."""
     rows = [("AT", "TOOK", "WHAT"), *(_row(start, phase) for phase in start.phases)]
     steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
     away = f"no worker {_ms(start.spent('no worker'))}, " if start.spent("no worker") else ""
@@ -36,9 +36,7 @@ def lines(records: LifeRecords, start: Start, *, wide: int | None = None) -> lis
     return [
         heading(records, start),
         *(f"  {line}" for line in table(rows, wide=wide and wide - 2, cut=(2,))),
-        known,
-        _readiness(start),
-        *NOT_KNOWN,
+        *(line for said in (known, _readiness(start), *NOT_KNOWN) for line in wrapped(said, wide)),
     ]
 
 
