@@ -40,7 +40,8 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
     if to_end(view):
         view = (await within_kill_timeout(attempt, 0, _ended(attempt, to_end))).status
         # They are gone from the listing that the workflow gets, so it never hears how they ended.
-        await keep_log_ends(attempt, [each for each in view.containers if each.id in kill], cause=request.message)
+        ended = [each for each in view.containers if each.id in kill]
+        await keep_log_ends(attempt, ended, why=request.message, cause=request.cause)
     listed = {each.id: each for each in view.containers}
     for container_id in request.ids:
         container = listed.get(container_id)

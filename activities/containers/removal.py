@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -41,20 +42,24 @@ async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, kee
     await _remove(attempt, container.id)
 
 
-async def keep_log_ends(attempt: StepAttempt, containers: Sequence[ObservedContainer], *, cause: str = "") -> None:
+async def keep_log_ends(
+    attempt: StepAttempt, containers: Sequence[ObservedContainer], *, why: str = "", cause: str = ""
+) -> None:
     """Have the node's journal keep how ended containers ended, with the ends of their logs. Raises nothing.
 
-    `cause` says why the node has ended them, if the pod's workflow does not hear of their ends.
+    `why`, in words, and `cause`, a `KillCause`, say why the node has ended them, if the pod's workflow does not hear of
+    their ends.
     """
     ended: dict[str, list[Instance]] = {}
     for each in containers:
         if each.state == "exited" and each.has_run:
-            ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(_instance(each, cause))
+            end = replace(_instance(each), cause=why, killed_by=cause)
+            ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(end)
     for incarnation, instances in ended.items():  # an earlier life of the pod may have left some
         await attempt.node.journal(attempt.ref.model_copy(update={"incarnation": incarnation}), instances)
 
 
-def _instance(container: ObservedContainer, cause: str) -> Instance:
+def _instance(container: ObservedContainer) -> Instance:
     return Instance(
         container=container.name,
         restart=container.restart_count,
@@ -65,7 +70,6 @@ def _instance(container: ObservedContainer, cause: str) -> Instance:
         exit_code=container.exit_code,
         reason=container.reason,
         message=container.message,
-        cause=cause,
     )
 
 

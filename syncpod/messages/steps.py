@@ -170,6 +170,8 @@ class RemoveContainers(StepInput):
     kill: tuple[str, ...] = ()
     keep_logs: bool = False
     message: str = ""
+    cause: str = ""
+    """The `KillCause` of those that are stopped first, for the node's journal."""
 
 
 class RemovePod(StepInput):

@@ -228,12 +228,8 @@ class PodOnBench:
     async def kill(self, *targets: KillTarget, grace: int = 30) -> StepResult:
         return await self.step(StepName.KILL_POD, self.kill_request(*targets, grace=grace)).result()
 
-    async def remove_containers(
-        self, *ids: str, kill: tuple[str, ...] = (), keep_logs: bool = False, message: str = ""
-    ) -> StepResult:
-        request = RemoveContainers(
-            ref=self.ref, fence=self.next_fence(), ids=ids, kill=kill, keep_logs=keep_logs, message=message
-        )
+    async def remove_containers(self, *ids: str, kill: tuple[str, ...] = (), **more: Any) -> StepResult:
+        request = RemoveContainers(ref=self.ref, fence=self.next_fence(), ids=ids, kill=kill, **more)
         return await self.step(StepName.REMOVE_CONTAINER, request).result()
 
     async def remove(self) -> StepResult:

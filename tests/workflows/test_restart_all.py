@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from syncpod.messages.steps import RemoveContainers
 from tests.workflows.scripted import ScriptedNode, container, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
 
@@ -80,6 +81,8 @@ async def test_repeated_restarts_of_all_containers_back_off_as_a_whole(client: C
     await node.tell(handle, node.exits(uid, "web", 42))
     await came_up(client, node, handle, 1)
     assert restarting(await query_pod(handle)) == "False", "the first time nothing holds it"
+    (removal,) = [step for _, step in node.taken if isinstance(step, RemoveContainers)]
+    assert (bool(removal.kill), removal.cause) == (True, "rule"), "the journal hears of it by the step alone"
     for round_, delay in ((2, "10s"), (3, "20s")):
         await node.tell(handle, node.exits(uid, "web", 42))
         pod = await until(handle, lambda pod: "CrashLoopBackOff" in str(container(pod, "other")["state"]))

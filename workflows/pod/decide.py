@@ -412,6 +412,7 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
                 kill=planned_step.kill,
                 keep_logs=planned_step.keep_logs,
                 message=why,
+                cause=cause or "",
             )
             count = len(planned_step.ids)
             summary = f"remove {count} container{'s' if count != 1 else ''}: {why}"
