@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from syncpod.signing.keys import add_signing_key
 from tests.cli.conftest import program
 from tests.cli.machine import EMBEDDED, machine
 from tests.cli.test_signed_node import run
+from tests.runtimes.processes import kill
 from tests.runtimes.temporal import temporal_program
 
 
@@ -77,7 +76,7 @@ def shown(environ: dict[str, str], name: str, *, with_codec: bool) -> set[str]:
 def kill_worker(environ: dict[str, str]) -> None:
     worker = read_worker_record(Path(environ["SYNCPOD_STATE_DIR"]))
     assert worker is not None
-    os.kill(worker.pid, signal.SIGKILL)
+    kill([worker.pid])
 
 
 def test_nothing_of_a_pod_can_be_read(environ: dict[str, str], tctl: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import select
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from syncpod.cli.machine.state_directory import recorded_runtime
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, RUNTIMES, Run, bring_up, machine
+from tests.runtimes.processes import kill
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
@@ -148,7 +148,7 @@ def test_a_killed_runtime_is_named_and_up_restarts_it(syncpod: Run, environ: dic
         pytest.skip("it is not ours to kill")
     record = recorded_runtime(Path(environ["SYNCPOD_STATE_DIR"]))
     assert record is not None
-    os.kill(record.process.pid, signal.SIGKILL)
+    kill([record.process.pid])
     for command in (("exec", "writer", "-c", "side", "--", "true"), ("logs", "writer", "-c", "app")):
         away = syncpod(*command)
         assert (away.code, away.out, away.err.count("\n")) == (1, "", 1)

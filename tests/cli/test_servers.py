@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -36,6 +35,7 @@ from syncpod.temporal import plugin
 from syncpod.temporal.cluster import cluster_identity
 from tests.cli.conftest import program
 from tests.cli.pods import pod
+from tests.runtimes.processes import kill
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 
@@ -314,7 +314,7 @@ def test_a_killed_servers_port_is_not_used_if_another_listens_there(
 ) -> None:
     monkeypatch.setattr(dev_server, "PORT", free_port())
     with started(tmp_path) as record:
-        os.kill(record.process.pid, signal.SIGKILL)
+        kill([record.process.pid])
     with socket.socket() as another:
         another.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         another.bind(("127.0.0.1", dev_server.PORT))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,8 @@ from syncpod.cli.machine.listening_process import listens
 from tests.cli import stranger
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, machine
-from tests.runtimes.temporal import temporal_program
+from tests.runtimes.processes import kill
+from tests.runtimes.temporal import free_ports, temporal_program
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 
@@ -48,9 +48,10 @@ def privileged() -> dict[str, Any]:
 def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A machine whose node serves the pod ``web``."""
     with machine(EMBEDDED, request, tmp_path_factory.mktemp("signed")) as environ:
-        upped = program(
-            "up", "--embedded", "--ui", "-f", "-", "--timeout", "90s", environ=environ, stdin=json.dumps(pod("web"))
-        )
+        # Not the usual ports: once its server is killed, the `up` of any other test would take them.
+        port, ui_port = map(str, free_ports(2))
+        up = ("up", "--embedded", "--port", port, "--ui-port", ui_port, "-f", "-", "--timeout", "90s")
+        upped = program(*up, environ=environ, stdin=json.dumps(pod("web")))
         assert upped.code == 0, upped.err
         yield environ
 
@@ -305,7 +306,8 @@ def server_of_a_stranger(address: str, directory: Path) -> Iterator[None]:
         environ = {"HOME": str(directory), "USER": "stranger", "TEMPORAL_CONFIG_FILE": os.devnull}
         server = subprocess.Popen(command, env=environ, cwd=directory, stdout=log, stderr=log)
     try:
-        until(lambda: listens(server.pid, address))
+        until(lambda: listens(server.pid, address) or server.poll() is not None)
+        assert server.poll() is None, (directory / "server").read_text()
         yield
     finally:
         server.kill()
@@ -326,7 +328,7 @@ def test_a_server_that_took_over_the_port_is_not_believed(
     state = Path(environ["SYNCPOD_STATE_DIR"])
     before = json.loads(program("get", "pod", "web", "-o", "json", environ=environ).out)
     log = state / "log" / "worker.log"
-    os.kill(json.loads((state / "server.json").read_text())["process"]["pid"], signal.SIGKILL)
+    kill([json.loads((state / "server.json").read_text())["process"]["pid"]])  # which holds the port until it has ended
     with server_of_a_stranger(owner["TEMPORAL_ADDRESS"], readable_by_all):
         start = ("workflow", "start", "--type", "PodWorkflow", "--task-queue", f"node/{environ['SYNCPOD_NODE']}")
         evil = ("--workflow-id", "pod/default/evil", "--input", json.dumps(privileged()))

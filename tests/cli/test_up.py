@@ -19,6 +19,7 @@ from syncpod.settings.directories import is_in_memory
 from syncpod.settings.worker_record import read_worker_record
 from tests.cli.conftest import Result, program, typed
 from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, memory_of, remains
+from tests.runtimes.processes import kill
 
 pytestmark = pytest.mark.every_runtime("`up` starts the embedded runtime itself, and takes another as it finds it")
 
@@ -185,7 +186,7 @@ def test_up_restarts_killed_processes_which_find_their_pods(syncpod: Run, enviro
         if (state_of(environ) / name).exists():
             process = identify(json.loads((state_of(environ) / name).read_text())["process"]["pid"])
             assert process is not None
-            os.kill(process.pid, signal.SIGKILL)
+            kill([process.pid])
             killed += 1
     again = syncpod("up", "-f", "-", stdin=json.dumps(PODS))
     assert again.code == 0 and "pod/writer unchanged" in again.out, again.err
@@ -196,7 +197,7 @@ def test_up_restarts_killed_processes_which_find_their_pods(syncpod: Run, enviro
 def test_down_deletes_pods_even_without_a_worker(syncpod: Run, environ: dict[str, str]) -> None:
     process = identify(json.loads((state_of(environ) / "up-worker.json").read_text())["process"]["pid"])
     assert process is not None
-    os.kill(process.pid, signal.SIGKILL)
+    kill([process.pid])
     ended = syncpod("down")
     assert ended.code == 0, ended.err
     assert 'pod "writer" deleted' in ended.out and 'pod "once" deleted' in ended.out

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
 from tests.cli.manifests import manifest
 from tests.cli.starts import started
+from tests.runtimes import processes
 
 SLEEPS = ["sh", "-c", "trap exit TERM; sleep 3600 & wait"]
 
@@ -71,10 +70,10 @@ def state_of(environ: dict[str, str]) -> Path:
 
 
 def kill(environ: dict[str, str], record: str) -> None:
-    """Kill the process that a record is of, as the machine might."""
+    """Kill the process that a record is of, as the machine might, and wait for its end."""
     process = identify(json.loads((state_of(environ) / record).read_text())["process"]["pid"])
     assert process is not None
-    os.kill(process.pid, signal.SIGKILL)
+    processes.kill([process.pid])
 
 
 def uid(syncpod: Run, name: str) -> str:

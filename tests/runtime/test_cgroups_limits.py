@@ -14,6 +14,7 @@ import pytest
 
 from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
 from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups, container_cgroup
+from tests.runtime.cgroup_removal import remove_in_time
 
 MIB = 1 << 20
 BEFORE = LinuxContainerResources()
@@ -94,7 +95,7 @@ class Containers:
             process.kill()
             process.communicate()
         for path in self.paths:
-            self.cgroups.remove(path)
+            remove_in_time(self.cgroups, path)
         left = [directory for directory in self.directories(self.parent) if directory.exists()]
         for directory in left:
             for found, _, _ in os.walk(directory, topdown=False):
@@ -283,7 +284,7 @@ def test_a_kill_reaches_daemonised_processes_and_no_others(cgroups: Cgroups) -> 
         eventually(lambda: (usage := cgroups.usage(path)) is not None and usage.processes == 10)
         cgroups.kill(path)
         assert family.wait() == -signal.SIGKILL
-        cgroups.remove(path)
+        remove_in_time(cgroups, path)
         assert not any(directory.exists() for directory in containers.directories(path))
         assert other.poll() is None
         eventually(lambda: (usage := cgroups.usage(bystander)) is not None and usage.processes == 10)
@@ -296,7 +297,7 @@ def test_a_cgroup_that_the_container_made_in_its_own_is_killed_and_removed_with_
     process = containers.start(path, OWN_CGROUP)
     containers.cgroups.kill(path)
     assert process.wait() == -signal.SIGKILL
-    containers.cgroups.remove(path)
+    remove_in_time(containers.cgroups, path)
     assert not any(directory.exists() for directory in containers.directories(path))
 
 

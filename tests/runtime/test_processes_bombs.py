@@ -14,6 +14,7 @@ from syncpod.kernel import cgroupfs
 from syncpod.runtime.cgroups.limits import Cgroups, container_cgroup
 from syncpod.runtime.processes import records
 from syncpod.runtime.processes.records import Level
+from tests.runtime.cgroup_removal import remove_in_time
 from tests.runtime.supervised_processes import Machine, lines, machine_at, runs, until
 
 BOMB = """
@@ -58,7 +59,7 @@ def cgroup(request: pytest.FixtureRequest) -> Iterator[tuple[Path, ...]]:
             cgroupfs.write(file, str(MOST))
     yield directories
     cgroups.kill(path)
-    cgroups.remove(path)
+    remove_in_time(cgroups, path)
 
 
 def inside(cgroup: tuple[Path, ...]) -> set[int]:

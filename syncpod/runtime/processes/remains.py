@@ -25,9 +25,11 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
 
     Takes a few seconds at most. The main process should have died with the supervisor. What it started is in its
     session, unless it left that; a session's number is not reused while a member lives. A process that left the session
-    is still in the container's mount namespace, if it had one. Blocks: call it in a thread.
+    is still in the container's mount namespace, if it had one. A dying process leaves that before its last files are
+    closed, and a port of the machine is free only then: so it is waited for. Blocks: call it in a thread.
     """
     main = started.main
+    killed: set[Identity] = set()
     cgroups = tuple(Path(path).parent for path in cgroup_procs)
     for _ in range(_ROUNDS):
         leader = process_stat(main.pid)
@@ -37,7 +39,10 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
             members = [pid for pid in _all() if _is_member(main, process_stat(pid))]
         remaining = sum(_kill(pid, lambda pid: _is_member(main, process_stat(pid))) for pid in members)
         if started.mount_namespace:
-            remaining += _kill_namespace(started.mount_namespace, directory / ROOT)
+            remaining += sum(map(_is_dying, killed))
+            inside = _kill_namespace(started.mount_namespace, directory / ROOT)
+            remaining += len(inside)
+            killed |= inside
         with contextlib.suppress(OSError):  # A cgroup that cannot be read is tried again.
             remaining += kill.kill(cgroups)
         if not remaining:
@@ -49,8 +54,13 @@ def _is_member(main: Identity, stat: ProcessStat | None) -> bool:
     return stat is not None and stat.state not in "ZX" and stat.session == main.pid and stat.start_ticks >= main.ticks
 
 
-def _kill_namespace(number: int, root: Path) -> int:
-    """Kill all processes in a container's mount namespace, and return how many there were.
+def _is_dying(killed: Identity) -> bool:
+    stat = process_stat(killed.pid)
+    return stat is not None and stat.state not in "ZX" and stat.start_ticks == killed.ticks
+
+
+def _kill_namespace(number: int, root: Path) -> set[Identity]:
+    """Kill all processes in a container's mount namespace, and return them.
 
     The inode may belong to another namespace by now. It is the container's if a process in it has the container's
     directory as root, which nothing else ever has. Such a process, held by a pidfd, keeps the namespace alive, so it is
@@ -59,13 +69,15 @@ def _kill_namespace(number: int, root: Path) -> int:
     inside = [pid for pid in _all() if _namespace_of(pid) == number]
     witness = next((pid for pid in inside if _has_root(pid, root)), None)
     if witness is None:
-        return 0
-    killed = 0
+        return set()
+    killed = set()
     for pid in [*(each for each in inside if each != witness), witness]:
-        killed += _kill(
+        stat = process_stat(pid)
+        if stat is not None and _kill(
             pid,
             lambda pid: _namespace_of(pid) == number and _namespace_of(witness) == number and _has_root(witness, root),
-        )
+        ):
+            killed.add(Identity(pid, stat.start_ticks))
     return killed
 
 

@@ -1,0 +1,18 @@
+"""Removing a cgroup whose processes have been killed: they end when the machine gives them a turn."""
+
+import time
+
+from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups
+
+
+def remove_in_time(cgroups: Cgroups, path: str, *, patience: float = 60.0) -> None:
+    """Remove a container's cgroup, and try again while it is refused; raises CgroupRefused after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            cgroups.remove(path)
+        except CgroupRefused:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
