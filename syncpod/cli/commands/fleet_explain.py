@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.messages.fleet import FleetNodeView
+    from syncpod.messages.workload import WorkloadView
 
 _NODES = ("node", "nodes", "no")
 
@@ -37,7 +38,8 @@ def explain(
     """Explain the state of a pod of the fleet, and what happens next: `explain web`, `explain deployment/web`.
 
     The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
-    zone. For a pod that is gone, the journals of all nodes are searched. `explain node n1` is about a node.
+    zone. For a pod that is gone, the journals of all nodes are searched. Of a workload without pods, the fleet
+    itself says why. `explain node n1` is about a node.
 
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.
@@ -78,7 +80,7 @@ async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None
 async def _explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
     """Print the explanation by the pod's node, or else by each node that had such a pod. Raises Failure."""
     from syncpod.cli.fleet_errands import print_there
-    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.temporal.fleet_pods import NotInFleet, find_pod, kind_and_name
 
     try:
@@ -86,10 +88,28 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
     except NotInFleet as missing:
         kind, name = kind_and_name(words)
         if kind != "Pod":
-            raise
+            if node:
+                raise
+            (workload,) = await fleet_workloads.views(client, kind, namespace, [name])
+            _say_why_none(workload, is_json="--output=json" in flags)
+            return
         await _ask_all(client, await fleet.views(client), ["explain", name, *flags], missing)
         return
     await print_there(client, found.node, ["explain", found.name, *flags])
+
+
+def _say_why_none(workload: WorkloadView, *, is_json: bool) -> None:
+    """Print why no node has a pod of a workload."""
+    import json
+
+    from syncpod.cli.view.without_pods import lines, without_pods
+
+    if not is_json:
+        say("\n".join(lines(workload)))
+        return
+    found = without_pods(workload)
+    named = {"kind": workload.kind, "namespace": workload.namespace, "name": workload.name}
+    say(json.dumps({**named, "pods": [], "why": list(found.why), "next": found.next}, indent=4))
 
 
 async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[str], missing: Failure) -> None:

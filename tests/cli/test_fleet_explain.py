@@ -1,0 +1,58 @@
+"""``syncpod fleet explain deployment/web`` of a workload without pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+
+from syncpod.cli.commands.fleet_explain import _explain_pod
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.cli.view.without_pods import lines
+from syncpod.messages.fleet import FleetNodeView
+from syncpod.messages.workload import WorkloadPod, WorkloadView
+
+HOMELESS = WorkloadPod(name="web-1", why="0/1 nodes are available: 1 Insufficient cpu.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "then"),
+    [
+        ({}, "spec.replicas is 0", "nothing, until it is applied"),
+        ({"kind": "DaemonSet"}, "no node that the fleet reaches is one", "a node gets a pod as soon"),
+        ({"observed": False}, "the fleet has not decided yet", "the fleet decides"),
+        ({"paused": True, "desired": 2}, "its rollouts are paused", "nothing, until `syncpod fleet rollout resume"),
+        ({"desired": 1, "pods": (HOMELESS,)}, "web-1 is on no node: 0/1 nodes are available", "each node is tried"),
+        ({"desired": 1, "pods": (WorkloadPod(name="web-1", node="n1"),)}, "web-1 starts on n1", "their nodes report"),
+        ({"deleting": True, "missed": ("n2",)}, "it is being deleted", "it is gone once"),
+        ({"desired": 3, "says": "it waits"}, "it waits", "the fleet makes"),
+    ],
+)
+def test_the_reason_is_said(changes: dict[str, Any], why: str, then: str) -> None:
+    told = lines(WorkloadView(**{"kind": "Deployment", "name": "web", "observed": True, **changes}))
+    assert told[0].split() == [f"{changes.get('kind', 'Deployment')}:", "default/web"]
+    assert told[2].startswith(f"Why:         {why}")
+    assert told[-1].startswith(f"Next:        {then}")
+
+
+async def test_a_workload_without_pods_is_explained_and_an_unknown_one_is_not_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def nodes(_: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+        return []
+
+    async def view(_: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
+        return WorkloadView(kind=kind, name=name, observed=True) if name == "web" else None
+
+    monkeypatch.setattr(fleet, "views", nodes)
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    client = cast(Client, None)
+    await _explain_pod(client, ["deployment", "web"], "default", "", [])
+    assert "spec.replicas is 0" in capsys.readouterr().out
+    await _explain_pod(client, ["deployment", "web"], "default", "", ["--output=json"])
+    assert '"spec.replicas is 0"' in capsys.readouterr().out
+    with pytest.raises(Failure, match=r'deployments.apps "other" not found in the fleet'):
+        await _explain_pod(client, ["deployment", "other"], "default", "", [])
