@@ -23,7 +23,7 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import decisions_of, too_old
     from syncpod.messages.signature import PURPOSE
-    from syncpod.messages.signed import RESULT, Accepted, Commands, Refused, plain
+    from syncpod.messages.signed import OVERTAKEN, RESULT, Accepted, Commands, Refused, plain
     from workflows.alarm import Alarm
     from workflows.signal import Signal
 
@@ -127,7 +127,10 @@ class Entity:
         return opened
 
     def _opened(self, name: str, args: Sequence[Any]) -> tuple[Accepted, tuple[Any, ...]]:
-        accepted, refusal = self._commands.checked(self._state.accepted, f"update/{name}", args)
+        before, purpose = self._state.accepted, f"update/{name}"
+        accepted, refusal = self._commands.checked(before, purpose, args)
+        if refusal and self._commands.is_overtaken(before, purpose, args):
+            raise ApplicationError(refusal, type=OVERTAKEN, non_retryable=True)
         if refusal:
             raise invalid(refusal)
         return accepted, tuple(plain(each) for each in args)

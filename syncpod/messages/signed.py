@@ -22,8 +22,8 @@ INPUT: Final = "input"
 RESULT: Final = "result"
 """The purpose of all that a step gives back: its result, the details of its failure, what it says in heartbeats."""
 
-OVERTAKEN: Final = "it is older than what was carried out before"
-"""Why a command with too low a number for its workflow is refused. It is accepted if it is signed again."""
+OVERTAKEN: Final = "Overtaken"
+"""The type of the error of an update whose number is too low for its workflow. It is accepted if it is signed again."""
 
 REMEMBERED: Final = 256
 """How many numbers of commands a workflow keeps. A command is refused if so many later ones were carried out before."""
@@ -84,7 +84,7 @@ class Accepted(BaseModel):
         """Return why a command of this number is refused; "" if it is not."""
         if number in self.numbers:
             return "it is a copy of a command that was carried out before"
-        return OVERTAKEN if number <= self.floor else ""
+        return "it is older than what was carried out before" if number <= self.floor else ""
 
     def adding(self, number: int) -> Accepted:
         """Return what is known once a command of this number, which is not refused, has been accepted."""
@@ -128,6 +128,12 @@ class Commands:
         `purpose` is ``signal/NAME`` or ``update/NAME``.
         """
         return taken(accepted, purpose, args) if self.signed else (accepted, "")
+
+    def is_overtaken(self, accepted: Accepted, purpose: str, args: Sequence[Any]) -> bool:
+        """Say whether a refused command would be accepted if it was signed again: only its number is too low."""
+        known = [each for each in args if isinstance(each, Received) and not each.refused_as(purpose)]
+        old = [each.number for each in known if each.number <= accepted.floor]
+        return self.signed and len(known) == len(args) and bool(old) and not set(old) & set(accepted.numbers)
 
 
 def taken(accepted: Accepted, purpose: str, args: Sequence[Any]) -> tuple[Accepted, str]:

@@ -66,6 +66,20 @@ def test_a_run_whose_start_was_signed_takes_nothing_else() -> None:
     assert run.checked(known, purpose, [Received({}, ANY, 12)])[1] == ""
 
 
+def test_only_a_command_that_is_merely_too_old_would_be_accepted_if_it_was_signed_again() -> None:
+    run, known, purpose = Commands(Received({}, "start", 7)), Accepted(floor=7, numbers=(9,)), "update/apply"
+    old = Received({}, purpose, 5)
+    assert run.is_overtaken(known, purpose, [old])
+    for args in (
+        [Received({}, purpose, 9)],
+        [Received({}, "update/delete", 5)],
+        [Received({}, purpose, 5, refusal="it is not signed")],
+        [old, {}],
+        [],
+    ):
+        assert not run.is_overtaken(known, purpose, args)
+
+
 def test_a_run_whose_start_was_plain_takes_plain_json() -> None:
     run = Commands({"pod": {}})
     assert (run.signed, run.refusal, run.input) == (False, "", {"pod": {}})

@@ -89,7 +89,7 @@ def is_gone(error: WorkflowUpdateFailedError) -> bool:
 
 def is_overtaken(error: WorkflowUpdateFailedError) -> bool:
     """Return whether the pod's workflow began, by a start that was signed later, before it got the update."""
-    return isinstance(error.cause, ApplicationError) and OVERTAKEN in error.cause.message
+    return isinstance(error.cause, ApplicationError) and error.cause.type == OVERTAKEN
 
 
 def refusal(pod: Pod, error: WorkflowUpdateFailedError) -> str:
