@@ -16,7 +16,7 @@ from pathlib import Path
 from activities.containers.begun import may_have_begun
 from activities.containers.leftovers import discard, end_what_was_lost
 from activities.step_attempt import StepAttempt
-from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
+from syncpod.cri.errors import NotFound, StillStarting, TaskLeft
 from syncpod.journal.records import Instance
 from syncpod.messages import ObservedContainer, ObservedSandbox
 from syncpod.node.log_files import log_directory
@@ -93,9 +93,7 @@ async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: b
     mark = None if begun else await asyncio.to_thread(withdraw_start_mark, context, uid, container_id)
     try:
         await _remove(attempt, container_id)
-    except RuntimeFailure as error:
-        if "starting state" not in error.message:
-            raise
+    except StillStarting:
         if mark is not None:
             await asyncio.to_thread(mark.put_back)
         attempt.starting[container_id] = time.monotonic()

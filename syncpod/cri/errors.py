@@ -126,6 +126,10 @@ class TaskLeft(RuntimeFailure):
     """
 
 
+class StillStarting(RuntimeFailure):
+    """RemoveContainer: the container is being started, and cannot be removed before that has ended."""
+
+
 class InvalidImageName(RuntimeFailure):
     """PullImage: the name cannot be parsed. Retrying is useless."""
 
@@ -143,6 +147,7 @@ _RESERVED = re.compile(r'name "[^"]*" is reserved for |name is reserved$|name "[
 # "in removing state" is not among these: such a container will never start, so the error is a RuntimeFailure.
 _STARTED = re.compile(r"is already in starting state|is in CONTAINER_\w+ state|is not in created state")
 _TASK_LEFT = re.compile(r"cannot delete running task ")
+_STARTING = re.compile(r"starting state")
 _BAD_REFERENCE = re.compile(r"failed to parse image reference|invalid reference format|invalid image name")
 
 # gRPC's own text for the client's deadline; a runtime's deadline has other words.
@@ -186,6 +191,8 @@ def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]
         return AlreadyStarted
     if operation in ("remove_container", "remove_podsandbox") and _TASK_LEFT.search(message):
         return TaskLeft
+    if operation == "remove_container" and _STARTING.search(message):
+        return StillStarting
     if operation == "update_podsandbox_resources" and "not implemented" in message:
         return Unimplemented  # as containerd 2 words it
     if operation == "pull_image":

@@ -17,6 +17,7 @@ from syncpod.cri.errors import (
     RegistryUnavailable,
     RuntimeFailure,
     SignatureValidationFailed,
+    StillStarting,
     TaskLeft,
     TransportFault,
     Unavailable,
@@ -124,6 +125,13 @@ NOT_CREATED = 'failed to set starting state for container "dc13": container is i
             StatusCode.UNKNOWN,
             'failed to create containerd task: exec: "nope": executable file not found in $PATH',
             RuntimeFailure,
+        ),
+        (
+            "a container that is being started",
+            "remove_container",
+            StatusCode.UNKNOWN,
+            'failed to set removing state for container "dc13": container is in starting state, can\'t be removed',
+            StillStarting,
         ),
         (
             "what containerd has lost, in a container",
