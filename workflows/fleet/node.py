@@ -13,7 +13,6 @@ node that was cut off takes the newest list when it is back. `seal_objects` runs
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -151,13 +150,16 @@ class FleetNodeWorkflow:
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
-        """Handle `object_changed`, and show any other signal as a rejection."""
+        """Handle `object_changed`, and show any other or invalid signal as a rejection."""
         if name == "object_changed":
-            with contextlib.suppress(ValueError):
+            try:
                 ref = FleetObjectRef.model_validate(args[0] if len(args) == 1 else None)
-                node_changes.object_changed(self.state, ref.key)
+            except ValueError as wrong:
+                self.state.reject(workflow.now(), f"signal {name}", sentence(wrong))
+                return
+            node_changes.object_changed(self.state, ref.key)
             return
-        self.state.reject(workflow.now(), f"signal {name}", "unknown; known: renew")
+        self.state.reject(workflow.now(), f"signal {name}", "unknown; known: object_changed, renew")
 
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
