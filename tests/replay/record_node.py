@@ -20,10 +20,10 @@ from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.replay.record import TODAY
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
+from tests.workflows.sandbox import sandboxed_runner
 from tests.workflows.scripted import DIGEST, ScriptedNode
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
-from workflows.runner import sandboxed_runner
 
 HISTORIES = Path(__file__).parent / "node_histories"
 

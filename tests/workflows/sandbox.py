@@ -6,8 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from workflows.runner import sandboxed_runner
+PASSED_THROUGH = (
+    "syncpod",
+    "workflows.pod.absorb",
+    "workflows.pod.decide",
+    "workflows.pod.desired",
+    "workflows.pod.outcome",
+    "workflows.pod.published",
+    "workflows.pod.report",
+    "workflows.pod.start",
+    "workflows.pod.state",
+    "workflows.pod.steps",
+    "workflows.restarted",
+)
+"""Modules that the sandbox loads once for all runs. They are pure."""
+
+
+def sandboxed_runner() -> WorkflowRunner:
+    """Return the runner of the workflow's tests. It rejects calls that are not deterministic."""
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
+
 
 _validated: set[type] = set()
 """The workflows that this process has test-loaded in the sandbox."""

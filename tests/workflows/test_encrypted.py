@@ -25,11 +25,11 @@ from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
 from syncpod.temporal.signing import SigningClient, signing_converter
 from syncpod.temporal.workflow_watch import WatchedRunner
+from tests.workflows.sandbox import sandboxed_runner
 from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
 from tests.workflows.test_signed import Watches, _signal_raw, events_of, rejections, until_refused
 from workflows.pod.workflow import PodWorkflow
-from workflows.runner import sandboxed_runner
 
 MARKS = (b"sleep 4711", b"PASSPHRASE", b"xyzzy-0815", b"busybox")
 """Marks in a pod's command, environment and image."""

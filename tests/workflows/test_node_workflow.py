@@ -40,13 +40,13 @@ from syncpod.messages.node import (
     SyncPods,
     node_workflow_id,
 )
+from tests.workflows.sandbox import sandboxed_runner
 from tests.workflows.scripted import DIGEST, ScriptedNode
 from tests.workflows.test_signal_floods import flood
 from workflows.node.decide import AT_ONCE
 from workflows.node.steps import NODE_STEPS
 from workflows.node.workflow import PART, NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
-from workflows.runner import sandboxed_runner
 
 PATIENCE = 60.0
 

@@ -51,6 +51,7 @@ from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
 from syncpod.temporal.signing import SigningClient, signing_converter
 from syncpod.temporal.workflow_watch import CANNOT_NOTE, WAS_RESET, Published, WatchedRunner
+from tests.workflows.sandbox import sandboxed_runner
 from tests.workflows.scripted import (
     ScriptedNode,
     container,
@@ -63,7 +64,6 @@ from tests.workflows.scripted import (
 )
 from tests.workflows.test_pod_workflow import is_ready, manifest
 from workflows.pod.workflow import PodWorkflow
-from workflows.runner import sandboxed_runner
 
 
 class Signed(NamedTuple):
