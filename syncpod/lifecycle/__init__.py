@@ -6,7 +6,9 @@ Nothing here reads a clock, talks to a runtime or to Temporal, or remembers anyt
 - `exit`: how an instance ended, the one record of it.
 - `compute`: one sync's decision, with a module for each part of it: `sandbox`, `init_containers`, `restart`, `resize`,
   `restart_all`. Its answer is a `PodActions` (`actions`), and `plan` puts that into steps.
-- `backoff`: when a start may be made. `termination`: how long an end may take, and who waits for whom.
+- `kill_cause`: who or what decided a kill, for programs.
+- `restart_pacing`, `backoff`: when a start may be made. `start_errors`: what a failed one means for the process.
+- `termination`: how long an end may take, and who waits for whom.
 - `status`: what the world is told, from `phase`, `conditions`, `container_status`, `qos` and `addresses`.
   `printed_status`: what ``get pods`` prints of it.
 - `probing`: the results of probes. `pleg`: what happened between two listings of a pod.
