@@ -109,7 +109,7 @@ async def test_a_task_in_a_dead_workers_sticky_queue_is_given_to_the_next_worker
     await until_asked(waits)
 
     takeover = Takeover(client, task_queue, NEW)
-    assert await asyncio.gather(*(takeover.take(handle.id) for handle in handles)) == [True, True]
+    assert await asyncio.gather(*(takeover.take_until_taken(handle.id) for handle in handles)) == [True, True]
 
     async with Worker(client, task_queue=task_queue, identity=NEW, workflows=[Recorder], activities=[answers]):
         # The server would take the tasks out of the dead worker's queue after ten minutes.

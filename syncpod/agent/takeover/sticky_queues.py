@@ -30,8 +30,13 @@ log = logging.getLogger(__name__)
 
 _RPC = timedelta(seconds=5)
 _POLL = timedelta(seconds=5)
-"""How long a poll may take; the server requires more than two seconds. A task in the queue is returned at once; only
-the last poll, which finds nothing, takes that long."""
+"""How long a poll may take; the server requires more than two seconds. A task in the queue is returned at once. The
+last poll, which finds nothing, is answered a second before its time is up."""
+_LATE_POLLS = 24
+"""How many polls may get no answer in time, which says nothing of the queue: two minutes, twice what a task may lie
+there."""
+_LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+"""How the SDK says that a poll's time was up: the second is its own clock's."""
 _RECENT = 500
 """How many of a run's last events are read: this many may have come in since its last task."""
 _POLLERS = 4
@@ -99,18 +104,25 @@ class StickyQueues:
         return count
 
     async def _polled(self, name: str) -> bytes:
-        """Return the token of a task in the queue; b"" if the queue is empty."""
+        """Return the token of a task in the queue; b"" if the queue is empty. Raises RPCError.
+
+        A server that finds no task says so before the poll's time is up. One that says nothing in time is busy, and the
+        queue may hold tasks.
+        """
         queue = TaskQueue(name=name, kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=self._task_queue)
         request = PollWorkflowTaskQueueRequest(
             namespace=self._client.namespace, task_queue=queue, identity=self._identity
         )
-        try:
-            polled = await self._client.workflow_service.poll_workflow_task_queue(request, timeout=_POLL)
-        except RPCError as error:
-            if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-                return b""
-            raise
-        return polled.task_token
+        late = 0
+        while True:
+            try:
+                polled = await self._client.workflow_service.poll_workflow_task_queue(request, timeout=_POLL)
+            except RPCError as error:
+                late += 1
+                if error.status not in _LATE or late == _LATE_POLLS:
+                    raise
+            else:
+                return polled.task_token
 
     async def _hand_back(self, token: bytes) -> None:
         request = RespondWorkflowTaskFailedRequest(
