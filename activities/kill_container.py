@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.step_attempt import StepAttempt
@@ -20,7 +22,7 @@ async def kill_container(attempt: StepAttempt, request: KillContainer) -> StepRe
 
 
 async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
-    target = request.target
+    target, begun = request.target, datetime.now(UTC)
     attempt.say("Killing", request.message or f"Stopping container {target.name}", target.name)
 
     def alive(view: ObservedPod) -> Selection:
@@ -28,4 +30,8 @@ async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
 
     view = await end_containers(attempt, alive)
     tell_hooks(attempt, (target,))
-    return StepResult(status=view, id=target.id)
+    # What an earlier try has asked of it is not known.
+    ended_before = attempt.number == 1 and any(
+        each.id == target.id and each.finished_at is not None and each.finished_at < begun for each in view.containers
+    )
+    return StepResult(status=view, id=target.id, ended_before=ended_before)

@@ -243,6 +243,8 @@ class StepResult(Message):
     """resize_pod that failed: by container, the resources that it was given before the failure."""
     id: str = ""
     """The sandbox or container made or adopted."""
+    ended_before: bool = False
+    """kill_container: the container had ended before this step asked anything of it."""
     attempt: int = 1
     """The number of Temporal's try that succeeded, from 1."""
     idle_ms: int = 0

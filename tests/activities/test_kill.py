@@ -19,7 +19,7 @@ from syncpod.pod import ExecAction, LifecycleHandler
 from syncpod.translation.container_config import container_config
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import DEAF, POLITE, Bench, PodOnBench, container, fault_of, until
-from tests.activities.test_start_container import created_by_another
+from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
 
 
 class Calls:
@@ -89,6 +89,15 @@ async def test_a_repeated_kill_succeeds(bench: Bench, calls: Calls) -> None:
     await pod.kill_container(main)
     again = await pod.kill_container(main)
     assert (again.outcome, calls.count("stop_container sent")) == (Outcome.DONE, 1)
+
+
+async def test_a_kill_says_whether_its_container_had_ended_before_it(bench: Bench) -> None:
+    pod = bench.pod(container("main"), container("done", command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    main, done = [(await pod.start(name)).id for name in ("main", "done")]
+    await pod.until_ready("main")
+    await pod.until_state(done, "exited")
+    assert [(await pod.kill_container(each)).ended_before for each in (done, main)] == [True, False]
 
 
 async def test_killing_a_missing_container_succeeds(bench: Bench) -> None:

@@ -136,3 +136,19 @@ def test_a_probe_that_is_killed_with_its_container_is_not_why_it_ended(
     assert causes(state) == {0: words.format(probe)}
     (said,) = [each.message for each in state.events if each.reason == "Exited"]
     assert ("probe" in said) == ("probe" in words)
+
+
+@pytest.mark.parametrize("probe", ["liveness", "startup"])
+@pytest.mark.parametrize("is_again", [False, True])
+def test_a_container_that_had_ended_before_its_kill_began_has_ended_by_itself(probe: str, is_again: bool) -> None:
+    """Unless an earlier step had asked it to end."""
+    state = seen(a_pod("Always", "app"), listing(1, running("app")))
+    state.probes = {probe: {"app-0": "failure"}}
+    step = begun(state)
+    if is_again:
+        decide.record_step(state, step, NOW)
+    result = StepResult(status=listing(2, exited("app", 6)), ended_before=True)
+    outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, NOW)
+    assert causes(state) == {0: f"{probe} probe failed" if is_again else "exited 6"}
+    after = decide.next_step(state, NOW).step
+    assert after is not None and after.name == StepName.START_CONTAINER

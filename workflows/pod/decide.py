@@ -205,7 +205,7 @@ def _kill(state: PodState, id_: str, step: Step) -> Kill:
     once = {each.name for each in (*spec.init_containers, *spec.containers) if not restarts_on_failure(each, spec)}
     if not state.ending and lost & once:
         return Kill(why=ENDED_FOR_GOOD, cause=KillCause.LOST_FOR_GOOD)
-    return Kill(why=step.why, cause=step.cause or "")
+    return Kill(why=step.why, cause=step.cause or "", again=id_ in state.killed)
 
 
 def _moving(state: PodState) -> list[str]:

@@ -25,6 +25,7 @@ from syncpod.messages.steps import (
     AllocateResources,
     CreateSandbox,
     Fault,
+    KillContainer,
     KillPod,
     Outcome,
     PullImage,
@@ -104,6 +105,17 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
     grace_ends = state.probe_graces.get(ended.id)
     is_out_of_memory = (ended.reason, ended.exit_code) == (OUT_OF_MEMORY, _KILLED)
     return is_out_of_memory and grace_ends is not None and at < grace_ends
+
+
+def _forget_needless_kill(state: PodState, step: Step) -> None:
+    """Forget that a failed probe had a container killed that had ended before the kill began, and so by itself.
+
+    The command of a probe ends together with its container, which then counts as one more failure.
+    """
+    if isinstance(step.input, KillContainer) and step.cause in (KillCause.LIVENESS, KillCause.STARTUP):
+        id_ = step.input.target.id
+        if not state.killed.get(id_, Kill()).again:
+            state.killed = {other: kill for other, kill in state.killed.items() if other != id_}
 
 
 def _settled(exit_: RecordedExit) -> RecordedExit:
@@ -306,6 +318,8 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     for event in result.events:
         if event.reason != "Killing" or event.container not in said:  # recorded when the kill began
             state.event(now, event.type, event.reason, event.message, event.container)
+    if result.ended_before:
+        _forget_needless_kill(state, step)
     _follow_numbers(state, step, result, now)
     observe(state, result.status, now)
     resizing.partly_applied(state, result.actuated)
