@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from syncpod.cli import console, parts
+from syncpod.cli import console, local_processes
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine import dev_server
@@ -248,7 +248,7 @@ async def identity_of(address: str) -> str:
 
 def test_a_node_of_a_configured_server_returns_to_it(tmp_path: Path, temporal_server: DevServer) -> None:
     keep(tmp_path, asyncio.run(identity_of(temporal_server.address)), temporal_server.address)
-    server = parts.start_server(settings(state_dir=str(tmp_path)))
+    server = local_processes.start_server(settings(state_dir=str(tmp_path)))
     assert (server.config["target_host"], server.own, server.started) == (temporal_server.address, None, False)
     assert running_server(tmp_path) is None
 
@@ -258,11 +258,11 @@ def test_our_server_starts_again_though_its_address_is_in_the_environment(
 ) -> None:
     """`syncpod env` has put it there."""
     here = settings(state_dir=str(tmp_path))
-    first = parts.start_server(here).own
+    first = local_processes.start_server(here).own
     assert first is not None
     end(first.process, patience_seconds=10)
     monkeypatch.setenv("TEMPORAL_ADDRESS", first.address)
-    again = parts.start_server(here).own
+    again = local_processes.start_server(here).own
     assert again is not None
     end(again.process, patience_seconds=10)
     assert again.address == first.address
@@ -271,36 +271,40 @@ def test_our_server_starts_again_though_its_address_is_in_the_environment(
 def test_the_ports_of_our_server_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = settings(state_dir=str(tmp_path))
     port, ui_port = free_port(), free_port()
-    server = parts.start_server(here, parts.Ports(port, ui_port)).own
+    server = local_processes.start_server(here, local_processes.Ports(port, ui_port)).own
     assert server is not None
     try:
         assert (server.address, server.ui) == (f"127.0.0.1:{port}", f"http://127.0.0.1:{ui_port}")
-        assert parts.start_server(here, parts.Ports(port)).own == server == parts.start_server(here).own
+        assert (
+            local_processes.start_server(here, local_processes.Ports(port)).own
+            == server
+            == local_processes.start_server(here).own
+        )
         with pytest.raises(
             BadInput, match=f"port 1: the Temporal server runs already, at {server.address} with its UI"
         ):
-            parts.start_server(here, parts.Ports(1))
+            local_processes.start_server(here, local_processes.Ports(1))
     finally:
         end(server.process, patience_seconds=10)
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     with pytest.raises(BadInput, match=r"--port, --ui-port, --ui, --guard: .* the one at 127\.0\.0\.1:1 is used"):
-        parts.start_server(here, parts.Ports(ui=ui_port))
+        local_processes.start_server(here, local_processes.Ports(ui=ui_port))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's server has a UI")
 def test_roots_server_has_a_ui_only_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = settings(state_dir=str(tmp_path))
     monkeypatch.setattr(dev_server, "UI_PORT", free_port())
-    server = parts.start_server(here, parts.Ports(free_port())).own
+    server = local_processes.start_server(here, local_processes.Ports(free_port())).own
     assert server is not None
     try:
         assert server.ui == ""
         assert listens(server.process.pid, f"127.0.0.1:{dev_server.UI_PORT}") is None
         with pytest.raises(BadInput, match=rf"--ui: the Temporal .* already, at {server.address} without a UI"):
-            parts.start_server(here, parts.Ports(has_ui=True))
+            local_processes.start_server(here, local_processes.Ports(has_ui=True))
     finally:
         end(server.process, patience_seconds=10)
-    asked = parts.start_server(here, parts.Ports(has_ui=True)).own
+    asked = local_processes.start_server(here, local_processes.Ports(has_ui=True)).own
     assert asked is not None
     try:
         assert asked.ui == f"http://127.0.0.1:{dev_server.UI_PORT}"
@@ -398,7 +402,7 @@ def foreign_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerRec
 
 def test_no_server_is_started_beside_a_worker_that_serves_another(tmp_path: Path, foreign_worker: WorkerRecord) -> None:
     with pytest.raises(Failure, match=rf"serves Temporal 127\.0\.0\.1:1 .* with `kill {os.getpid()}`, or name its"):
-        parts.start_server(settings(state_dir=str(tmp_path)))
+        local_processes.start_server(settings(state_dir=str(tmp_path)))
     assert not (tmp_path / "server.json").exists()
     with pytest.raises(BadInput, match=r"your worker serves: TEMPORAL_ADDRESS=127\.0\.0\.1:1"):
         session.connection(str(tmp_path))
@@ -407,10 +411,10 @@ def test_no_server_is_started_beside_a_worker_that_serves_another(tmp_path: Path
 def test_ctrl_c_before_any_start_reports_nothing_as_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(here: NodeSettings, *_: object) -> parts.Server:
+    def interrupted(here: NodeSettings, *_: object) -> local_processes.Server:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(parts, "start_server", interrupted)
+    monkeypatch.setattr(local_processes, "start_server", interrupted)
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
     assert run(["up", "--simulate"]) == 130
     assert capsys.readouterr().err == "\nNothing was left running.\n"

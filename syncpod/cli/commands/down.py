@@ -96,7 +96,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     What this needs is started if it does not run: otherwise the pods would come back with the next `up`. If
     `everything` is removed next, simulated pods that do not end are not waited for: they are files and workflows.
     """
-    from syncpod.cli import parts
+    from syncpod.cli import local_processes
     from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import kept_settings
@@ -109,8 +109,8 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     before, kept = recorded_worker(directory), kept_settings(directory)
     try:
         if before is not None:
-            here = parts.as_before(here, before)
-            server = parts.start_server_of(here, before)
+            here = local_processes.as_before(here, before)
+            server = local_processes.start_server_of(here, before)
             if pods_of(server.config, here.node):
                 if followed := _end_follower(directory):
                     remark(
@@ -118,7 +118,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                     )
                 elif worker_process.serving(directory) is None:
                     remark("No worker runs: one is started to delete the pods")
-                parts.start_node(here, choose(here), server)
+                local_processes.start_node(here, choose(here), server)
                 try:
                     delete_all(server.config, here, patience)
                 except Failure as failure:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from temporalio.envconfig import ClientConnectConfig
 
-    from syncpod.cli import parts
+    from syncpod.cli import local_processes
     from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.machine.runtime_choice import Choice
     from syncpod.pod import Admission, Pod
@@ -181,7 +181,7 @@ def up(
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
-    from syncpod.cli import parts
+    from syncpod.cli import local_processes
     from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import settings
@@ -204,7 +204,7 @@ def up(
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     here = _checked(here, manifests, memory_is_named=bool(memory_dir), guard=guard)
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, manifests, patience, parts.Ports(port, ui_port, ui, guard))
+    server = _start(here, choice, manifests, patience, local_processes.Ports(port, ui_port, ui, guard))
     _tell_what_next(here, server, manifests.pods)
 
 
@@ -242,15 +242,15 @@ def _start(
     choice: Choice,
     manifests: Manifests,
     patience: timedelta | None,
-    ports: parts.Ports,
-) -> parts.Server:
+    ports: local_processes.Ports,
+) -> local_processes.Server:
     """Start what does not run, and apply the manifests; return the server. Raises Failure.
 
     On Ctrl-C, prints which processes are running, and exits.
     """
     import asyncio
 
-    from syncpod.cli import parts
+    from syncpod.cli import local_processes
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.strays import notice
@@ -260,8 +260,8 @@ def _start(
     begun = False
     try:
         followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR, "")
-        server = parts.start_server(here, ports)
-        running = parts.start_node(here, choice, server)
+        server = local_processes.start_server(here, ports)
+        running = local_processes.start_node(here, choice, server)
         if not (server.started or running.started):
             remark("Everything runs already")
         _tell(here, server, running)
@@ -347,7 +347,7 @@ async def _bring_up(
 # --- telling ----------------------------------------------------------------------------------------------------------
 
 
-def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None:
+def _tell(here: NodeSettings, server: local_processes.Server, running: local_processes.Node) -> None:
     from syncpod.cli.machine.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
     from syncpod.cli.view.ui_pages import not_ready_page
     from syncpod.settings.directories import is_in_memory
@@ -385,7 +385,7 @@ def _not_followed(directory: str) -> str:
     )
 
 
-def _tell_what_next(here: NodeSettings, server: parts.Server, admissions: list[Admission]) -> None:
+def _tell_what_next(here: NodeSettings, server: local_processes.Server, admissions: list[Admission]) -> None:
     say()
     for line in _exports(here, server):
         say(line)
@@ -402,7 +402,7 @@ def _tell_what_next(here: NodeSettings, server: parts.Server, admissions: list[A
     say(_how_to_stop(admissions))
 
 
-def _exports(here: NodeSettings, server: parts.Server | None) -> list[str]:
+def _exports(here: NodeSettings, server: local_processes.Server | None) -> list[str]:
     """Return the shell exports with which other commands find this server and node."""
     from syncpod.cli.machine.dev_server import HOST, PORT
     from syncpod.cli.machine.settings import settings
