@@ -28,6 +28,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.liveness import heard_on
+from syncpod.cli.temporal.session import refused
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, stop_if_cancelled
 from syncpod.cli.view.durations import age
 from syncpod.messages.fleet import FLEET_QUEUE
@@ -63,10 +64,21 @@ async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *a
     return await _outcome(client, send)
 
 
+async def delete(client: Client, workflow_id: str) -> bool:
+    """Send the update `delete` to a workflow of the fleet; return False if it does not run. Raises Failure."""
+    try:
+        await update(client, client.get_workflow_handle(workflow_id), "delete")
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise refused(error) from None
+    return True
+
+
 async def update_with_start(
     client: Client, workflow: str, workflow_id: str, name: str, argument: Any, *, summary: str
 ) -> Any:
-    """Do the same, and start the workflow first if it is not running. Raises Failure, RPCError."""
+    """Do as `update`, and start the workflow first if it is not running. Raises Failure, RPCError."""
     named = uuid.uuid4().hex
 
     async def send() -> WorkflowUpdateHandle[Any]:
@@ -109,8 +121,8 @@ async def _outcome(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHa
     try:
         handle = await _patiently(client, send, BUSY_SECONDS, but=asked)
         return await _patiently(client, lambda: handle.result(rpc_timeout=RPC), None, but=taken)
-    except WorkflowUpdateFailedError as refused:
-        cause = refused.cause
+    except WorkflowUpdateFailedError as failed:
+        cause = failed.cause
         raise Failure(cause.message if isinstance(cause, ApplicationError) else str(cause)) from None
 
 

@@ -48,14 +48,7 @@ async def apply(client: Client, sealing: ObjectSealing, given: ConfigMap | Secre
 
 async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
     """Delete an object, on the nodes too; return False if there is none. Raises Failure."""
-    handle = client.get_workflow_handle(object_id(kind, namespace, name))
-    try:
-        await fleet_answers.update(client, handle, "delete")
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise refused(error) from None
-    return True
+    return await fleet_answers.delete(client, object_id(kind, namespace, name))
 
 
 async def is_deleting(client: Client, kind: str, namespace: str, name: str) -> bool:

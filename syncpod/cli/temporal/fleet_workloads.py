@@ -61,14 +61,7 @@ async def apply(client: Client, workload: Workload) -> str:
 
 async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
     """Delete a workload's pods, and then the workload; return False if there is none. Raises Failure."""
-    handle = client.get_workflow_handle(workload_id(kind, namespace, name))
-    try:
-        await fleet_answers.update(client, handle, "delete")
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise refused(error) from None
-    return True
+    return await fleet_answers.delete(client, workload_id(kind, namespace, name))
 
 
 async def restart(client: Client, kind: str, namespace: str, name: str, at: str) -> None:
