@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final, Literal
 
+from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import one_line
 from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import SENDER, Absence, Fact, Happening, Instance, Line, due_of
@@ -224,8 +225,8 @@ def _gap(begun: datetime, until: datetime, held: Line | None, absences: Sequence
     """Yield what a gap consists of. A back-off that goes on without a worker counts as a back-off."""
     due = begun if held is None else min(due_of(held) or until, until)
     if held is not None and due - begun >= _SHORT:
-        what = f"{held.subject} waits: {held.reason.partition(':')[0]}"
-        yield Phase(begun, due - begun, "back-off", what)
+        long = f" {go_duration(timedelta(seconds=held.seconds))}" if held.seconds is not None else ""
+        yield Phase(begun, due - begun, "back-off", f"{held.subject} waits: {held.fact}{long}")
         begun = due
     for away in absences:
         if away.of(begun, until) >= _SHORT:

@@ -33,7 +33,7 @@ LINES = (
     Line(at(20), "decision", "sync", reason="kill_container app, start_container app"),
     step(21, "kill_container", "app", took=1000),
     Line(at(21), "exit", "app", restart=0, outcome="exited 0", reason=PROBED, fact="liveness"),
-    Line(at(21), "hold", "app", reason="CrashLoopBackOff 10s: words", fact="CrashLoopBackOff", seconds=10),
+    Line(at(21), "hold", "app", reason="reworded", fact="CrashLoopBackOff", seconds=10),
     probe(25, "liveness probe: success"),
     step(31.2, "start_container", "app", took=200),
     Line(at(40), "exit", "app", restart=1, outcome="exited 3"),
