@@ -114,6 +114,13 @@ class ApplyToNode(Message):
     """A v1 Pod."""
 
 
+class Cordon(Message):
+    """Updates ``cordon`` and ``uncordon``, which may also be sent without it."""
+
+    by: str = ""
+    """Who asks for it, in the words of the client: no proof. "" = not told."""
+
+
 class DeleteFromNode(Message):
     """Signal and update ``delete``: end one pod that was applied by itself."""
 

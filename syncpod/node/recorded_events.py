@@ -31,9 +31,10 @@ def recorded_node_events(state_dir: Path) -> list[NodeEvent]:
     return sorted(events, key=lambda each: each.last)
 
 
-def is_recorded_as_cordoned(state_dir: Path) -> bool:
-    """Say whether the node was cordoned when its record was written. Blocks."""
-    return _snapshot(state_dir).get("unschedulable") is True
+def recorded_cordon(state_dir: Path) -> str | None:
+    """Return who had cordoned the node when its record was written, "" if that is not known; None = nobody. Blocks."""
+    snapshot = _snapshot(state_dir)
+    return str(snapshot.get("cordoned_by", "")) if snapshot.get("unschedulable") is True else None
 
 
 def _snapshot(state_dir: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import LifeRecords, NodeSummary
 from syncpod.journal.records import RESTART_OF_ALL, Absence, Fact, Happening, Instance, Life, Line, TaskRecords
 from syncpod.lifecycle import backoff
+from syncpod.node.recorded_events import NodeEvent
 from tests.cli.conftest import program
 from tests.cli.starts import started
 from tests.journal.records import WEB, ended, exit_line
@@ -271,8 +272,9 @@ def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> Non
     assert program("explain", "node", "--at", "12:00", environ=environ).code == 2
     assert "cordoned" not in done.out
     recorded = Path(environ["SYNCPOD_STATE_DIR"]) / "node-workflow.json"
-    recorded.write_text(json.dumps({"next_input": {"snapshot": {"unschedulable": True}}}))
-    assert "it is cordoned: it takes no new pods" in program("explain", "node", environ=environ).out
+    for by, said in (({}, "cordoned: it takes no"), ({"cordoned_by": "drain, me@n1"}, "cordoned by drain, me@n1: it")):
+        recorded.write_text(json.dumps({"next_input": {"snapshot": {"unschedulable": True, **by}}}))
+        assert f"it is {said}" in program("explain", "node", environ=environ).out
 
 
 def test_when_the_node_had_no_worker_is_told_between_what_was_done(environ: dict[str, str]) -> None:
@@ -602,6 +604,14 @@ def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:
     assert restless[2] == "    why: app: exited 3; decided by: itself; now: CrashLoopBackOff"
     assert max(map(len, shown[: shown.index("Next:")])) <= 80
     assert f"default/{life.name}" in shown[-1]
+
+
+def test_what_happened_to_the_node_is_whole_on_a_narrow_terminal() -> None:
+    event = NodeEvent("There is no cluster DNS here: " + "a long word " * 9 + "the end", ago(9), ago(9), 3)
+    node = NodeSummary(0, 0, 0, (), ())
+    shown = node_lines(node, [event], [], NOW, ago(500), node="n", served=["worker 1 serves it"], wide=80)
+    assert max(map(len, shown)) <= 80
+    assert "the end (3 times since" in " ".join(" ".join(shown).split())
 
 
 def test_the_log_of_an_older_life_is_said_to_be_of_it_and_each_life_can_be_named(environ: dict[str, str]) -> None:

@@ -340,7 +340,9 @@ async def test_a_cordoned_node_accepts_new_pods_only_from_lists(node_under_test:
     node = node_under_test
     await node.handle.execute_update("apply", {"pod": node.pod("old")})
     await node.until(lambda view: not view.desired)
-    await node.handle.execute_update("cordon")
+    await node.handle.execute_update("cordon", {"by": "syncpod\ncordon, root@vm"})
+    told = [each.message for each in (await node.view()).events if each.reason == "NodeNotSchedulable"]
+    assert [each.partition(", ")[2] for each in told] == ["by syncpod cordon, root@vm"]
     await node.handle.signal("apply", {"pod": node.pod("new")})
     await node.handle.execute_update("apply", {"pod": node.pod("old", labels={"a": "b"})})
     await node.sync("file", node.pod("static"))

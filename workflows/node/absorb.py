@@ -23,6 +23,7 @@ from syncpod.messages.node import (
     LISTED_LIMIT,
     MADE_LIMIT,
     ApplyToNode,
+    Cordon,
     DeleteFromNode,
     MadePod,
     NodeStatus,
@@ -39,6 +40,8 @@ NO_CLUSTER_DNS: Final = (
     "There is no cluster DNS here: pods with dnsPolicy ClusterFirst, which is the default, use the host's resolver."
 )
 """What a kubelet without a cluster DNS says of its node with each such sandbox; here it is said once per start."""
+_SENDER_LENGTH = 100
+"""How many characters of a sender's name are kept."""
 
 
 def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -56,7 +59,8 @@ def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
 def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal or update into the state. If it raises Rejected or ValidationError, it has changed nothing."""
     if name in ("cordon", "uncordon"):
-        _schedulable(state, name == "uncordon", now)
+        asked = Cordon.model_validate(args[0]) if args and isinstance(args[0], dict) else Cordon()
+        _schedulable(state, name == "uncordon", asked.by, now)
         return
     if len(args) != 1:
         raise Rejected(f"takes one payload, got {len(args)}")
@@ -324,11 +328,12 @@ def _require_free(state: NodeState, key: str) -> None:
 # --- the node itself --------------------------------------------------------------------------------------------------
 
 
-def _schedulable(state: NodeState, schedulable: bool, now: datetime) -> None:
+def _schedulable(state: NodeState, schedulable: bool, by: str, now: datetime) -> None:
     if state.unschedulable is schedulable:
-        state.unschedulable = not schedulable
+        sender = " ".join(by.split())[:_SENDER_LENGTH]
+        state.unschedulable, state.cordoned_by = not schedulable, "" if schedulable else sender
         word = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
-        state.event(now, "Normal", word, f"Node {state.name} status is now: {word}")
+        state.event(now, "Normal", word, f"Node {state.name} status is now: {word}{sender and f', by {sender}'}")
 
 
 def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:

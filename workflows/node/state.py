@@ -84,6 +84,8 @@ class NodeState(BaseModel):
     since: datetime | None = None
     """When the first run of this chain began."""
     unschedulable: bool = False
+    cordoned_by: str = ""
+    """Who made it so, in the words of the client; "" = it is not, or that is not known."""
     sources: dict[str, Source] = {}
     """By name. ``api`` has the single pods whose workflows have not been told of them yet."""
     governed: dict[str, Governed] = {}

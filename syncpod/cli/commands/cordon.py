@@ -59,10 +59,12 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
     if fetched.view.unschedulable is (change == "cordon"):
         return f"already {change}ed"
 
+    asked = {"by": client.identity.partition(", pid ")[0]}
+
     async def send() -> bool:
         while True:
             try:
-                await client.get_workflow_handle(node_workflow_id(name)).execute_update(change, result_type=dict)
+                await client.get_workflow_handle(node_workflow_id(name)).execute_update(change, asked, result_type=dict)
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     raise Failure(f'nodes "{name}" not found') from None

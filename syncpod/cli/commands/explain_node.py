@@ -24,7 +24,7 @@ def explain_node(output: str, since: timedelta | None) -> None:
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
     from syncpod.journal.reading import NoJournal, absences_of, node_summary, services_of
-    from syncpod.node.recorded_events import is_recorded_as_cordoned, recorded_node_events
+    from syncpod.node.recorded_events import recorded_cordon, recorded_node_events
 
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
@@ -37,8 +37,8 @@ def explain_node(output: str, since: timedelta | None) -> None:
     except NoJournal as why:
         raise Failure(str(why)) from None
     served = [_served(here.state_dir)]
-    if is_recorded_as_cordoned(here.state_dir):
-        served.append("it is cordoned: it takes no new pods (`syncpod uncordon` ends that)")
+    if (by := recorded_cordon(here.state_dir)) is not None:
+        served.append(f"it is cordoned{by and f' by {by}'}: it takes no new pods (`syncpod uncordon` ends that)")
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
     if output == "json":
         say(json.dumps(document(summary, events, absences, now, begin, served), indent=4))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from syncpod.cli.view.absence import absence
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.explanation import what_is_due
-from syncpod.cli.view.layout import pairs, table
+from syncpod.cli.view.layout import pairs, table, wrapped
 from syncpod.journal.causes import End
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.reading import NodeSummary
@@ -53,8 +53,10 @@ def lines(
     happened = [(each.last, f"{each.message}{_repeated(each)}") for each in events[-_SHOWN:]]
     happened += [(each.begun, absence(each, _clock)) for each in absences[-_SHOWN:]]
     if happened:
-        seen = [(_clock(at), what) for at, what in sorted(happened)]
-        shown += ["", "What happened to the node:", *(f"  {line}" for line in table(seen, wide=narrower, cut=(1,)))]
+        shown += ["", "What happened to the node:"]
+        for at, what in sorted(happened):
+            first, *rest = wrapped(what, wide and wide - len(_clock(at)) - 5)
+            shown += [f"  {_clock(at)}   {first}", *(f"{'':<{len(_clock(at)) + 5}}{line}" for line in rest)]
     if due := _due(summary, now):
         more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
         rows = [(_clock(at), f"{one.records.life.namespace}/{one.records.life.name}", what) for at, one, what in due]
@@ -93,7 +95,7 @@ def _due(summary: NodeSummary, now: datetime) -> list[tuple[datetime, Explanatio
                 found.append((wait.until, one, f"{what_is_due(wait, one)} ({wait.reason})"))
         if one.grace_ends is not None:
             found.append((one.grace_ends, one, "what still runs is killed: the grace period of its deletion ends"))
-        if one.deadline is not None:
+        if one.deadline is not None and one.deadline > now:
             found.append((one.deadline, one, "the pod fails: its active deadline has passed"))
     return sorted(found, key=lambda each: each[0])
 
