@@ -312,7 +312,7 @@ async def until_said(subject: Subject, runs: Counter[str]) -> None:
     async def said() -> bool:
         return subject.starts() >= runs
 
-    await until(said, patience=20)
+    await until(said)
 
 
 async def _converged(death: _Death | None, seen: Census, rows: list[Row]) -> None:

@@ -197,8 +197,20 @@ class LivePod:
     async def exec(self, name: str, command: str) -> str:
         """The output of a shell script in a running container."""
         instance = await self.instance(name)
-        done = await self.node.cri.exec_sync(instance.id, ("sh", "-c", command), timeout_seconds=20)
+        done = await self.node.cri.exec_sync(instance.id, ("sh", "-c", command), timeout_seconds=int(PATIENCE))
         return (done.stdout + done.stderr).decode().strip()
+
+    async def lines(self, name: str, file: str, count: int) -> list[str]:
+        """The lines of a file in a running container, once it has `count`: what writes them may have just begun."""
+        wait = f"until [ $(wc -l < {file}) -ge {count} ]; do sleep 0.05; done"
+        return (await self.exec(name, f"{wait}; cat {file}")).splitlines()
+
+    async def logged(self, name: str) -> list[str]:
+        """The log of a container's newest instance, once there is a line in it: a container that runs may have none."""
+        async with asyncio.timeout(PATIENCE):
+            while not (lines := await self.log(name)):  # noqa: ASYNC110  # a container tells nobody that it has written
+                await asyncio.sleep(0.1)
+        return lines
 
     async def log(self, name: str) -> list[str]:
         """The lines that a container's newest instance has written to standard output."""

@@ -152,7 +152,7 @@ async def assert_right_from_inside(pod: LivePod, wanted: list[dict[str, Any]]) -
         pages = await pod.exec("c0", f"for n in {numbers}; do grep -c works /v/image-$n/var/www/index.html; done")
         assert pages.split() == ["1"] * OF_EACH_KIND
     for number in range(1, CONTAINERS):
-        assert await pod.log(f"c{number}") == [f"{digest}  -"]
+        assert await pod.logged(f"c{number}") == [f"{digest}  -"]
     # One container reads what another wrote into a shared volume.
     assert await pod.exec("c7", "cat /v/disk-7/own /v/memory-7/own; ls /v | wc -l") == (
         f"7\n7\n{len(wanted) // OF_EACH_KIND}"

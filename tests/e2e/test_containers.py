@@ -123,7 +123,7 @@ async def test_environment_and_identity_match_the_pod_spec(pods: Pods, engine: E
         "TIER": "front",
     }
     assert {name: inside.get(name) for name in wanted} == wanted
-    assert await pod.log("main") == [f"{pod.name} hello"]
+    assert await pod.logged("main") == [f"{pod.name} hello"]
     assert await pod.exec("main", "pwd; hostname") == f"/tmp\n{pod.name}"
     assert await pod.exec("main", "id -u; id -g; id -G") == "1234\n2345\n2345 3456 4567"
     await pod.exec("main", "echo mine > /scratch/file")

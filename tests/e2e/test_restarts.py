@@ -268,6 +268,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     sandbox = await pod.sandbox()
     assert conditions_of(before)["AllContainersRestarting"] == ("False",)
     logs = {each.name: each.log_path for each in await pod.containers()}
+    assert await pod.lines("victim", "/scratch/runs", 3) == ["init", "run", "run"]
 
     await pod.exec("victim", says("/scratch/go"))
     after = await pod.running(victim=1, source=1)
@@ -275,7 +276,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     # The same sandbox and address, the same volume with its contents.
     assert [(each.id, each.attempt) for each in await pod.sandboxes()] == [(sandbox.id, 0)]
     assert after["status"]["podIP"] == before["status"]["podIP"]
-    order = (await pod.exec("victim", "cat /scratch/runs")).split()
+    order = await pod.lines("victim", "/scratch/runs", 7)
     assert order == ["init", "run", "run", "init", "run", "run", "run"]
     assert conditions_of(after)["AllContainersRestarting"] == ("False",)
     assert conditions_of(after)["Ready"] == ("True",)
