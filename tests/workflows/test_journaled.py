@@ -91,7 +91,7 @@ def test_a_kill_is_explained_by_what_decided_it_and_not_by_its_words(cause: Kill
     step = decide.next_step(state, NOW).step
     assert step is not None
     decide.record_step(state, replace(step, why="reworded"), NOW)
-    outcome.observe(state, listing(3, exited("app", 143)), NOW)
+    outcome.observe(state, listing(3, exited("app", 143)), NOW + timedelta(hours=3))  # when it was listed
     (end,) = ends(state)
     assert end.cause.kind == cause
 
@@ -152,3 +152,17 @@ def test_a_container_that_had_ended_before_its_kill_began_has_ended_by_itself(pr
     assert causes(state) == {0: f"{probe} probe failed" if is_again else "exited 6"}
     after = decide.next_step(state, NOW).step
     assert after is not None and after.name == StepName.START_CONTAINER
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(-0.1, "exited 6"), (0.1, "liveness probe failed")])
+def test_a_container_that_was_seen_to_end_before_its_kill_was_decided_has_ended_by_itself(
+    seconds: float, words: str
+) -> None:
+    """A listing may come before the result of the kill. The age of an end is by the node's clock alone."""
+    state = seen(a_pod("Always", "app"), listing(1, running("app")))
+    state.probes = {"liveness": {"app-0": "failure"}}
+    begun(state)
+    ended = exited("app", 6).model_copy(update={"finished_at": NOW})
+    observed = listing(2, ended).model_copy(update={"observed_at": NOW + timedelta(seconds=5)})
+    outcome.observe(state, observed, NOW + timedelta(seconds=5 + seconds))
+    assert causes(state) == {0: words}

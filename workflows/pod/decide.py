@@ -192,20 +192,20 @@ def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
             victims = list(kill)
         case _:
             return
-    state.killed = {**state.killed, **{id_: _kill(state, id_, step) for id_ in victims}}
+    state.killed = {**state.killed, **{id_: _kill(state, id_, step, now) for id_ in victims}}
     for container in state.observed.containers:
         if container.id in victims and container.state == "running":
             state.event(now, "Normal", "Killing", words or f"Stopping container {container.name}", container.name)
 
 
-def _kill(state: PodState, id_: str, step: Step) -> Kill:
+def _kill(state: PodState, id_: str, step: Step, now: datetime) -> Kill:
     """Return why an instance is killed, as its exit will say."""
     spec = state.pod.spec
     lost = {each.name for each in state.own.containers if each.id == id_ and each.state == "unknown"}
     once = {each.name for each in (*spec.init_containers, *spec.containers) if not restarts_on_failure(each, spec)}
     if not state.ending and lost & once:
         return Kill(why=ENDED_FOR_GOOD, cause=KillCause.LOST_FOR_GOOD)
-    return Kill(why=step.why, cause=step.cause or "", again=id_ in state.killed)
+    return Kill(why=step.why, cause=step.cause or "", at=now, again=id_ in state.killed)
 
 
 def _moving(state: PodState) -> list[str]:

@@ -88,7 +88,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         before = Kill(why=known.cause, cause=known.killed_by) if known is not None else Kill()
         kill = state.killed.get(container.id, before)
         at = now - age(listing, container)
-        if _ran_out_of_memory_first(state, ended, at):
+        if _ran_out_of_memory_first(state, ended, at) or (_is_needless(kill) and kill.at is not None and at < kill.at):
             kill = Kill()
         exit_ = _settled(RecordedExit(**dict(ended), at=at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
@@ -107,15 +107,18 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
     return is_out_of_memory and grace_ends is not None and at < grace_ends
 
 
-def _forget_needless_kill(state: PodState, step: Step) -> None:
-    """Forget that a failed probe had a container killed that had ended before the kill began, and so by itself.
+def _is_needless(kill: Kill) -> bool:
+    """Return whether a container that had ended before it was to be killed did so by itself, whatever was decided.
 
     The command of a probe ends together with its container, which then counts as one more failure.
     """
-    if isinstance(step.input, KillContainer) and step.cause in (KillCause.LIVENESS, KillCause.STARTUP):
-        id_ = step.input.target.id
-        if not state.killed.get(id_, Kill()).again:
-            state.killed = {other: kill for other, kill in state.killed.items() if other != id_}
+    return kill.cause in (KillCause.LIVENESS, KillCause.STARTUP) and not kill.again
+
+
+def _forget_needless_kill(state: PodState, step: Step) -> None:
+    """Forget that a failed probe had a container killed that had ended before the kill began."""
+    if isinstance(step.input, KillContainer) and _is_needless(state.killed.get(step.input.target.id, Kill())):
+        state.killed = {other: kill for other, kill in state.killed.items() if other != step.input.target.id}
 
 
 def _settled(exit_: RecordedExit) -> RecordedExit:

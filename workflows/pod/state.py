@@ -107,6 +107,8 @@ class Kill(BaseModel):
     """In words, as its exit will say."""
     cause: str = ""
     """The `KillCause`, of this version or of a newer one."""
+    at: datetime | None = None
+    """When it was decided; None = by a version that did not note it."""
     again: bool = False
     """An earlier step was to kill it already, so that it may have ended by that one."""
 
