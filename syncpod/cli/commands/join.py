@@ -63,8 +63,7 @@ def join(
     worker = serving(here.state_dir)
     node = worker.node if worker is not None else local_node("")
     if invited.node != node:
-        source = STDIN if invitation == "-" else invitation
-        raise BadInput(f"{source}: node: is {invited.node}, but this node is {node}")
+        raise BadInput(f"{_source(invitation)}: node: is {invited.node}, but this node is {node}")
     if before is not None and before.fleet != invited.fleet:
         raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
     where = _where(listen, listened)
@@ -80,6 +79,10 @@ def join(
         say(f"node/{node} listens at {where} for the fleet's machine" if where else f"node/{node} does not listen")
     if worker is None:
         remark("no worker serves this node yet: `syncpod up` starts one")
+
+
+def _source(given: str) -> str:
+    return STDIN if given == "-" else given
 
 
 def _read(source: str) -> Invitation:
