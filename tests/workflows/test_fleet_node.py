@@ -36,9 +36,9 @@ from syncpod.messages.fleet import (
     fleet_node_id,
 )
 from syncpod.messages.node import PodKey
-from tests.agent.waiting import pauses
+from tests.agent.waiting import pauses, until_asked
 from tests.workflows.scripted import DIGEST
-from workflows.fleet.node import FleetNodeWorkflow
+from workflows.fleet.node import ABSENT_AGAIN, DOUBTED, FleetNodeWorkflow
 from workflows.runner import workflow_runner
 
 PATIENCE = 60.0
@@ -298,6 +298,39 @@ async def test_a_node_that_claims_what_is_no_pod_is_still_shown_and_removed(flee
         assert "pods[0]: spec.containers" in next(one.message for one in view.events if one.reason == "RefusedClaim")
     await fleet.handle.execute_update("remove")
     await fleet.handle.result()
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_owners_that_do_not_exist_are_told_a_few_at_a_time_and_not_again_at_once(fleet: Fleet) -> None:
+    """A stolen node claims pods of as many workloads as it likes, and reports them changed again and again."""
+    names = [f"web-{number}" for number in range(2 * DOUBTED + 1)]
+    claimed = [pod(name) for name in names]
+    for document in claimed:
+        document["metadata"]["annotations"] = {OWNER_ANNOTATION: f"{fleet.owner_id}-{document['metadata']['name']}"}
+    fleet.member.taken = Intent(fleet="f", node=fleet.name, generation=57, pods=tuple(claimed))
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.placed and all(each.is_orphan for each in view.placed))
+        await fleet.member.has(*(PodReport(name=name, status="Running") for name in names))
+
+        async def are_kept() -> bool:
+            return at_once(await fleet.handle.fetch_history())[1] >= DOUBTED
+
+        await until_asked(are_kept)
+        assert at_once(await fleet.handle.fetch_history()) == (DOUBTED, DOUBTED)
+
+
+def at_once(history: WorkflowHistory) -> tuple[int, int]:
+    """Return the most signals that were under way at once, and the most owners that kept their places after one."""
+    signals = kept = most_signals = most_kept = 0
+    for event in history.events:
+        signals += event.HasField("signal_external_workflow_execution_initiated_event_attributes")
+        signals -= event.HasField("signal_external_workflow_execution_failed_event_attributes")
+        if event.HasField("timer_started_event_attributes"):
+            kept += event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta() == ABSENT_AGAIN
+        kept -= event.HasField("timer_fired_event_attributes")
+        most_signals, most_kept = max(most_signals, signals), max(most_kept, kept)
+    return most_signals, most_kept
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -14,6 +14,7 @@ node that was cut off takes the newest list when it is back. `seal_objects` runs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import workflow
@@ -29,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
         RECALL_INTENT,
         TAKE_INTENT,
         FleetNodeSummary,
+        PodsChanged,
         fleet_node_id,
     )
     from syncpod.messages.fleet_objects import FleetObjectRef
@@ -42,6 +44,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.rejections import sentence
 
 _PART: Final = 256
+DOUBTED: Final = 16
+"""The most owners that are signalled at a time of those that perhaps do not exist."""
+ABSENT_AGAIN: Final = timedelta(seconds=5)
+"""How long the place of an owner that was found absent again stays taken."""
 
 
 @workflow.defn(name=FLEET_NODE_WORKFLOW)
@@ -57,6 +63,8 @@ class FleetNodeWorkflow:
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
         self.busy = UnderWay(self.entity.wake)
         self.node = NodeQuestions(self.state)
+        self.doubted: set[str] = set()
+        """Owners that are being signalled, and perhaps do not exist: no more than :data:`DOUBTED`."""
         self.published: FleetNodeSummary | None = None
 
     @workflow.run
@@ -120,22 +128,36 @@ class FleetNodeWorkflow:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     def tell_owners(self) -> None:
-        """Tell each owner which of its pods have changed, with one signal at a time to each."""
-        for owner in [each for each in self.state.untold if f"tell {each}" not in self.busy]:
+        """Tell each owner which of its pods have changed, with one signal at a time to each.
+
+        Owners that perhaps do not exist wait for one another: a stolen node can claim hundreds of pods, each with an
+        owner of its own.
+        """
+        state = self.state
+        known = state.known_owners() if state.untold else frozenset()
+        for owner in [each for each in state.untold if f"tell {each}" not in self.busy]:
+            if owner not in known:
+                if len(self.doubted) >= DOUBTED:
+                    continue
+                self.doubted.add(owner)
             # Replay: no await between reading the news and taking it from `untold`. A later change is told next time.
-            news = self.state.news(owner, self.state.untold.pop(owner))
+            news = state.news(owner, state.untold.pop(owner))
             self.busy.begin(f"tell {owner}", self.tell(owner, news))
 
-    async def tell(self, owner: str, news: Any) -> None:
-        """Signal one owner."""
+    async def tell(self, owner: str, news: PodsChanged) -> None:
+        """Signal one owner. One that was known to be absent, and still is, keeps its place for a while."""
         try:
             await workflow.get_external_workflow_handle(owner).signal("pods_changed", news)
         except FailureError as error:
             text = f"cannot tell the owner {owner} about {len(news.pods)} pods: {error.message}"
             self.state.event(workflow.now(), "Warning", "FailedOwner", text)
+            if owner in self.state.absent and not self.state.removed:
+                await workflow.sleep(ABSENT_AGAIN, summary=f"{owner} does not exist")
             self.state.heard(owner, is_there=False)
         else:
             self.state.heard(owner, is_there=True)
+        finally:
+            self.doubted.discard(owner)
 
     def publish(self) -> None:
         """Write the memo that lists of nodes show, and the node's page in the UI."""

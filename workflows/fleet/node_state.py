@@ -138,6 +138,11 @@ class FleetNodeState(BaseModel):
         absent = {*self.absent} - {owner} if is_there else {*self.absent, owner}
         self.absent = tuple(sorted(absent & owners))
 
+    def known_owners(self) -> frozenset[str]:
+        """Return the owners that exist, as far as is known: those that have placed pods here, and were not absent."""
+        placed = {each.owner for each in self.placed.values() if not each.recalled}
+        return frozenset(placed | {gone.owner for gone in self.withdrawn.values()}) - {*self.absent}
+
     def note_all(self) -> None:
         """Note that all pods have changed, so that every owner is told."""
         for key in (*self.placed, *self.withdrawn):
