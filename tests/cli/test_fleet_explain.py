@@ -56,3 +56,23 @@ async def test_a_workload_without_pods_is_explained_and_an_unknown_one_is_not_fo
     assert '"spec.replicas is 0"' in capsys.readouterr().out
     with pytest.raises(Failure, match=r'deployments.apps "other" not found in the fleet'):
         await _explain_pod(client, ["deployment", "other"], "default", "", [])
+
+
+async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = WorkloadPod(name="web-1", node="n1", why="node n1 has not answered yet")
+    deployment = WorkloadView(kind="Deployment", name="web", pods=(pod,))
+
+    async def nodes(_: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+        return []
+
+    async def all_summaries(_: Client, namespace: str | None) -> list[WorkloadView]:
+        return [deployment]
+
+    async def view(_: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
+        return deployment if kind == "Deployment" else None
+
+    monkeypatch.setattr(fleet, "views", nodes)
+    monkeypatch.setattr(fleet_workloads, "all_summaries", all_summaries)
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    with pytest.raises(Failure, match="pod web-1 is on no node yet: node n1 has not answered yet"):
+        await _explain_pod(cast(Client, None), ["web-1"], "default", "", [])

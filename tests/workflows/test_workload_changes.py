@@ -375,6 +375,18 @@ def test_a_deleted_workload_ends_once_each_node_has_said_what_it_has() -> None:
         workload_changes.pause(state, Pause(), NOW)
 
 
+def test_a_pod_whose_node_does_not_answer_the_fleet_says_so() -> None:
+    """The request is repeated without an end: a second node might run the pod a second time."""
+    state = applied(replicas=1)
+    workload_changes.surveyed(state, Surveyed(), NOW)
+    workload_changes.carry_out(state, workload_changes.decision(state, None, NOW), NOW)
+    (name,) = state.pods
+    state.pods[name].node = "n1"
+    (pod,) = workload_report.view(state, None, {name}).pods
+    assert pod.why == "node n1 has not answered yet"
+    assert workload_report.view(state, None).pods[0].why == ""
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
 def test_what_is_being_deleted_is_neither_restarted_nor_undone_whatever_became_of_its_template(kind: str) -> None:
     state = applied(kind)

@@ -119,7 +119,7 @@ class WorkloadWorkflow:
         if summary != self.published:
             workflow.upsert_memo(_memo(summary))
             self.published = summary
-        workflow.set_current_details(workload_report.details(self.state, self.decided))
+        workflow.set_current_details(workload_report.details(self.state, self.decided, self.questions.asked))
 
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
@@ -271,7 +271,8 @@ class WorkloadWorkflow:
     @workflow.query
     def workload(self) -> dict[str, Any]:
         """Return the whole workload (:class:`syncpod.messages.workload.WorkloadView`)."""
-        return workload_report.view(self.state, self.decided).model_dump(mode="json", by_alias=True)
+        whole = workload_report.view(self.state, self.decided, self.questions.asked)
+        return whole.model_dump(mode="json", by_alias=True)
 
     @workflow.query
     def template(self, revision: str = "") -> dict[str, Any] | None:

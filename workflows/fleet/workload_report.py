@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from syncpod.fleet.rollout import Counts, WorkloadDecision
@@ -61,8 +62,8 @@ def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
     return replace(counts, replicas=len(state.pods), updated=updated, ready=ready, available=ready)
 
 
-def view(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadView:
-    """Return the whole workload."""
+def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collection[str] = ()) -> WorkloadView:
+    """Return the whole workload. `asked` are the pods that nodes are being asked to run, by state name."""
     pods = sorted(state.pods.items(), key=lambda each: each[1].number)
     return WorkloadView(
         **summary(state, decided).model_dump(),
@@ -78,7 +79,7 @@ def view(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadView
                 ready=_is_ready(pod),
                 restarts=(pod.report or PodReport()).restarts,
                 leaving=pod.leaving,
-                why=pod.why or pod.trouble,
+                why=pod.why or (f"node {pod.node} has not answered yet" if name in asked else pod.trouble),
             )
             for name, pod in pods
         ),
@@ -88,9 +89,9 @@ def view(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadView
     )
 
 
-def details(state: WorkloadState, decided: WorkloadDecision | None) -> str:
-    """Return the workload as a page: the state of its rollout, and its pods."""
-    whole = view(state, decided)
+def details(state: WorkloadState, decided: WorkloadDecision | None, asked: Collection[str] = ()) -> str:
+    """Return the workload as a page: the state of its rollout, and its pods. `asked` as in :func:`view`."""
+    whole = view(state, decided, asked)
     lines = [f"**{whole.kind} {whole.namespace}/{whole.name}**: {whole.says}", ""]
     lines.append(f"- {whole.ready} of {whole.desired} ready, {whole.updated} of {whole.revision}")
     if whole.pods:

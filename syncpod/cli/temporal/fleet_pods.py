@@ -14,6 +14,7 @@ from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.temporal.fleet_workloads import KINDS
 from syncpod.fleet.workload_pods import workload_id
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
+from syncpod.messages.workload import WorkloadSummary
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
     if not found and kind == "Pod":
         for one in await fleet_workloads.all_summaries(client, namespace):
             whys = (each.why or "the fleet is looking for one" for each in one.pending if each.name == name)
-            if why := next(whys, ""):
+            if why := next(whys, "") or await _unanswered(client, one, name):
                 raise Failure(f"pod {name} is on no node yet: {why} (`fleet explain --placement {name}` says more)")
         if await fleet_workloads.just_applied(client, namespace, name) is not None:
             raise Failure(f"pod {name} is on no node yet (`fleet explain --placement {name}` says more)")
@@ -64,6 +65,15 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
         where = ", ".join(sorted(each.node.name for each in found))
         remark(f"Note: {len(found)} pods are called {name}, on {where}: using that on {chosen.node.name} (or --node)")
     return chosen
+
+
+async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> str:
+    """Return why a pod of a workload is not on the node that was chosen for it; "" if it is not such a pod."""
+    if not name.startswith(f"{owner.name}-"):
+        return ""
+    found = await fleet_workloads.view(client, owner.kind, owner.namespace, owner.name)
+    pods = found.pods if found is not None else ()
+    return next((pod.why for pod in pods if pod.name == name and pod.node and not pod.leaving), "")
 
 
 async def selected_pods(
