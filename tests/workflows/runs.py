@@ -29,5 +29,13 @@ class Noting(WorkflowRunner):
     async def replay(self, client: Client) -> None:
         """Replay each run from its start, by the runner of workers; raises Differs if a decision differs."""
         for workflow_id, run_id in dict.fromkeys(self._runs):
-            history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
-            await replay(f"of {workflow_id}, run {run_id}", history)
+            await self._replay_run(client, workflow_id, run_id)
+
+    async def replay_before_removal(self, client: Client, workflow_id: str, run_id: str) -> None:
+        """Replay a closed run now: the test will have the server delete it. Raises Differs."""
+        await self._replay_run(client, workflow_id, run_id)
+        self._runs = [run for run in self._runs if run != (workflow_id, run_id)]
+
+    async def _replay_run(self, client: Client, workflow_id: str, run_id: str) -> None:
+        history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+        await replay(f"of {workflow_id}, run {run_id}", history)

@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from activities import fleet_node
@@ -56,7 +59,8 @@ from syncpod.messages.workload import (
     WithdrawPods,
     WorkloadView,
 )
-from tests.agent.waiting import pauses
+from tests.agent.waiting import pauses, until_asked
+from tests.workflows.runs import Noting
 from tests.workflows.scripted import DIGEST
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
@@ -403,7 +407,9 @@ async def test_what_cannot_be_kept_is_refused_in_one_sentence(fleet: Fleet) -> N
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_a_run_continues_as_new_and_loses_nothing(fleet: Fleet) -> None:
+async def test_a_run_continues_as_new_and_loses_nothing_also_when_retention_ends(
+    fleet: Fleet, worker_options: dict[str, Any]
+) -> None:
     await fleet.join(1)
     handle = await fleet.apply(fleet.document(replicas=1), maxEvents=30)
     first = (await handle.describe()).run_id
@@ -412,6 +418,32 @@ async def test_a_run_continues_as_new_and_loses_nothing(fleet: Fleet) -> None:
         await fleet.until(handle, partial(has_available, replicas))
     assert (await handle.describe()).run_id != first
     assert len(fleet.running()) == 6
+
+    # What the server does when the retention of a closed run is over.
+    if isinstance(runner := worker_options["workflow_runner"], Noting):
+        await runner.replay_before_removal(fleet.client, handle.id, first)
+    await remove_run(fleet.client, handle.id, first)
+    await fleet.apply(fleet.document(replicas=6, image="registry.local/web:2"))
+    view = await fleet.until(handle, lambda view: is_rolled_out(view) and len(view.history) == 2)
+    assert [each.number for each in view.history if each.good_since] == [1, 2]
+    await handle.execute_update("undo", {"toRevision": 1})
+    await fleet.until(handle, lambda new: is_rolled_out(new) and new.good == view.history[0].template)
+
+
+async def remove_run(client: Client, workflow_id: str, run_id: str) -> None:
+    """Delete a closed run, and wait until the server knows it no longer."""
+    closed = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
+    request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=closed)
+    await client.workflow_service.delete_workflow_execution(request)
+
+    async def is_gone() -> bool:
+        try:
+            await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
+        except RPCError as error:
+            return error.status == RPCStatusCode.NOT_FOUND
+        return False
+
+    await until_asked(is_gone)
 
 
 # --- a Pod by itself --------------------------------------------------------------------------------------------------
