@@ -76,8 +76,7 @@ async def run_step(
     - A defect (a TypeError, a number out of range) would recur in every attempt. It becomes such an ApplicationError
       too: InternalError, or FailedKillPod in a step that ends something. So the pod shows it, backs off, and can be
       deleted meanwhile.
-    - The result of a step in turn carries the pod's whole status, read after the body's last call (by the body, if it
-      has just done so).
+    - The result of a step in turn carries the pod's whole status, read after the body's last call, or by the body.
     """
     info = activity.info()
     attempt = StepAttempt(
