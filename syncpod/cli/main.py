@@ -85,6 +85,10 @@ def _usage(error: Exception) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{message}\n")
         return ""
+    from syncpod.cli.input.kubectl_words import OPTIONS_ELSEWHERE
+
+    if way := OPTIONS_ELSEWHERE.get(getattr(error, "option_name", "")):
+        return f"{message}: {way}"
     # These words come from the parser that typer uses.
     message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)
     message = message.replace("Input should be", "must be")

@@ -62,6 +62,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
     [
         (("frobnicate",), "No such command 'frobnicate'; see `syncpod --help`"),
         (("get", "--frob"), "No such option: --frob; see `syncpod get --help`"),
+        (("patch", "pod", "web", "--subresource", "resize", "-p", "{}"), "--subresource: `syncpod resize POD` changes"),
         (
             ("get", "pods", "-o", "html"),
             "--output: must be wide, json, yaml, name, jsonpath='{PATH}' or",

@@ -25,6 +25,10 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "taint": "`syncpod cordon NODE` has a node take no new pods",
     "auth": "there is no API server: whoever reaches the Temporal server may do everything",
 }
+OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
+    "--subresource": "`syncpod resize POD` changes the CPU and memory of a running pod",
+}
+"""kubectl's options that this program lacks, and what there is instead."""
 _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune"})
 """Commands that end something: suggested only for a word that can hardly mean anything else."""
 
