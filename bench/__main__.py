@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from bench import machine
 from bench.commands import command_line
 from bench.figures import Row
+from bench.growth import growth
 from bench.idle import idle
 from bench.lives import histories
 from bench.local import decisions
@@ -30,11 +31,12 @@ SIMULATED: Mapping[str, Callable[[int], Awaitable[tuple[Row, ...]]]] = {"cli": c
 NAMES = (*RACES, *STAGED, *LOCAL, *SIMULATED)
 ALONE: Mapping[str, Callable[[int], Awaitable[object]]] = {
     "simulated": simulated,
+    "growth": growth,
     "probes": probes,
     "signatures": signatures,
 }
 """Measurements only on request: each uses the whole machine for minutes, and prints tables of its own."""
-_PODS = {"simulated": 2000, "probes": 500, "signatures": 100}
+_PODS = {"simulated": 2000, "growth": 2000, "probes": 500, "signatures": 100}
 _DEFAULTS = ", ".join(f"{name} {pods}" for name, pods in _PODS.items())
 
 
@@ -59,9 +61,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         choices=("kubelet",),
         help="measure a live kubelet, a node and the bare calls in turn, and write docs/performance.md (12 minutes)",
     )
-    parser.add_argument(
-        "--pods", type=_positive, help="how many simulated pods (default: simulated 2000, probes 500, signatures 100)"
-    )
+    parser.add_argument("--pods", type=_positive, help=f"how many simulated pods (default: {_DEFAULTS})")
     options = parser.parse_args(arguments)
     if options.against and options.only:
         parser.error("--against: cannot be combined with --only")

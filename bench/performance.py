@@ -25,7 +25,6 @@ WARNING: Final = (
     "**The machine was busy: times and ratios mislead, since a side with more processes waits more often.** "
     "Only the counts of events hold.\n\n"
 )
-_MEASURED: Final = re.compile(f"(?<={re.escape(BEGIN)}\n).*?(?={re.escape(END)})", re.DOTALL)
 
 
 async def against_kubelet(version: str, say: Callable[[str], None]) -> str:
@@ -50,16 +49,21 @@ def report(table: str, events: tuple[Row, ...], environment: str, *, is_busy: bo
     """Return the measured part of the page. If the machine was busy (`is_busy`), it says so."""
     lives = markdown([("a pod's history", "events"), *((row.what, f"{row.engine.median:.0f}") for row in events)])
     counted = ", ".join(f"{what} {number}" for what, number in ROUNDS.items())
-    when = f"{datetime.now(UTC):%B} {datetime.now(UTC).day}, {datetime.now(UTC).year}"
     return (
-        f"\nMeasured on {when}, {os.cpu_count()} cores. Rounds counted: {counted}; medians, with the range.\n\n"
+        f"\nMeasured on {today()}, {os.cpu_count()} cores. Rounds counted: {counted}; medians, with the range.\n\n"
         f"{WARNING if is_busy else ''}{table}\n\n{lives}\n\n{environment}\n\n"
     )
 
 
-def written(page: str, text: str) -> str:
-    """Return the page with `text` as its measured part. Raises ValueError if the page has no marks for it."""
-    new, places = _MEASURED.subn(lambda _: text, page)
+def today() -> str:
+    """Return the date as documents have it: ``November 26, 2026``."""
+    now = datetime.now(UTC)
+    return f"{now:%B} {now.day}, {now.year}"
+
+
+def written(page: str, text: str, *, begin: str = BEGIN) -> str:
+    """Return the page with `text` between the mark `begin` and END. Raises ValueError unless it has one such place."""
+    new, places = re.subn(f"(?<={re.escape(begin)}\n).*?(?={re.escape(END)})", lambda _: text, page, flags=re.DOTALL)
     if places != 1:
-        raise ValueError(f"the page must have one place between {BEGIN} and {END}, and has {places}")
+        raise ValueError(f"the page must have one place between {begin} and {END}, and has {places}")
     return new

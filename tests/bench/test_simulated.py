@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import NAMES, parse
+from bench.growth import BEGIN, DOCUMENT, Growth, Mark, costs, report
+from bench.performance import written
 from bench.probes import ProbeCosts, Watched, lateness
 from bench.simulated import Phase, Scale
 
@@ -46,6 +48,28 @@ def test_the_tables_have_rates_cpu_and_memory_per_pod() -> None:
         ["worker", "100 MiB", "150 MiB", "256.0 KiB"],
     ]
     assert cells[-1] == ["3 applies were answered only after 5 s"]
+
+
+def test_the_cost_of_growth_is_that_between_two_marks_for_each_pod() -> None:
+    marks = [
+        Mark(0, {"worker": 1.0, "Temporal": 2.0}),
+        Mark(10, {"worker": 1.5, "Temporal": 2.25}),
+        Mark(14, {"worker": 2.0, "Temporal": 2.75}),
+    ]
+    assert [(pods, {part: round(ms) for part, ms in cost.items()}) for pods, cost in costs(marks)] == [
+        (10, {"worker": 50, "Temporal": 25}),
+        (14, {"worker": 125, "Temporal": 125}),
+    ]
+    told = report(Growth(marks, marks[:2]), "a machine")
+    assert '    x-axis [10, 14]\n    y-axis "ms" 0 --> 260\n    bar [75, 250]\n' in told
+    assert [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines() if "to the" in line
+    ] == [
+        ["applied, to the 10th", "50", "25", "75"],
+        ["applied, to the 14th", "125", "125", "250"],
+        ["deleted, to the 10th", "50", "25", "75"],
+    ]
+    assert written(DOCUMENT.read_text(), told, begin=BEGIN).count("a machine") == 1
 
 
 def test_the_lateness_of_a_probe_is_measured_from_its_most_punctual_grid() -> None:

@@ -1,0 +1,132 @@
+"""What the hundredth pod costs, and the two thousandth: the CPU of each part for each pod, by how many there are.
+
+``python -m bench --only growth --pods 2000`` runs that many simulated pods on one node, deletes them, and writes a
+table and two plots into docs/simulated.md. A plot is text, which forges draw (Mermaid's xychart).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import machine
+from bench.performance import today, written
+from bench.pods import simulated_pod
+from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
+from bench.stage import NODE
+from syncpod.cli.temporal.pod_apply import apply_pod
+
+DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "simulated.md"
+BEGIN: Final = "<!-- measured: python -m bench --only growth -->"
+PARTS: Final = 10
+"""Into how many parts the pods are divided; each is one point of the plot."""
+_LOOKS_EVERY: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How many pods had been started, or deleted, at some moment, and the CPU seconds of each part until then."""
+
+    pods: int
+    cpu: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The marks of one run, in their order."""
+
+    applied: Sequence[Mark]
+    deleted: Sequence[Mark]
+
+
+def costs(marks: Sequence[Mark]) -> list[tuple[int, dict[str, float]]]:
+    """Return, for each two successive marks, the later one's number of pods and the ms of each part for each pod."""
+    return [
+        (
+            after.pods,
+            {part: (after.cpu[part] - before.cpu[part]) * 1000 / (after.pods - before.pods) for part in after.cpu},
+        )
+        for before, after in itertools.pairwise(marks)
+    ]
+
+
+def report(growth: Growth, environment: str) -> str:
+    """Return the table and the plot, as Markdown."""
+    applied, deleted = costs(growth.applied), costs(growth.deleted)
+    parts = list(growth.applied[0].cpu)
+    rows: list[Sequence[str]] = [("ms of CPU for each pod", *parts, "all")]
+    for what, measured in (("applied", applied), ("deleted", deleted)):
+        rows += [
+            (f"{what}, to the {pods}th", *(f"{cost[part]:.0f}" for part in parts), f"{sum(cost.values()):.0f}")
+            for pods, cost in measured
+        ]
+    return f"\nMeasured on {today()}.\n\n{_plot(applied, deleted)}\n\n{markdown(rows)}\n\n{environment}\n\n"
+
+
+async def growth(pods: int) -> str:
+    """Measure with this many pods, write docs/simulated.md, and return its measured part."""
+    before = machine.load()
+    async with simulated_node() as node:
+        names = [f"grown-{number}" for number in range(pods)]
+
+        async def apply(name: str) -> None:
+            await apply_pod(node.client, simulated_pod(name), node=NODE, has_attributes=True)
+
+        applied = await _marked(node, pods, lambda: node.visible("PodReady = true"), each(names, apply))
+        deleted = await _marked(node, pods, lambda: _gone(node, pods), each(names, node.engine.delete))
+    text = report(Growth(applied, deleted), machine.environment("simulated pods", before))
+    DOCUMENT.write_text(written(DOCUMENT.read_text(), text, begin=BEGIN))
+    return text
+
+
+async def _gone(node: SimulatedNode, pods: int) -> int:
+    return pods - await node.visible()
+
+
+async def _marked(
+    node: SimulatedNode, pods: int, count: Callable[[], Awaitable[int]], work: Awaitable[object]
+) -> list[Mark]:
+    """Do the work, wait until all pods have followed, and return a mark for each tenth of them."""
+    marks = [Mark(0, node.cpu())]
+
+    async def watch() -> None:
+        while marks[-1].pods < pods:
+            await asyncio.sleep(_LOOKS_EVERY)
+            now = await count()
+            if now >= pods or now - marks[-1].pods >= pods / PARTS:
+                sys.stderr.write(f"bench:   {now} of {pods}\n")
+                marks.append(Mark(now, node.cpu()))
+
+    await asyncio.gather(work, watch())
+    return marks
+
+
+def _plot(
+    applied: Sequence[tuple[int, Mapping[str, float]]], deleted: Sequence[tuple[int, Mapping[str, float]]]
+) -> str:
+    """Return one plot for each phase: their points lie at different numbers of pods."""
+    return "\n\n".join(
+        "\n".join(
+            (
+                "```mermaid",
+                "xychart-beta",
+                f'    title "CPU for each pod {what}, by the number of pods so far"',
+                f"    x-axis [{', '.join(str(pods) for pods, _ in measured)}]",
+                f'    y-axis "ms" 0 --> {_above(applied, deleted)}',
+                f"    bar [{', '.join(f'{sum(cost.values()):.0f}' for _, cost in measured)}]",
+                "```",
+            )
+        )
+        for what, measured in (("applied", applied), ("deleted", deleted))
+    )
+
+
+def _above(*phases: Sequence[tuple[int, Mapping[str, float]]]) -> int:
+    """Return the end of the axis: the next multiple of 20 above all costs."""
+    most = max(sum(cost.values()) for measured in phases for _, cost in measured)
+    return int(most // 20 + 1) * 20
