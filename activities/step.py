@@ -109,7 +109,7 @@ async def run_step(
                 pause, may_put_off = QUEUED_BEAT_SECONDS - FIRST_BEAT_SECONDS, False
             elif not task.done():
                 activity.heartbeat(attempt.telling)
-                has_said, may_put_off = True, False
+                has_said = True
                 pause = min(2 * pause, HEARTBEAT_SECONDS) if attempt.acts.is_set() else WAITING_BEAT_SECONDS
     count_attempt(info.activity_type, _outcome(task))
     return task.result()
