@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +27,16 @@ BEGIN: Final = "<!-- measured: python -m bench --only growth -->"
 PARTS: Final = 10
 """Into how many parts the pods are divided; each is one point of the plot."""
 _LOOKS_EVERY: Final = 0.2
+_DELETED_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How many pods had been started, or deleted, at some moment, and the CPU seconds of each part until then."""
+    """How many pods had been started, or deleted, at a moment (`at`, monotonic), and each part's CPU seconds by then."""
 
     pods: int
     cpu: Mapping[str, float]
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,15 @@ def report(growth: Growth, environment: str) -> str:
     rows: list[Sequence[str]] = [("ms of CPU for each pod", *parts, "all")]
     for what, measured in (("applied", applied), ("deleted", deleted)):
         rows += [
-            (f"{what}, to the {pods}th", *(f"{cost[part]:.0f}" for part in parts), f"{sum(cost.values()):.0f}")
+            (f"{what}, up to {pods}", *(f"{cost[part]:.0f}" for part in parts), f"{sum(cost.values()):.0f}")
             for pods, cost in measured
         ]
-    return f"\nMeasured on {today()}.\n\n{_plot(applied, deleted)}\n\n{markdown(rows)}\n\n{environment}\n\n"
+    took = ", ".join(
+        f"{what} in {marks[-1].at - marks[0].at:.0f} s"
+        for what, marks in (("applied", growth.applied), ("deleted", growth.deleted))
+    )
+    begins = f"Measured on {today()}: {growth.applied[-1].pods} pods {took}."
+    return "".join(f"\n{part}\n" for part in (begins, _plot(applied, deleted), markdown(rows), environment)) + "\n"
 
 
 async def growth(pods: int) -> str:
@@ -77,8 +85,13 @@ async def growth(pods: int) -> str:
         async def apply(name: str) -> None:
             await apply_pod(node.client, simulated_pod(name), node=NODE, has_attributes=True)
 
+        async def delete(name: str) -> None:
+            # Waited for: of many that are deleted at once, the first is gone only when most work for the others is done.
+            await node.engine.delete(name)
+            await node.engine.until_ended(name)
+
         applied = await _marked(node, pods, lambda: node.visible("PodReady = true"), each(names, apply))
-        deleted = await _marked(node, pods, lambda: _gone(node, pods), each(names, node.engine.delete))
+        deleted = await _marked(node, pods, lambda: _gone(node, pods), each(names, delete, at_once=_DELETED_AT_ONCE))
     text = report(Growth(applied, deleted), machine.environment("simulated pods", before))
     DOCUMENT.write_text(written(DOCUMENT.read_text(), text, begin=BEGIN))
     return text
@@ -92,7 +105,7 @@ async def _marked(
     node: SimulatedNode, pods: int, count: Callable[[], Awaitable[int]], work: Awaitable[object]
 ) -> list[Mark]:
     """Do the work, wait until all pods have followed, and return a mark for each tenth of them."""
-    marks = [Mark(0, node.cpu())]
+    marks = [Mark(0, node.cpu(), time.monotonic())]
 
     async def watch() -> None:
         while marks[-1].pods < pods:
@@ -100,7 +113,7 @@ async def _marked(
             now = await count()
             if now >= pods or now - marks[-1].pods >= pods / PARTS:
                 sys.stderr.write(f"bench:   {now} of {pods}\n")
-                marks.append(Mark(now, node.cpu()))
+                marks.append(Mark(now, node.cpu(), time.monotonic()))
 
     await asyncio.gather(work, watch())
     return marks

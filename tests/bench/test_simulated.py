@@ -63,11 +63,11 @@ def test_the_cost_of_growth_is_that_between_two_marks_for_each_pod() -> None:
     told = report(Growth(marks, marks[:2]), "a machine")
     assert '    x-axis [10, 14]\n    y-axis "ms" 0 --> 260\n    bar [75, 250]\n' in told
     assert [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines() if "to the" in line
+        [cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines() if ", up to" in line
     ] == [
-        ["applied, to the 10th", "50", "25", "75"],
-        ["applied, to the 14th", "125", "125", "250"],
-        ["deleted, to the 10th", "50", "25", "75"],
+        ["applied, up to 10", "50", "25", "75"],
+        ["applied, up to 14", "125", "125", "250"],
+        ["deleted, up to 10", "50", "25", "75"],
     ]
     assert written(DOCUMENT.read_text(), told, begin=BEGIN).count("a machine") == 1
 
