@@ -32,7 +32,7 @@ _DELETED_AT_ONCE: Final = 32
 
 @dataclass(frozen=True)
 class Mark:
-    """How many pods had been started, or deleted, at a moment (`at`, monotonic), and each part's CPU seconds by then."""
+    """How many pods had been started, or deleted, at a moment (`at`, monotonic); each part's CPU seconds by then."""
 
     pods: int
     cpu: Mapping[str, float]
@@ -86,7 +86,7 @@ async def growth(pods: int) -> str:
             await apply_pod(node.client, simulated_pod(name), node=NODE, has_attributes=True)
 
         async def delete(name: str) -> None:
-            # Waited for: of many that are deleted at once, the first is gone only when most work for the others is done.
+            # Waited for: of many that are deleted at once, the first is gone only with most of the others' work done.
             await node.engine.delete(name)
             await node.engine.until_ended(name)
 
