@@ -18,7 +18,7 @@ import typer
 from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.console import paint, printable, remark, say
 from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
-from syncpod.cli.input.kubectl_words import arranged
+from syncpod.cli.input.kubectl_words import arranged, command_words
 from syncpod.cli.program import Interrupted, program
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -43,15 +43,16 @@ def run(arguments: Sequence[str]) -> int:
         if found := completion_candidates.complete(program, arguments[1:]):
             say(found)
         return 0
+    words = _of_fleet(arguments)
     try:
         commands = program()
-        words = arranged(commands, _of_fleet(arguments))
+        words = arranged(commands, words)
         code = commands.main(args=words, prog_name="syncpod", standalone_mode=False)
         sys.stdout.flush()
     except Failure as failure:
         return _fail(str(failure), failure.code)
     except _UsageError as error:
-        return _fail(_usage(error), BAD_INPUT)
+        return _fail(_usage(error, words), BAD_INPUT)
     except Interrupted:
         if sys.stderr.isatty():
             remark("")  # the terminal has written ^C: put the prompt on a line of its own
@@ -78,7 +79,7 @@ def _fail(sentence: str, code: int) -> int:
     return code
 
 
-def _usage(error: Exception) -> str:
+def _usage(error: Exception, words: Sequence[str]) -> str:
     """Return what is wrong with a command line, and which help to read; "" if its help has been printed already."""
     context: Any = getattr(error, "ctx", None)
     message = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
@@ -92,7 +93,8 @@ def _usage(error: Exception) -> str:
     # These words come from the parser that typer uses.
     message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)
     message = message.replace("Input should be", "must be")
-    where = context.command_path if context is not None else "syncpod"
+    # The parser does not say of which command it is that an option lacks its argument.
+    where = context.command_path if context is not None else " ".join(("syncpod", *command_words(program(), words)))
     return f"{message}; see `{where} --help`"
 
 

@@ -62,6 +62,8 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
     [
         (("frobnicate",), "No such command 'frobnicate'; see `syncpod --help`"),
         (("get", "--frob"), "No such option: --frob; see `syncpod get --help`"),
+        (("explain", "pod/web", "--since"), "'--since' requires an argument; see `syncpod explain --help`"),
+        (("fleet", "logs", "web", "-c"), "'-c' requires an argument; see `syncpod fleet logs --help`"),
         (("patch", "pod", "web", "--subresource", "resize", "-p", "{}"), "--subresource: `syncpod resize POD` changes"),
         (
             ("get", "pods", "-o", "html"),

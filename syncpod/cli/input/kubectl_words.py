@@ -55,7 +55,7 @@ def arranged(program: Any, words: Sequence[str]) -> list[str]:
     while left and (count := _namespace_words(left[0])):
         namespace += left[:count]
         left = left[count:]
-    command = _command_words(program, left)
+    command = command_words(program, left)
     rest = left[len(command) :]
     if command == ["get"] and rest:
         if rest[0] in ("events", "event", "ev"):
@@ -72,7 +72,7 @@ def _namespace_words(word: str) -> int:
     return int(word.startswith("--namespace=") or (word.startswith("-n") and len(word) > 2))
 
 
-def _command_words(program: Any, words: Sequence[str]) -> list[str]:
+def command_words(program: Any, words: Sequence[str]) -> list[str]:
     """Return the words at the beginning that name a command: ``create secret generic``."""
     found: list[str] = []
     group = program
