@@ -37,7 +37,11 @@ async def test_the_pods_of_a_node_are_drawn_as_they_are(syncpod: Command, node: 
     (told,) = json.loads((await syncpod("tree", here, "-o", "json")).out)
     assert (told["node"], [each["name"] for each in told["pods"]]) == (here, names)
     missing = await syncpod("tree", here, "nowhere")
-    assert (missing.code, missing.out, missing.err) == (1, "", 'syncpod: nodes "nowhere" not found\n')
+    way = "name nodes, as NAME or node/NAME; `syncpod explain nowhere` says what a pod waits for"
+    assert (missing.code, missing.out, missing.err) == (1, "", f'syncpod: nodes "nowhere" not found: {way}\n')
+    for pod in (("pod/nowhere",), ("pod", "nowhere")):
+        refused = await syncpod("tree", *pod)
+        assert (refused.code, refused.out, refused.err) == (2, "", f"syncpod: {pod[0]!r}: {way}\n")
     assert (await syncpod("delete", "pod", *names, "--grace-period", "1")).code == 0
 
 

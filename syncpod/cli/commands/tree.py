@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _ASKED_OF_STEPS: Final = 50
 """Of how many pods, at most, the server is asked which steps it is trying."""
 
+_PODS: Final = ("po", "pod", "pods")
+"""A first word that means pods; a node of that name is `node/pod`."""
+
 Nodes = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 
 
@@ -36,13 +39,27 @@ def tree(
 
     Without NODE it draws all nodes that have pods. A pod or container that waits says for what: the end of a back-off,
     an image, the sandbox, an init container, a probe, or a step that is tried again. Pods of this machine's node are
-    read from its worker; of others it is their status that says what they wait for.
+    read from its worker; of others it is their status that says what they wait for. Of one pod, `syncpod explain POD`
+    says it.
     """
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
-    names = node_names(nodes) if nodes else []
+    names = _names(nodes or [])
     branches = _told_branches(names)
     _print(_asked_branches(names) if branches is None else branches, output)
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """Return the nodes that are named. Raises BadInput, for a pod with the command that is about one."""
+    if words and words[0].partition("/")[0] in _PODS:
+        name = words[0].partition("/")[2] or "".join(words[1:2]) or "POD"
+        raise BadInput(f"{words[0]!r}: {_of_a_pod(name)}")
+    return node_names(words) if words else []
+
+
+def _of_a_pod(name: str) -> str:
+    """Return what the command takes, and which one says what the pod of this name waits for."""
+    return f"name nodes, as NAME or node/NAME; `syncpod explain {name}` says what a pod waits for"
 
 
 def _print(branches: Sequence[Branch], output: str) -> None:
@@ -95,7 +112,7 @@ def _asked_branches(names: Collection[str]) -> list[Branch]:
 
         pods = await list_pods(client, None, Selector(()), nodes=names or None)
         if missing := await _missing(client, set(names) - {each.pod.spec.node_name for each in pods}):
-            raise Failure("\n".join(f'nodes "{name}" not found' for name in missing))
+            raise Failure("\n".join(f'nodes "{name}" not found: {_of_a_pod(name)}' for name in missing))
         branches = await _branches(client, pods)
         note_absent_nodes(pods)
         return branches
