@@ -185,6 +185,28 @@ def test_the_log_of_any_instance_is_read_from_its_file_or_else_from_the_journal(
     assert program("logs", "gone", "--restart", "0", environ=environ).code == 1
 
 
+def test_the_log_of_an_instance_of_several_containers_is_the_defaults(environ: dict[str, str]) -> None:
+    life, names = Life("default", "two", "uid-2", "inc-2"), ("setup", "web", "aside")
+    present = {**PRESENT, "containers": [{"name": each, "init": each == "setup", "state": {}} for each in names]}
+    ends = tuple(replace(crash(0, 300, 250), container=each, log_end=f"of {each}\n") for each in names)
+    state = Path(environ["SYNCPOD_STATE_DIR"])
+    journal = JournalFile(state / FILE_NAME, Limits())
+    journal.write([TaskRecords(life, ago(90), instances=ends, present=json.dumps(present))])
+    journal.close()
+    first = program("logs", "two", "--restart", "0", environ=environ)
+    assert (first.code, first.out) == (0, "of web\n")
+    assert first.err.splitlines()[0] == 'Defaulted container "web" out of: web, aside, setup (init)'
+    named = program("logs", "two", "aside", "--restart", "0", environ=environ)
+    assert (named.out, "Defaulted" in named.err) == ("of aside\n", False)
+    metadata: dict[str, Any] = {"namespace": "default", "name": "two", "uid": "uid-2"}
+    metadata["annotations"] = {"kubectl.kubernetes.io/default-container": "aside"}
+    spec = {"containers": [{"name": each, "image": "busybox:1"} for each in ("web", "aside")]}
+    (state / "pods" / "uid-2").mkdir(parents=True)
+    (state / "pods" / "uid-2" / "pod.json").write_text(json.dumps({"pod": {"metadata": metadata, "spec": spec}}))
+    marked = program("logs", "two", "--restart", "0", environ=environ)
+    assert (marked.out, "Defaulted" in marked.err) == ("of aside\n", False), "as kubectl: the annotation says so"
+
+
 def test_the_newest_start_and_any_other_is_a_timeline(environ: dict[str, str]) -> None:
     done = program("explain", "web", "--start", "--restart", "1", environ=environ)
     assert done.code == 0, done.err
@@ -275,6 +297,20 @@ def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> Non
     for by, said in (({}, "cordoned: it takes no"), ({"cordoned_by": "drain, me@n1"}, "cordoned by drain, me@n1: it")):
         recorded.write_text(json.dumps({"next_input": {"snapshot": {"unschedulable": True, **by}}}))
         assert f"it is {said}" in program("explain", "node", environ=environ).out
+
+
+def test_this_machines_node_may_be_named_and_another_is_not_found(environ: dict[str, str]) -> None:
+    for words in (("node", "n1"), ("node/n1",), ("nodes", "n1"), ("no/n1",)):
+        done = program("explain", *words, environ=environ)
+        assert (done.code, "1 there, 1 gone since" in done.out) == (0, True), done.err
+    for words in (("node", "n2"), ("node/n2",)):
+        other = program("explain", *words, environ=environ)
+        assert (other.code, other.out, other.err.count("\n")) == (1, "", 1)
+        assert (
+            'nodes "n2" not found: this machine\'s node is n1; of another, `syncpod fleet explain node n2`' in other.err
+        )
+    for wrong in (("node", "n1", "n2"), ("node/",), ("node", "n1", "--at", "12:00")):
+        assert program("explain", *wrong, environ=environ).code == 2, wrong
 
 
 def test_when_the_node_had_no_worker_is_told_between_what_was_done(environ: dict[str, str]) -> None:

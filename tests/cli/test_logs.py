@@ -218,6 +218,10 @@ def test_the_note_on_a_default_lists_main_containers_first(capsys: pytest.Captur
     web = Pod.model_validate({"metadata": {"name": "web"}, "spec": spec})
     assert containers.chosen_container(web, "") == "c"
     assert capsys.readouterr().err == 'Defaulted container "c" out of: c, d, e (ephem), i (init), side (init)\n'
+    for marked, chosen, is_noted in (("side", "side", False), ("nosuch", "c", True)):
+        web.metadata.annotations[containers.DEFAULT_CONTAINER] = marked
+        assert containers.chosen_container(web, "") == chosen
+        assert capsys.readouterr().err.startswith("Defaulted") == is_noted, "as kubectl: the annotation is no default"
     with pytest.raises(Failure, match='container "nosuch" is not in pod "web"') as failed:
         containers.chosen_container(web, "nosuch")
     assert failed.value.code == 1, "as of a pod that is not there"

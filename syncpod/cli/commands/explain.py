@@ -11,7 +11,7 @@ import typer
 
 from syncpod.cli.console import remark, say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_name, read_duration
+from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration
 from syncpod.cli.input.options import Namespace, PodNames
 
 if TYPE_CHECKING:
@@ -74,15 +74,15 @@ def explain(
     """Explain a pod's state, its causes, and what happens next.
 
     For each end of a container this shows the cause, who decided it, how long the next start waited, and the last
-    lines of the log. It also shows what the ends have in common, and the changes to the pod. `explain node` shows
-    the node's pods whose containers ended most often in the last day, the node's events, and what is due next.
-    Everything comes from this node's journal. So neither the Temporal server nor the worker is needed, and pods
-    that are gone are explained for as long as the journal has them: --at or --uid chooses an earlier life of the
-    name. On a terminal that is too narrow for long texts, those in tables are cut, and others wrapped; a pipe gets
-    them whole. With --start this shows each part of a container's newest start, with its duration. With --trace it
-    also shows each call to the runtime, if the worker was started with OTEL_TRACES_EXPORTER=console. With
-    --placement it says for each node of the fleet that this machine commands whether the pod may be there, as
-    `fleet explain --placement` does.
+    lines of the log. It also shows what the ends have in common, and the changes to the pod. `explain node` shows the
+    pods of this machine's node whose containers ended most often in the last day, the node's events, and what is due
+    next; the node may be named, `explain node n1`. Everything comes from this node's journal. So neither the Temporal
+    server nor the worker is needed, and pods that are gone are explained for as long as the journal has them: --at or
+    --uid chooses an earlier life of the name. On a terminal that is too narrow for long texts, those in tables are
+    cut, and others wrapped; a pipe gets them whole. With --start this shows each part of a container's newest start,
+    with its duration. With --trace it also shows each call to the runtime, if the worker was started with
+    OTEL_TRACES_EXPORTER=console. With --placement it says for each node of the fleet that this machine commands
+    whether the pod may be there, as `fleet explain --placement` does.
     """
     from syncpod.cli.commands import explain_node
 
@@ -95,9 +95,9 @@ def explain(
     _check(output, at, start=start, of_start=any(of_start.values()))
     if trace_log and not trace:
         raise BadInput("--trace-log: only with --trace")
-    if what in explain_node.WORDS:
+    if (nodes := named_nodes(what or [])) is not None:
         _require_none_of_pods(at, uid, start=start)
-        explain_node.explain_node(output, read_span(since))
+        explain_node.explain_node(nodes, output, read_span(since))
         return
     name, now = pod_name(what or []), datetime.now(UTC)
     moment = read_moment(at, now) if at is not None else now

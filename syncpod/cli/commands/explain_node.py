@@ -10,17 +10,19 @@ from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-WORDS: Final = (["node"], ["nodes"], ["no"])
-"""How the node is named; a pod of that name is `pod/node`."""
 _A_DAY: Final = timedelta(days=1)
 _MOST: Final = 15
 """How many pods are shown."""
 
 
-def explain_node(output: str, since: timedelta | None) -> None:
-    """Print the node's pods whose containers ended most often lately. Raises Failure and BadInput."""
+def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> None:
+    """Print the pods of this machine's node whose containers ended most often lately.
+
+    `names` is what the node was called; none = it was not named. Raises Failure, also for another node, and BadInput.
+    """
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
     from syncpod.journal.reading import NoJournal, absences_of, node_summary, services_of
@@ -30,6 +32,7 @@ def explain_node(output: str, since: timedelta | None) -> None:
         raise BadInput(f"--output: must be json, not {output}")
     now = datetime.now(UTC)
     here = settings()
+    node = _required(names, here.state_dir, here.node)
     begin = now - (_A_DAY if since is None else since)
     try:
         summary = node_summary(here.state_dir, begin, most=_MOST)
@@ -44,7 +47,27 @@ def explain_node(output: str, since: timedelta | None) -> None:
         say(json.dumps(document(summary, events, absences, now, begin, served), indent=4))
     else:
         wide = terminal_width()
-        say("\n".join(lines(summary, events, absences, now, begin, node=here.node, served=served, wide=wide)))
+        say("\n".join(lines(summary, events, absences, now, begin, node=node, served=served, wide=wide)))
+
+
+def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
+    """Return the name of this machine's node: its worker's, or else the configured one.
+
+    Raises Failure if another was named, and BadInput for several.
+    """
+    from syncpod.cli.machine.state_directory import recorded_worker
+    from syncpod.cli.machine.worker_process import serving
+
+    if len(names) > 1:
+        raise BadInput(f"name one node, not {len(names)}")
+    worker = serving(state_dir) or recorded_worker(state_dir)
+    node = worker.node if worker is not None else configured
+    if names and names[0] != node:
+        raise Failure(
+            f'nodes "{names[0]}" not found: this machine\'s node is {node}; '
+            f"of another, `syncpod fleet explain node {names[0]}`, or run `explain node` there"
+        )
+    return node
 
 
 def _served(state_dir: Path) -> str:

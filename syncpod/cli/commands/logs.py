@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.logged_pods import LoggedPod
+    from syncpod.journal.records import Life
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 
@@ -89,8 +90,10 @@ def logs(
     """Print the logs of a pod's containers.
 
     Reads the files that the runtime writes on this machine: for each container the current one, as kubectl does, and
-    with --rotated also older ones that are still kept. --follow continues across rotations. While the pod's workflow
-    does not answer, the files are found without it, and --follow continues until it is interrupted.
+    with --rotated also older ones that are still kept. Without --container it is the pod's default container: the one
+    that the annotation kubectl.kubernetes.io/default-container names, or else the first main one, which a note then
+    says. --follow continues across rotations. While the pod's workflow does not answer, the files are found
+    without it, and --follow continues until it is interrupted.
 
     --restart N prints the log of an instance that ended, also of a pod that is gone: the file, or the last KiB of it
     that the node's journal keeps. If the pod's name had several lives, it is the newest with that number, and a note
@@ -197,7 +200,7 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
         return False
 
     here = settings()
-    found = journaled_log(here.state_dir, here.log_dir, namespace, name, container, restart, uid=uid)
+    found = journaled_log(here.state_dir, here.log_dir, namespace, name, container, restart, uid=uid, pod_of=_noted_pod)
     instance = found.instance
     if not found.is_newest or found.records.gone is not None:
         from syncpod.cli.view.explanation import Clock, lifetime
@@ -222,6 +225,14 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
     remark(f"Note: the log file of restart {restart} is gone; {has}")
     shown = "".join(said if manner.tail is None else said[max(0, len(said) - manner.tail) :]).encode()
     sys.stdout.write(shown[: manner.limit_bytes].decode(errors="ignore"))
+
+
+def _noted_pod(life: Life) -> Pod | None:
+    """Return the pod of a life from this node's record of it; None if it has none. Blocks. Raises BadInput."""
+    from syncpod.cli.machine.kept_logs import noted_pod
+    from syncpod.cli.strays.listing import this_node
+
+    return noted_pod(this_node(), life.namespace, life.name, life.uid)
 
 
 def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.journal.records import NEVER_RAN
 from syncpod.pod import ContainerStateTerminated, ContainerStatus, Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Annotation that names the default container."""
@@ -40,8 +43,13 @@ def chosen_container(pod: Pod, asked: str) -> str:
             *(f"{container.name} (ephem)" for container in pod.spec.ephemeral_containers),
             *(f"{container.name} (init)" for container in pod.spec.init_containers),
         ]
-        remark(f'Defaulted container "{first}" out of: {", ".join(shown)}')
+        note_default(first, shown)
     return first
+
+
+def note_default(container: str, shown: Sequence[str]) -> None:
+    """Say on standard error which container was taken, and out of which, in kubectl's words."""
+    remark(f'Defaulted container "{container}" out of: {", ".join(shown)}')
 
 
 def status_of(pod: Pod, container: str) -> ContainerStatus:

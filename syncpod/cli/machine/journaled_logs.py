@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from syncpod.journal.reading import LifeRecords
     from syncpod.journal.records import Instance, Life
+    from syncpod.pod import Pod
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,21 @@ class JournaledLog:
 
 
 def journaled_log(
-    state_dir: Path, log_dir: Path, namespace: str, name: str, container: str, restart: int, *, uid: str
+    state_dir: Path,
+    log_dir: Path,
+    namespace: str,
+    name: str,
+    container: str,
+    restart: int,
+    *,
+    uid: str,
+    pod_of: Callable[[Life], Pod | None],
 ) -> JournaledLog:
     """Return the log of the instance with this number, of the newest life of the pod that had one. Blocks.
 
-    `container` "" = the only one that the journal knows of the pod. `uid` names the life; "" = any. Raises Failure, and
-    BadInput if there are several containers.
+    `container` "" = the only one that the journal knows of the pod, or of several the pod's default, with a note as of
+    a pod that runs. `uid` names the life; "" = any. `pod_of` returns the pod of a life, if this machine still has it.
+    Raises Failure.
     """
     from syncpod.journal.reading import NoJournal, lives_of
 
@@ -55,7 +65,7 @@ def journaled_log(
     if not lives:
         raise Failure(f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}")
     newest, lives = lives[-1], lives_with_uid(lives, uid)
-    container = container or _only_container(lives, name)
+    container = container or _default_container(lives, name, restart, pod_of)
     for records in reversed(lives):
         for instance in records.instances:
             if (instance.container, instance.restart) == (container, restart):
@@ -98,13 +108,29 @@ def lives_with_uid(lives: Sequence[LifeRecords], uid: str) -> list[LifeRecords]:
     return chosen
 
 
-def _only_container(lives: Sequence[LifeRecords], name: str) -> str:
+def _default_container(
+    lives: Sequence[LifeRecords], name: str, restart: int, pod_of: Callable[[Life], Pod | None]
+) -> str:
+    """Return the only container that was ever started, or else the default one, with a note.
+
+    Of a pod that is gone, the journal has neither annotations nor which container is ephemeral: it is the first main
+    container. Raises Failure.
+    """
     names = sorted({instance.container for records in lives for instance in records.instances})
     if not names:
         raise Failure(f'the journal knows of no container of pod "{name}" that was ever started')
-    if len(names) > 1:
-        raise BadInput(f'name a container of pod "{name}" with -c: {", ".join(names)}')
-    return names[0]
+    if len(names) == 1:
+        return names[0]
+    from syncpod.cli.machine.containers import chosen_container, note_default
+
+    with_number = [each for each in lives if any(one.restart == restart for one in each.instances)]
+    newest = (with_number or lives)[-1]
+    if (pod := pod_of(newest.life)) is not None:
+        return chosen_container(pod, "")
+    known = newest.present.get("containers", ())
+    main = [each["name"] for each in known if not each.get("init")] or names
+    note_default(main[0], [*main, *(f"{each['name']} (init)" for each in known if each.get("init"))])
+    return str(main[0])
 
 
 def _known(lives: Sequence[LifeRecords], container: str) -> str:
