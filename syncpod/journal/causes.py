@@ -143,6 +143,7 @@ def ends_of(
     for name, each_of in by_container.items():
         holds = [line for line in lines if line.kind == "hold" and line.subject in (name, RESTART_OF_ALL)]
         signals = [line for line in lines if line.kind == "signal"]
+        all_released = [line.at for line in signals if line.fact == Fact.BACK_OFF_OF_ALL_ENDED]
         released = [line.at for line in signals if (line.fact, line.container) == (Fact.BACK_OFF_ENDED, name)]
         restarted = [line.at for line in signals if (line.subject, line.container) == ("restart", name)]
         seen = [each for each in happenings if each.container == name]
@@ -155,7 +156,9 @@ def ends_of(
                 _start_of(after),
                 back_off,
                 limit if one.reason == "OOMKilled" else "",
-                _cut_short(released, one, after) or (bool(back_off) and _cut_short(restarted, one, after, slack=_NONE)),
+                _cut_short(released, one, after)
+                or (bool(back_off) and _cut_short(all_released, one, after))
+                or (bool(back_off) and _cut_short(restarted, one, after, slack=_NONE)),
             )
             for one, after in zip(each_of, following, strict=True)
             if one.has_ended

@@ -38,6 +38,8 @@ class Fact(StrEnum):
     SUCCESSOR_DROPPED = "successor dropped"
     BACK_OFF_ENDED = "back-off ended"
     """By a person. The agent ends one too, when something that was missing has appeared; that is not this fact."""
+    BACK_OFF_OF_ALL_ENDED = "back-off of all ended"
+    """By a person, with or without naming a container: all containers of a restart of all had waited for its end."""
     RESTARTS_ALL = "restarts all"
     """The step removes all containers, so that they are started again."""
     STARTUP_SUCCESS = "startup success"
@@ -49,6 +51,7 @@ class Fact(StrEnum):
 
 _COMMANDS: Final = frozenset({"restart", "set_condition"})
 """The signals that only somebody outside the node sends."""
+_ENDED_BY_A_PERSON: Final = frozenset({Fact.BACK_OFF_ENDED, Fact.BACK_OFF_OF_ALL_ENDED})
 
 
 RESTART_OF_ALL: Final = "restart_all_containers"
@@ -79,7 +82,7 @@ class Line:
         """Whether somebody outside the node asked for it, apart from what made the pod."""
         if self.kind == "update":
             return self.fact != Fact.MADE
-        return self.kind == "signal" and (self.subject in _COMMANDS or self.fact == Fact.BACK_OFF_ENDED)
+        return self.kind == "signal" and (self.subject in _COMMANDS or self.fact in _ENDED_BY_A_PERSON)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, cause_of, changes_of, ends_of
-from syncpod.journal.records import Fact, Instance, Line
+from syncpod.journal.records import RESTART_OF_ALL, Fact, Instance, Line
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.messages.steps import Outcome
 from tests.journal.records import at, ended, exit_line, happening
@@ -165,6 +165,21 @@ def test_a_wait_that_an_operator_cut_short_is_said_to_be() -> None:
         Line(at(22), "signal", "backoff_expired", "app", reason="its secret has come or changed"),
     ]
     assert [end.cut_short for end in ends_of(instances, lines, [])["app"]] == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize("line", [("backoff_expired", ""), ("backoff_expired", "app"), ("restart", "app")])
+def test_whoever_ends_the_back_off_of_a_restart_of_all_cuts_the_wait_of_each_container_short(
+    line: tuple[str, str],
+) -> None:
+    ends = [ended(0, begun=0, end=1), ended(1, begun=5, end=8), ended(2, begun=14, end=20)]
+    others = [replace(each, container="other") for each in ends]
+    hold = Line(at(8), "hold", RESTART_OF_ALL, reason="CrashLoopBackOff 10s: x", fact="CrashLoopBackOff", seconds=10)
+    lines = [hold, Line(at(13), "signal", *line, reason="an operator", fact=Fact.BACK_OFF_OF_ALL_ENDED)]
+    found = ends_of([*ends, *others], lines, [])
+    assert {name: [end.cut_short for end in each] for name, each in found.items()} == {
+        "app": [False, True, False],
+        "other": [False, True, False],
+    }
 
 
 def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:

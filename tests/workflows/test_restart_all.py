@@ -103,20 +103,24 @@ async def test_repeated_restarts_of_all_containers_back_off_as_a_whole(client: C
     assert [(event["container"], event["count"]) for event in told] == [("", 2)]
 
 
-@pytest.mark.parametrize("signal", ["restart", "backoff_expired"])
-async def test_an_operator_retry_of_one_container_ends_the_back_off_of_all(
-    client: Client, node: ScriptedNode, signal: str
+@pytest.mark.parametrize(
+    ("signal", "subject"), [("restart", "other"), ("backoff_expired", "other"), ("backoff_expired", SUBJECT)]
+)
+async def test_an_operator_retry_ends_the_back_off_of_all(
+    client: Client, node: ScriptedNode, signal: str, subject: str
 ) -> None:
     handle, uid = await held_back(client, node)
     await handle.signal("backoff_expired", {"container": "other", "appeared": 'secret "password"'})
     await handle.signal("backoff_expired", {"container": "other", "restart": 2})
     pod = await query_pod(handle)
     assert restarting(pod) == "True", "only an operator ends it"
-    await handle.signal(signal, {"container": "other"})
+    await handle.signal(signal, {"container": subject})
     pod = await until(handle, lambda pod: "running" in container(pod, "init")["state"])
     assert (container(pod, "init")["restartCount"], restarting(pod)) == (2, "False")
     assert await rang(handle) == [], "the back-off was ended, and did not end by itself"
     assert [each.name for each in node.pods[uid].containers] == ["init"]
+    told = [each for each in await handle.query("history") if each["kind"] == "signal" and "operator" in each["reason"]]
+    assert [each["fact"] for each in told] == ["back-off of all ended"], "all containers had waited for it"
 
 
 async def test_an_ephemeral_container_starts_during_the_back_off_of_a_restart_of_all(

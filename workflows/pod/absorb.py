@@ -118,11 +118,11 @@ def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...],
         why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
         state.note(now, "signal", "backoff_expired", why, container=container)
     else:
+        restarting = (*state.pod.spec.init_containers, *state.pod.spec.containers)
+        is_part = subject == backoff.RESTART_ALL or subject in [each.name for each in restarting]
+        fact = Fact.BACK_OFF_OF_ALL_ENDED if is_part and restart_of_all.release(state) else Fact.BACK_OFF_ENDED
         why = f"an operator ends the back-off of {subject}"
-        state.note(now, "signal", "backoff_expired", why, container=container, fact=Fact.BACK_OFF_ENDED)
-    restarting = [container.name for container in (*state.pod.spec.init_containers, *state.pod.spec.containers)]
-    if not signal.appeared and subject in restarting:
-        restart_of_all.release(state)
+        state.note(now, "signal", "backoff_expired", why, container=container, fact=fact)
     state.released = {**state.released, subject: _number_held(state, subject)}
 
 
@@ -173,14 +173,14 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
     if signal.container and signal.container not in (*mains, *sidecars):
         known = ", ".join(sorted((*mains, *sidecars)))
         raise Rejected(f"container: is {signal.container!r}, must be a main container or a sidecar, one of {known}")
-    restart_of_all.release(state)
+    fact = Fact.BACK_OFF_OF_ALL_ENDED if restart_of_all.release(state) else ""
     for name in (signal.container,) if signal.container else mains:
         newest = facts.known(state).newest(name)
         if newest is not None:
             state.replacing = {**state.replacing, newest.id: True}
         if newest is None or newest.state != "running":
             state.released = {**state.released, name: state.next_restart(name)}
-        state.note(now, "signal", "restart", f"an operator restarts {name}", container=name)
+        state.note(now, "signal", "restart", f"an operator restarts {name}", container=name, fact=fact)
 
 
 def _set_condition(state: PodState, payload: Any, now: datetime) -> None:

@@ -30,11 +30,15 @@ def reset_by(state: PodState, removal: StepInput) -> RestartOfAll | None:
     return RestartOfAll(number=number, cause=cause, at=exit_.at, removed=removal.ids, exit_code=exit_.exit_code)
 
 
-def release(state: PodState) -> None:
-    """End the back-off of a restart of all, if there is one: an operator has asked for one of its containers."""
+def release(state: PodState) -> bool:
+    """End the back-off of a restart of all: an operator has asked for it, or for a container of it.
+
+    Returns whether there is one.
+    """
     last = state.pending_restart_of_all
     if last is not None:
         state.released = {**state.released, backoff.RESTART_ALL: last.number}
+    return last is not None
 
 
 def finish(state: PodState, last: RestartOfAll, now: datetime) -> None:
