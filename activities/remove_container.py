@@ -26,6 +26,7 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
     """
     kill = frozenset(request.kill)
     view = await attempt.read()
+    result = StepResult()
     for each in view.containers:
         if each.id in kill and each.state != "exited":
             attempt.say("Killing", request.message or f"Stopping container {each.name}", each.name)
@@ -39,9 +40,11 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
 
     if to_end(view):
         view = (await within_kill_timeout(attempt, 0, _ended(attempt, to_end))).status
-        # They are gone from the listing that the workflow gets, so it never hears how they ended.
+        # They are gone from the listing that the workflow gets: it does not have how they ended.
         ended = [each for each in view.containers if each.id in kill]
         await keep_log_ends(attempt, ended, why=request.message, cause=request.cause)
+        exits = (each.exit for each in ended if each.has_run)
+        result = StepResult(stopped=tuple(exit_.in_brief for exit_ in exits if exit_ is not None))
     listed = {each.id: each for each in view.containers}
     for container_id in request.ids:
         container = listed.get(container_id)
@@ -53,7 +56,7 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
             await remove_dead(attempt, container, keep_logs=request.keep_logs)
         elif container.state == "created":
             await remove_unstarted(attempt, container.id)
-    return StepResult()
+    return result
 
 
 async def _ended(attempt: StepAttempt, to_end: Callable[[ObservedPod], Selection]) -> StepResult:

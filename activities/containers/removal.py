@@ -47,7 +47,7 @@ async def keep_log_ends(
 ) -> None:
     """Have the node's journal keep how ended containers ended, with the ends of their logs. Raises nothing.
 
-    `why`, in words, and `cause`, a `KillCause`, say why the node has ended them, if the pod's workflow does not hear of
+    `why`, in words, and `cause`, a `KillCause`, say why the node has ended them, if the pod's workflow does not record
     their ends.
     """
     ended: dict[str, list[Instance]] = {}

@@ -71,6 +71,11 @@ class Exit(Model):
         """Exit code and reason in one phrase: `1 (Error)`."""
         return f"{self.exit_code} ({self.reason})" if self.reason else str(self.exit_code)
 
+    @property
+    def in_brief(self) -> Exit:
+        """The same without its message, which may be long."""
+        return self.model_copy(update={"message": ""})
+
 
 class RecordedExit(Exit):
     """An exit as the pod's workflow keeps it: with what only the workflow knows."""

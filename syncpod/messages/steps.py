@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import override
 
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.termination import stop_timeout_seconds
 from syncpod.messages.identity import Message, NodeFacts, PodRef, WirePod
@@ -245,6 +246,8 @@ class StepResult(Message):
     """The sandbox or container made or adopted."""
     ended_before: bool = False
     """kill_container: the container had ended before this step asked anything of it."""
+    stopped: tuple[Exit, ...] = ()
+    """remove_container: how those ended that it stopped, without messages. `status` lacks them: they are removed."""
     attempt: int = 1
     """The number of Temporal's try that succeeded, from 1."""
     idle_ms: int = 0

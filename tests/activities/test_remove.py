@@ -81,7 +81,7 @@ async def test_a_container_to_be_killed_is_stopped_before_its_removal(bench: Ben
 async def test_the_journal_has_the_end_of_a_container_that_a_removal_stops(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The workflow hears nothing of it: no listing shows the container as ended."""
+    """No listing shows the container as ended; the workflow hears of it by the step's result."""
     kept: list[Instance] = []
 
     async def keep(_ref: PodRef, instances: Sequence[Instance]) -> None:
@@ -91,8 +91,9 @@ async def test_the_journal_has_the_end_of_a_container_that_a_removal_stops(
     pod = bench.pod(container("asks", command=DONE_AND_GONE), container("other"))
     asked = await exited(pod, "asks")
     running = (await pod.start("other")).id
-    await pod.remove_containers(running, asked, kill=(running,), keep_logs=True, message="all", cause="rule")
-    (end,) = kept
+    result = await pod.remove_containers(running, asked, kill=(running,), keep_logs=True, message="all", cause="rule")
+    (end,), (stopped,) = kept, result.stopped
+    assert (stopped.id, stopped.restart, stopped.exit_code, stopped.reason) == (running, 0, end.exit_code, end.reason)
     assert (end.container, end.restart, end.id) == ("other", 0, running)
     assert (end.cause, end.killed_by) == ("all", "rule")
     assert end.started_at is not None

@@ -292,6 +292,8 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     assert [line["reason"] for line in removals] == ["a restart rule asks for all containers to be restarted"]
     killed = {event["container"] for event in await pod.events("Killing")}
     assert killed >= {"victim", "side"}
+    stopped = [line["subject"] for line in await pod.history("exit") if line["reason"] == removals[0]["reason"]]
+    assert sorted(stopped) == ["side", "victim"], "the history has their ends, although no listing shows them"
 
     await pod.exec("victim", says("/scratch/again"))
     await is_held_as_a_whole(pod)

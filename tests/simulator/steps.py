@@ -320,10 +320,13 @@ class Steps:
                 if c["id"] in request["kill"] and c["state"] != "exited"
             ]
 
+        stopped: list[dict[str, Any]] = []
         view = yield from self.read(request["ref"]["uid"])
         if to_end(view):
             ended = self._ended(attempt, to_end, by="remove_container")
             view = (yield from self._with_patience(attempt, 0, ended))["status"]
+            there = [each for each in view["containers"] if each["id"] in request["kill"]]
+            stopped = [_exit(each) for each in there if each["state"] == "exited" and "startedAt" in each]
         listed = {each["id"]: each for each in view["containers"]}
         for container_id in request["ids"]:
             attempt.checkpoint()
@@ -332,7 +335,7 @@ class Steps:
                 yield from self._remove(container_id)
             elif state == "created":
                 yield from self._remove_unstarted(container_id)
-        return {"outcome": "done"}
+        return {"outcome": "done", "stopped": stopped}
 
     def remove_pod(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:
         """Remove what is left of a stopped pod; nothing while a container of it is alive."""
@@ -463,6 +466,12 @@ def _was_refused(instance: Mapping[str, Any]) -> bool:
     return (
         instance["state"] == "exited" and "startedAt" not in instance and failed_start(instance["message"]) == "refused"
     )
+
+
+def _exit(instance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how an instance ended, as a step tells it of one that it has stopped and removes."""
+    same = {field: instance[field] for field in ("id", "name", "exitCode", "reason", "startedAt")}
+    return {**same, "restart": instance["restartCount"]}
 
 
 def _asked(request: Mapping[str, Any], container: Mapping[str, Any]) -> Container:

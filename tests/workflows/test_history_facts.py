@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from syncpod.journal.records import Fact, Line
+from syncpod.lifecycle.exit import Exit
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import RemoveContainers, StepResult
 from syncpod.pod import admit_pod
 from workflows.pod import absorb, desired, journaled, outcome, report
 from workflows.pod.decision import Hold, Step
-from workflows.pod.state import PodState
+from workflows.pod.state import Kill, PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MANIFEST: dict[str, Any] = {
@@ -76,3 +78,24 @@ def test_the_removal_that_restarts_all_containers_is_told_from_any_other(state: 
         step = Step(StepName.REMOVE_CONTAINER, RemoveContainers(), "", "words", key="step/remove", resets=resets)
         outcome.finished_step(state, step, StepResult().model_dump(mode="json"), NOW, NOW)
         assert newest(state).fact == fact
+
+
+def test_the_ends_of_what_a_restart_of_all_stops_are_told_once_and_as_other_ends_are(state: PodState) -> None:
+    """No listing has them after the step. One that shows such an end may be on its way meanwhile."""
+    words = "a restart rule asks for all containers to be restarted"
+    asks = RemoveContainers(ids=("1",), kill=("1",), message=words)
+    step = Step(StepName.REMOVE_CONTAINER, asks, "", words, key="step/remove", resets=True)
+    state.killed = {"1": Kill(why=words, cause="rule")}
+    result = StepResult(stopped=(Exit(id="1", name="operator", restart=3, exit_code=137, reason="Error"),))
+    outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, NOW)
+    line = newest(state)
+    assert (line.kind, line.subject, line.restart, line.outcome) == ("exit", "operator", 3, "exited 137 (Error)")
+    assert (line.reason, line.fact) == (words, "rule")
+    assert [*state.exits] == [], "nothing follows from it"
+    ended = ObservedContainer(
+        id="1", name="operator", state="exited", restart_count=3, exit_code=137, reason="Error", started_at=NOW
+    )
+    outcome.observe(state, ObservedPod(uid="uid", containers=(ended,)), NOW)
+    outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, NOW)
+    assert [exit_.id for exit_ in state.exits] == ["1"], "the late listing counts as before"
+    assert [each.kind for each in state.history] == ["step", "exit", "step"], "a listing tells it, or a step, not both"

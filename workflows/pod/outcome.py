@@ -92,7 +92,8 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
             kill = Kill()
         exit_ = _settled(RecordedExit(**dict(ended), at=at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
-        _tell_exit(state, exit_, now)
+        if known is not None or not _is_told(state, exit_):
+            _tell_exit(state, exit_, now)
         state.forget_stuck_kills()
 
 
@@ -164,10 +165,36 @@ def _forget_what_went(state: PodState) -> None:
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
 
 
+def _tell_stopped(state: PodState, stopped: tuple[Exit, ...], now: datetime) -> None:
+    """Tell the history how containers ended that are removed already. Nothing follows from that: they start afresh.
+
+    A listing may have shown such an end before the removal, or may come late and show it after this.
+    """
+    recorded = {exit_.id for exit_ in state.exits}
+    for ended in stopped:
+        kill = state.killed.get(ended.id, Kill())
+        if ended.id not in recorded:
+            _note_exit(state, RecordedExit(**dict(ended), at=now, cause=kill.why, killed_by=kill.cause), now)
+
+
+def _is_told(state: PodState, exit_: RecordedExit) -> bool:
+    """Return whether the history has this end, from the step that stopped the container and removed it."""
+    about = ("exit", exit_.name, exit_.restart, _outcome_of(exit_))
+    return any((each.kind, each.subject, each.restart, each.outcome) == about for each in state.history)
+
+
+def _outcome_of(exit_: RecordedExit) -> str:
+    return f"exited {exit_.how}"
+
+
+def _note_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
+    about = {"outcome": _outcome_of(exit_), "restart": exit_.restart, "fact": exit_.killed_by}
+    state.note(now, "exit", exit_.name, exit_.cause, **about)
+
+
 def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
-    about = {"outcome": f"exited {exit_.how}", "restart": exit_.restart, "fact": exit_.killed_by}
-    state.note(now, "exit", exit_.name, exit_.cause, **about)
+    _note_exit(state, exit_, now)
     kind = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
     why = f": {exit_.cause}" if exit_.cause else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
@@ -324,6 +351,7 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     if result.ended_before:
         _forget_needless_kill(state, step)
     _follow_numbers(state, step, result, now)
+    _tell_stopped(state, result.stopped, now)
     observe(state, result.status, now)
     resizing.partly_applied(state, result.actuated)
     if result.missing_images is not None:
