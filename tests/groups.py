@@ -26,6 +26,8 @@ LONGEST = (
     "e2e/test_registry.py",
     "critest/test_critest.py",
     "e2e/test_node_level.py",
+    "e2e/test_fleet_placement.py",
+    "workflows/test_workload.py",
     "e2e/test_restarts.py",
     "e2e/test_housekeeping.py",
     "e2e/test_simulated.py",
@@ -36,6 +38,7 @@ LONGEST = (
     "workflows/test_signal_floods.py",
     "cli/test_up_again.py",
     "cli/test_apply.py",
+    "simulator/test_seeds.py",
     "cluster/test_faults.py",
 )
 """The groups that take longest, the longest first: what is begun last is to be short. Those of a file are named without

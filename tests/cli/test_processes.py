@@ -183,7 +183,7 @@ dev_server.start_detached = runtime_process.start_detached = cut_off
 state = Path(sys.argv[1])
 """
 STARTS = {
-    "server": "dev_server.start(state, port=int(sys.argv[2]))",
+    "server": "dev_server.start(state, port=int(sys.argv[2]), ui_port=int(sys.argv[3]))",
     "runtime": "runtime_process.start(state, simulated=True, environ=os.environ)",
 }
 
@@ -192,7 +192,9 @@ STARTS = {
 def test_a_command_that_is_ended_leaves_nothing_running_that_no_record_names(tmp_path: Path, what: str) -> None:
     """SIGTERM reaches it just after it has started a process."""
     (state := tmp_path / "state").mkdir(mode=0o700)
-    ended = subprocess.run([sys.executable, "-c", CUT_OFF + STARTS[what], str(state), str(free_port())], check=False)
+    # Ports of its own, also for the UI: if another test takes one, the server ends, and the next start makes a new one.
+    ports = (str(free_port()), str(free_port()))
+    ended = subprocess.run([sys.executable, "-c", CUT_OFF + STARTS[what], str(state), *ports], check=False)
     assert ended.returncode == -signal.SIGTERM
     server, runtime = recorded_server(state), recorded_runtime(state)
     record = server or runtime
