@@ -59,7 +59,7 @@ def costs(marks: Sequence[Mark]) -> list[tuple[int, dict[str, float]]]:
 
 
 def report(growth: Growth, environment: str) -> str:
-    """Return the table and the plot, as Markdown."""
+    """Return the plots and the table, as Markdown."""
     applied, deleted = costs(growth.applied), costs(growth.deleted)
     parts = list(growth.applied[0].cpu)
     rows: list[Sequence[str]] = [("ms of CPU for each pod", *parts, "all")]

@@ -9,7 +9,7 @@ from syncpod.runtime.refusals import invalid, not_found, precondition
 
 INDEXED_LABEL: Final = "io.kubernetes.pod.uid"
 """Clients list one pod's things by this label many times in its life, so they are found without looking at all others:
-with 2,000 pods, comparing labels took more than half of this process's time."""
+with 500 pods, comparing the labels of all took a fifth of this process's time for a start, a third for an end."""
 
 
 class Identified(Protocol):

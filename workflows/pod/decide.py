@@ -227,7 +227,7 @@ def _moving(state: PodState) -> list[str]:
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 """The reason of a pod's failure once its active deadline is over."""
 
-_VERDICTS = {EVICTED: KillCause.EVICTED, DEADLINE_EXCEEDED: KillCause.DEADLINE}
+_CAUSE_BY_FAILURE = {EVICTED: KillCause.EVICTED, DEADLINE_EXCEEDED: KillCause.DEADLINE}
 """By the reason of a pod's failure: the cause of the kill that follows."""
 
 
@@ -253,7 +253,7 @@ def is_forced(state: PodState) -> bool:
 def _terminate(state: PodState, now: datetime) -> Decision:
     if something_to_stop(state.observed, state.stopped_sandboxes) or is_unfinished(state):
         if state.deletion is None and state.failure is not None:
-            why, cause = state.failure.reason, _VERDICTS.get(state.failure.reason, KillCause.FAILED)
+            why, cause = state.failure.reason, _CAUSE_BY_FAILURE.get(state.failure.reason, KillCause.FAILED)
         elif state.deletion is not None:
             why, cause = "deleted", KillCause.DELETED
         else:

@@ -108,7 +108,7 @@ class Kill(BaseModel):
     cause: str = ""
     """The `KillCause`, of this version or of a newer one."""
     at: datetime | None = None
-    """When it was decided; None = by a version that did not note it."""
+    """When it was decided; None for one that ended a container for good, whose end is not compared with it."""
     again: bool = False
     """An earlier step was to kill it already, so that it may have ended by that one."""
 
