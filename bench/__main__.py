@@ -59,7 +59,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--against",
         choices=("kubelet",),
-        help="measure a live kubelet, a node and the bare calls in turn, and write docs/performance.md (12 minutes)",
+        help="measure a live kubelet, a node, the bare calls and a prototype in turn, and write docs/performance.md "
+        "(14 minutes)",
     )
     parser.add_argument("--pods", type=_positive, help=f"how many simulated pods (default: {_DEFAULTS})")
     options = parser.parse_args(arguments)

@@ -1,8 +1,9 @@
-"""``python -m bench --against kubelet``: a live kubelet, a node of ours and the bare CRI calls, in turn.
+"""``python -m bench --against kubelet``: a live kubelet, a node of ours, the bare CRI calls and a prototype, in turn.
 
 The kubelet and the node each have a containerd of their own, both of the same version and both running all the time.
 Both get a manifest the same way: it is renamed into their directory. All times come from the runtimes' own listings,
-never from reports of the kubelet or the node. The bare calls go to the node's containerd.
+never from reports of the kubelet or the node. The bare calls and the prototype's go to the node's containerd. The
+prototype (:mod:`.prototype`) has a Temporal server of its own, with the settings of the node's.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from bench.engine import together
 from bench.figures import Figure
 from bench.idle import cpu_seconds
 from bench.pods import main_containers, manifest, pod
+from bench.prototype_process import Prototype, launched, plan_of
 from bench.stage import NODE, bare_context, compiled
 from bench.watch import Condition, Watch
+from syncpod.cli.machine.server_database import drop_costly_indexes
 from syncpod.cri.client import CriClient
 from syncpod.translation.names import POD_NAME_LABEL
 from tests.differential.kubelet import VERSION, Kubelet
@@ -42,6 +45,7 @@ from tests.worker.node_process import NodeProcess
 KUBELET: Final = "kubelet"
 NODE_SIDE: Final = "syncpod"
 BARE: Final = "bare calls"
+DURABLE: Final = "durable floor"
 CROWD: Final = 30
 LARGE_CROWD: Final = 100
 INIT_CONTAINERS: Final = 3
@@ -81,6 +85,10 @@ class Side(ABC):
     """The processes that do the work: the kubelet, or the worker and the Temporal server."""
 
     @abstractmethod
+    def prepare(self, name: str, **shape: Any) -> None:
+        """Prepare what of the pod is not measured."""
+
+    @abstractmethod
     async def start(self, name: str, **shape: Any) -> None:
         """Have it run a pod of this name."""
 
@@ -91,6 +99,10 @@ class Side(ABC):
     @abstractmethod
     async def restart(self, name: str) -> None:
         """Start the pod's ended container again; does nothing if this side does so by itself."""
+
+    @abstractmethod
+    async def clear(self, name: str) -> None:
+        """Return once everything is gone that this side removes of a stopped pod."""
 
     def listed(self, name: str) -> str:
         """Return the pod's name in its runtime."""
@@ -106,6 +118,11 @@ class ByManifest(Side):
     """A kubelet or a node of ours, with a directory of manifests; a static pod's name ends with the node's."""
 
     manifests: Path = Path()
+    removes: bool = True
+    """Whether it removes an ended pod at once. A kubelet takes its time."""
+
+    def prepare(self, name: str, **shape: Any) -> None:
+        """Do nothing: all of its work is measured."""
 
     async def start(self, name: str, **shape: Any) -> None:
         """Write the manifest beside the directory, and rename it into it."""
@@ -120,23 +137,41 @@ class ByManifest(Side):
     async def restart(self, name: str) -> None:
         """Do nothing: it restarts its containers itself."""
 
+    async def clear(self, name: str) -> None:
+        """Wait until it has removed the pod, if it does so at once."""
+        if self.removes:
+            await self.until(lambda listing: listing.gone(self.listed(name)))
+
     def listed(self, name: str) -> str:
         """Return the static pod's name."""
         return f"{name}-{NODE}"
 
 
-class Bare(Side):
-    """The floor: the calls alone, with everything else prepared before."""
+class Prepared(Side):
+    """A side that makes calls alone: everything else of a pod is prepared before."""
 
-    def __init__(self, runtime: Containerd, watch: Watch, cri: CriClient, node: BareNode) -> None:
-        """Make the calls through `node`."""
-        super().__init__(BARE, runtime, watch, cri)
+    def __init__(
+        self,
+        name: str,
+        runtime: Containerd,
+        watch: Watch,
+        cri: CriClient,
+        *,
+        node: BareNode,
+        pids: Sequence[int] = (),
+    ) -> None:
+        """Have `node` prepare the pods."""
+        super().__init__(name, runtime, watch, cri, pids)
         self._node = node
         self._made: dict[str, BarePod] = {}
 
     def prepare(self, name: str, **shape: Any) -> None:
         """Prepare everything that is not a call."""
         self._made[name] = self._node.prepare(pod(name, **shape))
+
+
+class Bare(Prepared):
+    """The floor: the calls alone."""
 
     async def start(self, name: str, **shape: Any) -> None:
         """Start the prepared pod."""
@@ -156,24 +191,52 @@ class Bare(Side):
         await self._node.clear(self._made.pop(name))
 
 
+class Durable(Prepared):
+    """The durable floor: a worker that makes the same calls by Temporal, and does nothing else."""
+
+    def __init__(self, *runs_on: Any, prototype: Prototype, **prepared: Any) -> None:
+        """Tell `prototype` what to do."""
+        super().__init__(DURABLE, *runs_on, **prepared)
+        self._prototype = prototype
+
+    async def start(self, name: str, **shape: Any) -> None:
+        """Have the prepared pod started."""
+        await self._prototype.start(name, plan_of(self._made[name]))
+
+    async def restart(self, name: str) -> None:
+        """Tell of the end of the pod's container, once it is listed."""
+        await self.until(lambda listing: bool(listing.exited(name)))
+        await self._prototype.exited(name)
+
+    async def stop(self, name: str) -> None:
+        """Have the pod ended."""
+        await self._prototype.stop(name)
+
+    async def clear(self, name: str) -> None:
+        """Wait until it has removed the pod, and remove the pod's files."""
+        await self.until(lambda listing: listing.gone(name))
+        await asyncio.to_thread(self._node.clear_disk, self._made.pop(name))
+
+
 @dataclass(frozen=True)
 class Contest:
     """All sides."""
 
     kubelet: Side
     node: Side
-    bare: Bare
+    bare: Side
+    durable: Side
     versions: str
 
     @property
     def sides(self) -> tuple[Side, ...]:
         """In the order of their turns."""
-        return self.kubelet, self.node, self.bare
+        return self.kubelet, self.node, self.bare, self.durable
 
 
 @contextlib.asynccontextmanager
 async def contest(version: str) -> AsyncIterator[Contest]:
-    """Start a kubelet and a node, each with a containerd of its own, and remove all of it. Raises `Missing`."""
+    """Start all sides and what they need, and remove all of it. Raises `Missing`."""
     async with contextlib.AsyncExitStack() as stack:
         top = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-", ignore_cleanup_errors=True))
@@ -181,21 +244,28 @@ async def contest(version: str) -> AsyncIterator[Contest]:
         await asyncio.to_thread(top.chmod, 0o755)
 
         async def runtime() -> tuple[Containerd, Watch, CriClient]:
-            launched = await asyncio.to_thread(Containerd.launch, version, gates=False)
-            stack.push_async_callback(asyncio.to_thread, launched.close)
-            looks = await stack.enter_async_context(BareCri(launched.endpoint))
+            started = await asyncio.to_thread(Containerd.launch, version, gates=False)
+            stack.push_async_callback(asyncio.to_thread, started.close)
+            looks = await stack.enter_async_context(BareCri(started.endpoint))
             watch = await stack.enter_async_context(Watch(looks))
-            return launched, watch, await stack.enter_async_context(CriClient(launched.endpoint))
+            return started, watch, await stack.enter_async_context(CriClient(started.endpoint))
 
         theirs, ours = await runtime(), await runtime()
         kubelet = Kubelet(top / "kubelet", endpoint=theirs[0].endpoint, node=NODE, cgroup_root=theirs[0].cgroup_parent)
         stack.callback(kubelet.close)
-        server = await asyncio.to_thread(DevServer.launch)
-        stack.push_async_callback(asyncio.to_thread, server.close)
+
+        async def temporal() -> DevServer:
+            started = await asyncio.to_thread(DevServer.launch)
+            stack.push_async_callback(asyncio.to_thread, started.close)
+            await asyncio.to_thread(drop_costly_indexes, started.db)  # as `syncpod up` does
+            return started
+
+        server, second_server = await temporal(), await temporal()
         home = top / "node"
         (home / "manifests").mkdir(parents=True)
         flags = ("--log-level", "warning", "--manifests", str(home / "manifests"))
-        more = {"SYNCPOD_CAPACITY": "pods=500", **compiled(top / "bytecode")}
+        bytecode = compiled(top / "bytecode")
+        more = {"SYNCPOD_CAPACITY": "pods=500", **bytecode}
         worker = NodeProcess.of(ours[0], server, home, *flags, node=NODE, **more)
         stack.callback(unmount_below, home)
         stack.callback(worker.close)
@@ -203,11 +273,15 @@ async def contest(version: str) -> AsyncIterator[Contest]:
         await worker.ready()
         stack.push_async_callback(worker.stop)
         calls = await stack.enter_async_context(BareCri(ours[0].endpoint))
-        context = await bare_context(top / "bare", ours[0], ours[2])
+        bare = BareNode(calls, ours[1], await bare_context(top / "bare", ours[0], ours[2]))
+        prototype = await stack.enter_async_context(
+            launched(ours[0].endpoint, second_server.address, os.environ | bytecode)
+        )
         yield Contest(
-            ByManifest(KUBELET, *theirs, pids=(kubelet.pid,), manifests=kubelet.manifests),
+            ByManifest(KUBELET, *theirs, pids=(kubelet.pid,), manifests=kubelet.manifests, removes=False),
             ByManifest(NODE_SIDE, *ours, pids=(worker.pid, server.pid), manifests=home / "manifests"),
-            Bare(*ours, BareNode(calls, ours[1], context)),
+            Bare(BARE, *ours, node=bare),
+            Durable(*ours, node=bare, pids=(prototype.pid, second_server.pid), prototype=prototype),
             f"kubelet {VERSION}, containerd {ours[0].version}",
         )
 
@@ -262,9 +336,8 @@ async def _crowd(side: Side, name: str) -> Mapping[str, float]:
 async def _started(side: Side, names: Sequence[str], *, containers: int = 1, **shape: Any) -> Mapping[str, float]:
     listed, mains = [side.listed(name) for name in names], main_containers(containers)
     shape["containers"] = containers
-    if isinstance(side, Bare):
-        for name in names:
-            side.prepare(name, **shape)
+    for name in names:
+        side.prepare(name, **shape)
     used, began = cpu_seconds(side.pids), time.perf_counter()
     _, running = await asyncio.gather(
         together(side.start(name, **shape) for name in names),
@@ -281,10 +354,7 @@ async def _stopped(side: Side, names: Sequence[str]) -> Mapping[str, float]:
         together(side.stop(name) for name in names),
         side.until(lambda listing: all(listing.stopped(name) for name in listed)),
     )
-    if isinstance(side, Bare):
-        await together(side.clear(name) for name in names)
-    elif side.name == NODE_SIDE:
-        await side.until(lambda listing: all(listing.gone(name) for name in listed))
+    await together(side.clear(name) for name in names)
     await asyncio.sleep(_SETTLED_SECONDS)
     return {"stop": stopped - began, "cpu": cpu_seconds(side.pids) - used}
 
@@ -338,13 +408,14 @@ _IN_MEBIBYTES: Final = "memory"
 
 
 def rows(samples: Samples) -> list[tuple[str, ...]]:
-    """Return the table's rows, with headings: medians, ranges, and their ratios to the kubelet's and to the floor."""
-    found: list[tuple[str, ...]] = [("", KUBELET, NODE_SIDE, BARE, "to the kubelet", "to the bare calls")]
+    """Return the table's rows, with headings: medians, ranges, and the node's ratios to the other sides."""
+    sides, others = (KUBELET, NODE_SIDE, BARE, DURABLE), (KUBELET, BARE, DURABLE)
+    found: list[tuple[str, ...]] = [("", *sides, *(f"to the {other}" for other in others))]
     for quantity, what in _ROWS:
         figures = {side: _figure(quantity, values) for side, values in samples[quantity].items()}
         node = figures[NODE_SIDE].median
-        cells = (str(figures[side]) if side in figures else "" for side in (KUBELET, NODE_SIDE, BARE))
-        ratios = (f"{node / figures[side].median:.2f} ×" if side in figures else "" for side in (KUBELET, BARE))
+        cells = (str(figures[side]) if side in figures else "" for side in sides)
+        ratios = (f"{node / figures[other].median:.2f} ×" if other in figures else "" for other in others)
         found.append((what, *cells, *ratios))
     return found
 

@@ -33,7 +33,7 @@ async def against_kubelet(version: str, say: Callable[[str], None]) -> str:
     Raises `Missing` if the machine lacks a part, and TimeoutError.
     """
     before = machine.load()
-    say(f"starting two containerd {version}, a kubelet, a Temporal server and a worker")
+    say(f"starting two containerd {version}, a kubelet, two Temporal servers, a worker and the prototype's")
     async with contest(version) as at:
         samples = await measure(at, ROUNDS, say)
         versions = at.versions

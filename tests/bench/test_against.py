@@ -5,26 +5,28 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import parse
-from bench.against import BARE, KUBELET, NODE_SIDE, rows
+from bench.against import BARE, DURABLE, KUBELET, NODE_SIDE, rows
 from bench.figures import Figure, Row
 from bench.performance import BEGIN, DOCUMENT, END, report, written
 
 SAMPLES = {
-    quantity: {KUBELET: [0.2, 0.4, 0.3], NODE_SIDE: [0.24, 0.15, 0.12], BARE: [0.1]}
+    quantity: {KUBELET: [0.2, 0.4, 0.3], NODE_SIDE: [0.24, 0.15, 0.12], BARE: [0.1], DURABLE: [0.12]}
     for quantity in (
         *("start", "inits", "chain", "long-chain", "containers", "restart"),
         *("start-crowd", "start-large", "stop", "stop-crowd", "stop-large"),
     )
-} | {quantity: {KUBELET: [0.08], NODE_SIDE: [0.1]} for quantity in ("cpu-start", "cpu-stop", "memory")}
+} | {quantity: {KUBELET: [0.08], NODE_SIDE: [0.1], DURABLE: [0.05]} for quantity in ("cpu-start", "cpu-stop", "memory")}
 
 
 def test_each_row_has_all_sides_and_what_the_node_is_to_the_others() -> None:
     heading, *found = rows(SAMPLES)
-    assert heading == ("", "kubelet", "syncpod", "bare calls", "to the kubelet", "to the bare calls")
+    sides = ("kubelet", "syncpod", "bare calls", "durable floor")
+    assert heading == ("", *sides, "to the kubelet", "to the bare calls", "to the durable floor")
     by_work = {what.partition(",")[0]: cells for what, *cells in found}
-    assert by_work["one pod (CNI)"] == ["300 ms (200–400)", "150 ms (120–240)", "100 ms", "0.50 ×", "1.50 ×"]
-    assert by_work["memory (PSS) with 30 pods"] == ["0.08 MiB", "0.10 MiB", "", "1.25 ×", ""]
-    assert by_work["CPU of each pod of a crowd"] == ["80 ms", "100 ms", "", "1.25 ×", ""]
+    times = ["300 ms (200–400)", "150 ms (120–240)", "100 ms", "120 ms"]
+    assert by_work["one pod (CNI)"] == [*times, "0.50 ×", "1.50 ×", "1.25 ×"]
+    assert by_work["memory (PSS) with 30 pods"] == ["0.08 MiB", "0.10 MiB", "", "0.05 MiB", "1.25 ×", "", "2.00 ×"]
+    assert by_work["CPU of each pod of a crowd"] == ["80 ms", "100 ms", "", "50 ms", "1.25 ×", "", "2.00 ×"]
 
 
 def test_only_what_was_measured_before_is_replaced() -> None:
