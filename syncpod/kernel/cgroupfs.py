@@ -65,17 +65,33 @@ def whole_hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
 def mounted_hierarchies(mountinfo: Path = MOUNTINFO) -> tuple[Hierarchy, ...]:
     """Return every hierarchy that a mountinfo file lists as mounted from its root. Blocks. Raises OSError.
 
+    One below a directory that this process may not enter is left out: it is in another's tree, such as a container's.
     What this process's own file says is kept for `KEPT_SECONDS`: the start and the end of a pod ask for it seven times,
     and it names a few mounts more for every pod that runs.
     """
     if mountinfo != MOUNTINFO:
-        return whole_hierarchies(read_mounts(mountinfo, file_system="cgroup"))
+        return _listed(mountinfo)
     return _kept_hierarchies(int(time.monotonic() / KEPT_SECONDS))
 
 
 @lru_cache(maxsize=1)
 def _kept_hierarchies(_period: int) -> tuple[Hierarchy, ...]:
-    return whole_hierarchies(read_mounts(MOUNTINFO, file_system="cgroup"))
+    return _listed(MOUNTINFO)
+
+
+def _listed(mountinfo: Path) -> tuple[Hierarchy, ...]:
+    found = whole_hierarchies(read_mounts(mountinfo, file_system="cgroup"))
+    return tuple(each for each in found if _may_enter(each.path))
+
+
+def _may_enter(directory: Path) -> bool:
+    try:
+        directory.stat()
+    except PermissionError:
+        return False
+    except OSError:
+        pass  # whoever uses it gets the error, which names the file
+    return True
 
 
 def read(file: Path) -> str | None:

@@ -1,6 +1,6 @@
 """The units of `syncpod install` on a machine that systemd has booted: kill -9, restarts, a reboot, and the way back.
 
-Nightly: it boots systemd twice, in namespaces.
+Nightly: it boots systemd five times, in namespaces.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tests.nightly import NIGHTLY
 from tests.runtimes.booted_systemd import Machine, booted
 from tests.runtimes.require import Missing, do_without
 
+SYNCPOD = str(Path(sys.prefix) / "bin/syncpod")
 UNITS = ("syncpod-server.service", "syncpod-runtime.service", "syncpod-worker.service")
 HERE = Path(__file__).resolve().parent.parent.parent
 STATE = "/var/lib/sync pod/$x %h"
@@ -51,8 +52,9 @@ def machine() -> Iterator[Machine]:
 
 def test_systemd_serves_a_node_and_keeps_its_pods(machine: Machine) -> None:
     def syncpod(*words: str, check: bool = True) -> str:
-        line = (str(Path(sys.prefix) / "bin/syncpod"), *words)
-        return machine.run(*line, check=check, environ={"SYNCPOD_STATE_DIR": STATE, "SYNCPOD_IMAGE_GC_HIGH": "91"})
+        return machine.run(
+            SYNCPOD, *words, check=check, environ={"SYNCPOD_STATE_DIR": STATE, "SYNCPOD_IMAGE_GC_HIGH": "91"}
+        )
 
     def active() -> bool:
         return machine.run("systemctl", "is-active", *UNITS, check=False).split() == ["active"] * 3
@@ -99,6 +101,52 @@ def test_systemd_serves_a_node_and_keeps_its_pods(machine: Machine) -> None:
     syncpod("up")
     assert instance() == second
     syncpod("down")
+
+
+def test_a_users_own_units_serve_again_after_a_reboot_and_nobody_has_logged_in(machine: Machine) -> None:
+    """Also after a power cut, at which nothing is stopped."""
+    kept = (HERE, Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
+    ways = {str(way) for each in kept for way in each.parents if not any(way.is_relative_to(one) for one in kept)}
+    machine.run("chmod", "a+x", *ways)  # of the machine's own layer: a user comes to the program, also below /root
+    machine.run("useradd", "--create-home", "somebody")
+    user = machine.run("id", "-u", "somebody").strip()
+    machine.run("loginctl", "enable-linger", "somebody")
+
+    def as_user(*line: str, check: bool = True) -> str:
+        home = {"HOME": "/home/somebody", "XDG_RUNTIME_DIR": f"/run/user/{user}"}
+        owner = (f"--reuid={user}", f"--regid={user}", "--clear-groups")
+        return machine.run("setpriv", *owner, *line, check=check, environ=home)
+
+    def active() -> bool:
+        return as_user("systemctl", "--user", "is-active", *UNITS, check=False).split() == ["active"] * 3
+
+    def instance() -> tuple[str, int]:
+        """Return the id and the restart count of the pod's container."""
+        status = json.loads(as_user(SYNCPOD, "get", "pod", "web", "-o", "json"))["status"]["containerStatuses"][0]
+        assert "running" in status["state"]
+        return str(status["containerID"]), int(status["restartCount"])
+
+    wait_until(lambda: as_user("systemctl", "--user", "is-system-running", check=False).strip() == "running")
+    as_user(SYNCPOD, "up", "--embedded")
+    as_user("sh", "-c", "cat > ~/pod.json <<'END'\n" + json.dumps(POD) + "\nEND")
+    as_user("sh", "-c", f"{SYNCPOD} apply -f ~/pod.json --wait")
+    first = instance()
+    as_user(SYNCPOD, "install")
+    assert active()
+    assert instance() == first
+    for restarts, again in ((1, machine.reboot), (2, machine.lose_power)):
+        again()
+        # Nobody is logged in: only the machine is asked, as its root.
+        wait_until(lambda: len(machine.run("pgrep", "-u", user, "-x", "sleep", check=False).split()) == 1)
+        assert not machine.run("loginctl", "list-sessions", "--no-legend")
+        wait_until(active)
+        as_user(SYNCPOD, "wait", "pod", "web", "--for", "condition=Ready", "--timeout", "2m")
+        assert instance()[1] == first[1] + restarts
+    last = instance()
+    as_user(SYNCPOD, "uninstall")
+    as_user(SYNCPOD, "up")
+    assert instance() == last
+    as_user(SYNCPOD, "down")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -1,5 +1,6 @@
 """Cgroup hierarchies are found, and errors name the file."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +86,25 @@ def test_the_hierarchies_of_this_process_are_kept_for_a_while_and_those_of_a_fil
             assert (cgroupfs.mounted_hierarchies(), len(read)) == ((), times)
     finally:
         cgroupfs._kept_hierarchies.cache_clear()
+
+
+def test_a_hierarchy_below_a_directory_that_is_closed_to_this_process_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    listed, theirs = tmp_path / "mountinfo", tmp_path / "theirs/sys/fs/cgroup"
+    listed.write_text(
+        f"34 30 0:30 / {tmp_path} rw - cgroup2 cgroup2 rw\n35 30 0:30 / {theirs} rw - cgroup2 cgroup2 rw\n"
+    )
+    stat = Path.stat
+
+    def as_another_user(self: Path, **how: bool) -> os.stat_result:
+        if self.is_relative_to(tmp_path / "theirs"):
+            raise PermissionError(13, "Permission denied", str(self))
+        return stat(self, **how)
+
+    monkeypatch.setattr(Path, "stat", as_another_user)
+    assert [each.path for each in cgroupfs.mounted_hierarchies(listed)] == [tmp_path]
 
 
 def test_a_removed_cgroup_has_no_processes(tmp_path: Path) -> None:

@@ -98,8 +98,13 @@ class Machine:
         self._await_end()
         self.boot()
 
+    def lose_power(self) -> None:
+        """Take its power away, and boot again."""
+        self.end()
+        self.boot()
+
     def end(self) -> None:
-        """Take its power away."""
+        """Take its power away for good."""
         if self._outer is not None and self._outer.poll() is None:
             inner = Path(f"/proc/{self._outer.pid}/task/{self._outer.pid}/children").read_text().split()
             for pid in inner:
