@@ -363,13 +363,16 @@ async def test_a_directory_that_cannot_be_watched_is_reread(
     assert said == [f"the manifests in {directory.path} cannot be watched: Too many open files"]
 
 
-async def test_a_removed_file_that_is_replaced_at_once_keeps_its_pod(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that is not complete is waited for so long that whatever a test does next comes in time."""
+    for name in ("GONE_SECONDS", "SETTLED_SECONDS", "UNSETTLED_SECONDS"):
+        monkeypatch.setattr(manifest_source, name, 60.0)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_removed_file_that_is_replaced_at_once_keeps_its_pod(directory: Directory) -> None:
     """A removal is read once nothing more follows it: `rm a.yaml; cp new a.yaml` is one change."""
-    monkeypatch.setattr(manifest_source, "GONE_SECONDS", 60.0)
-    monkeypatch.setattr(manifest_source, "SETTLED_SECONDS", 60.0)
-    monkeypatch.setattr(manifest_source, "UNSETTLED_SECONDS", 60.0)
     told = Told()
     path = directory.write("a.yaml", pod("a"))
     async with following(directory, told):
@@ -378,6 +381,44 @@ async def test_a_removed_file_that_is_replaced_at_once_keeps_its_pod(
         directory.write("a.yaml", pod("b"))
         await seen(lambda: told.names == [f"b-{NODE}"])
     assert [len(each.pods) for each in told.heard] == [1, 1]
+
+
+def _writes_it_anew(path: Path) -> None:
+    text = path.read_text()
+    path.unlink()
+    path.write_text(text)
+
+
+def _moves_it_away_and_back(path: Path) -> None:
+    path.rename(path.parent.parent / "away")
+    (path.parent.parent / "away").rename(path)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("edit", [_writes_it_anew, _moves_it_away_and_back])
+async def test_a_removed_file_that_is_back_at_once_is_no_change(
+    directory: Directory, edit: Callable[[Path], None]
+) -> None:
+    told = Told()
+    path = directory.write("a.yaml", pod("a"))
+    async with following(directory, told):
+        await seen(lambda: told.names == [f"a-{NODE}"])
+        edit(path)
+        directory.write("b.yaml", pod("b"))
+        await seen(lambda: told.names == [f"a-{NODE}", f"b-{NODE}"])
+    assert len({each.pods[0]["metadata"]["uid"] for each in told.heard}) == 1
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_removed_file_in_whose_place_an_invalid_one_comes_at_once_keeps_its_pod(directory: Directory) -> None:
+    told = Told()
+    path = directory.write("a.yaml", pod("a"))
+    async with following(directory, told):
+        await seen(lambda: told.names == [f"a-{NODE}"])
+        path.unlink()
+        path.write_text("{")
+        await seen(lambda: bool(told.heard[-1].problems))
+    assert told.heard[-1].pods == told.heard[0].pods
 
 
 async def test_an_empty_or_missing_directory_is_reported_once_and_followed_once_it_appears(
