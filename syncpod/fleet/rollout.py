@@ -212,6 +212,9 @@ class _DeploymentDecider:
             for member in counted
             if member.is_ready() and member.ready_since is not None
         ]
+        # Pods that are leaving count too: under `Recreate` no pod is made before they are gone or written off.
+        moments = [self._written_off_at(member) for member in self._members if member.name not in self._off]
+        self._times += [moment for moment in moments if moment is not None]
         says = self._says(counts)
         later = [moment for moment in self._times if moment > self._now]
         return WorkloadDecision(
@@ -246,16 +249,15 @@ class _DeploymentDecider:
     def _write_off(self) -> None:
         """Write off pods whose nodes have been lost for long enough."""
         for member in self._present():
-            moment = written_off_at(member, self._wish.when_lost, self._wish.grace)
-            if moment is None or member.name in self._off:
-                continue
-            if moment <= self._now:
+            moment = self._written_off_at(member)
+            if moment is not None and moment <= self._now:
                 self._off.add(member.name)
-            else:
-                self._times.append(moment)
+
+    def _written_off_at(self, member: Member) -> datetime | None:
+        return written_off_at(member, self._wish.when_lost, self._wish.grace)
 
     def _is_written_off(self, member: Member) -> bool:
-        moment = written_off_at(member, self._wish.when_lost, self._wish.grace)
+        moment = self._written_off_at(member)
         return member.name in self._off or (moment is not None and moment <= self._now)
 
     def _take_back(self) -> None:

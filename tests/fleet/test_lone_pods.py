@@ -89,6 +89,19 @@ def test_a_drained_node_that_is_lost_is_waited_for() -> None:
     assert [each.node for each in world.members.values()] == ["n1"], "it may still run there"
 
 
+@pytest.mark.parametrize("rule", [REPLACE, STOP])
+def test_a_node_that_is_lost_in_its_drain_gives_its_pod_up_when_the_rule_says_so(rule: WhenLost) -> None:
+    world = placed(rule)
+    world.draining = {"n1"}
+    assert world.step().withdraw
+    world.lose("n1")
+    world.settle()  # as long as the decision asks to look again: nothing else would wake it
+    assert [(each.node, each.leaving) for each in world.members.values()] == [("n1", True), ("n2", False)]
+    world.bring_back("n1")
+    world.settle()
+    assert [each.node for each in world.members.values()] == ["n2"]
+
+
 @pytest.mark.parametrize(
     ("change", "path"),
     [

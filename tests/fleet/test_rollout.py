@@ -109,6 +109,15 @@ def test_a_lost_pod_is_awaited_under_recreate_and_no_lack_of_progress() -> None:
     assert {one.revision for one in world.members.values()} == {"b"}
 
 
+def test_recreate_goes_on_when_a_pod_that_is_ending_on_a_lost_node_is_given_up() -> None:
+    world = rolled_out(Wish("a", 1, recreate=True, deadline=None, when_lost=REPLACE))
+    world.wish = replace(world.wish, revision="b")
+    assert world.step().withdraw
+    world.lose("n1")
+    world.settle()
+    assert world.state.good == "b"
+
+
 def test_a_pause_lets_only_the_number_change() -> None:
     world = rolled_out(Wish("a", 3))
     world.wish = replace(world.wish, revision="b", replicas=5, paused=True)
