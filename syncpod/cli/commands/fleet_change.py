@@ -61,9 +61,17 @@ def uncordon(nodes: NodeNames, state_dir: StateDir = "") -> None:
 def _change(nodes: list[str], change: Literal["cordon", "uncordon"], state_dir: str) -> None:
     from syncpod.cli.temporal import fleet
 
+    names = node_names(nodes)
+
     async def work(client: Client) -> None:
-        for name in nodes:
-            await fleet.update(client, name.rpartition("/")[2], change)
-            say(f"node/{name.rpartition('/')[2]} {change}ed")
+        await fleet.views(client, names)  # each exists, before any is changed
+        for name in names:
+            await fleet.update(client, name, change)
+            say(f"node/{name} {change}ed")
 
     fleet.run(work, state_dir=state_dir)
+
+
+def node_names(nodes: list[str]) -> list[str]:
+    """Return the names of nodes as typed, each once: `node/n1` is `n1`."""
+    return list(dict.fromkeys(name.rpartition("/")[2] for name in nodes))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.fleet_change import NodeNames
+from syncpod.cli.commands.fleet_change import NodeNames, node_names
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.arguments import read_timeout
@@ -53,21 +53,41 @@ def drain(
     A Deployment's pods are replaced as in a rollout, within its `maxSurge` and `maxUnavailable`: with a surge, a pod is
     removed once another one is available elsewhere. A single Pod is removed before it runs elsewhere. The command says
     what the drain waits for. The fleet goes on with the drain even if this command ends. `fleet uncordon` stops it for
-    the pods that are still there.
+    the pods that are still there. If one of several nodes cannot be drained, the others are.
     """
     from syncpod.cli.temporal import fleet
 
     how = _How(force, ignore_daemonsets, delete_emptydir_data, read_timeout(timeout))
-    names = list(dict.fromkeys(name.rpartition("/")[2] for name in nodes))
+    names = node_names(nodes)
 
     async def work(client: Client) -> None:
-        for name in names:
-            await fleet.update(client, name, "cordon")
-            say(f"node/{name} cordoned")
-        for name in names:
-            await _drain(client, name, how)
+        await _drain_all(client, names, how)
 
     fleet.run(work, state_dir=state_dir)
+
+
+async def _drain_all(client: Client, names: Sequence[str], how: _How) -> None:
+    """Drain nodes one after the other. Raises Failure before any is cordoned if one of them does not exist.
+
+    A node that cannot be drained is said at once, and the others are drained. Raises Failure at the end then.
+    """
+    from syncpod.cli.temporal import fleet
+
+    await fleet.views(client, names)
+    for name in names:
+        await fleet.update(client, name, "cordon")
+        say(f"node/{name} cordoned")
+    failed = []
+    for name in names:
+        try:
+            await _drain(client, name, how)
+        except Failure as failure:
+            if len(names) == 1:
+                raise
+            failed.append(name)
+            remark(str(failure))
+    if failed:
+        raise Failure(f"not drained: {', '.join(failed)}")
 
 
 async def _drain(client: Client, name: str, how: _How) -> None:
@@ -85,8 +105,6 @@ async def _drain(client: Client, name: str, how: _How) -> None:
         warn(f"deleting Pods that declare no controller: {_names(unmanaged)}")
         keys = [{"namespace": each.namespace, "name": each.name} for each in unmanaged]
         await fleet.update(client, name, "withdraw", {"pods": keys, "reason": f"{name} is being drained"})
-    if node.presence == "Unknown":
-        remark(f"node {name} cannot be reached: its pods count as ending until it is back (`fleet delete pod --force`)")
     await _until_empty(client, name, [each for each in node.placed if each not in staying], how)
     say(f"node/{name} drained")
 
@@ -127,12 +145,12 @@ async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how
     end = loop.time() + how.patience.total_seconds() if how.patience else None
     while left:
         node = await fleet.view(client, name)
-        there = {(each.namespace, each.name) for each in node.placed}
+        there = {(each.namespace, each.name): each for each in node.placed}
         for key in [key for key in left if key not in there]:
             say(f"pod/{left.pop(key).name} evicted")
         if not node.draining:
             raise Failure(f"node {name} was uncordoned meanwhile, so these pods stay: {_names(left.values())}")
-        if left and (why := await _in_the_way(client, left.values())) != said:
+        if left and (why := await _in_the_way(client, node, [there[key] for key in left])) != said:
             said = why
             if why:
                 remark(why)
@@ -145,13 +163,22 @@ async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _in_the_way(client: Client, pods: Iterable[PlacedPod]) -> str:
-    """Return a line for each workload whose pods are still there, with what it waits for."""
+async def _in_the_way(client: Client, node: FleetNodeView, pods: Sequence[PlacedPod]) -> str:
+    """Return a line for everything that the drain of a node waits for, as long as it has these pods.
+
+    Pods that have been withdrawn wait for their node, and all others for their workloads.
+    """
     from syncpod.cli.temporal import fleet_workloads
     from syncpod.fleet.workload_pods import workload_in
 
     lines = []
-    for owner in sorted({each.owner for each in pods if each.owner}):
+    ending = [each for each in pods if each.state == "ending"]
+    if ending and node.presence == "Unknown":
+        until = "count as ending until it is back (`fleet delete pod --force` counts them as gone)"
+        lines.append(f"node {node.name} cannot be reached, so these pods {until}: {_names(ending)}")
+    elif ending:
+        lines.append(f"node {node.name} is ending {_names(ending)}, within their grace periods")
+    for owner in sorted({each.owner for each in pods if each.owner and each.state != "ending"}):
         view = await fleet_workloads.view(client, *workload_in(owner))
         if view is None:
             lines.append(f"{owner} no longer exists: delete its pods with `fleet delete pod`")

@@ -1,0 +1,93 @@
+"""`fleet drain` and `cordon`: several nodes at once, and what a drain says while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+
+from syncpod.cli.commands import fleet_drain
+from syncpod.cli.commands.fleet_change import cordon
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
+from syncpod.messages.workload import WorkloadView
+
+OWNER = "workload/Deployment/default/web"
+BARE = PlacedPod(name="bare")
+WEB = PlacedPod(name="web-1", owner=OWNER)
+NO_CLIENT = cast(Client, None)
+
+
+class Nodes:
+    """A fleet whose nodes show one view after another, and keep the last one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **views: list[FleetNodeView]) -> None:
+        self.shown, self.done = views, list[str]()
+        monkeypatch.setattr(fleet, "view", self.look)
+        monkeypatch.setattr(fleet, "update", self.change)
+        monkeypatch.setattr(fleet, "intent", self.intent)
+        monkeypatch.setattr(fleet_workloads, "view", self.workload)
+        monkeypatch.setattr(fleet_drain, "_LOOK_SECONDS", 0)
+
+    async def look(self, _client: Client, name: str) -> FleetNodeView:
+        if name not in self.shown:
+            raise Failure(f'nodes "{name}" not found in the fleet')
+        views = self.shown[name]
+        return views.pop(0) if len(views) > 1 else views[0]
+
+    async def change(self, _client: Client, name: str, change: str, _body: Any = None) -> dict[str, Any]:
+        self.done.append(f"{change} {name}")
+        return {}
+
+    async def intent(self, _client: Client, _name: str) -> Intent:
+        return Intent(fleet="f", generation=1)
+
+    async def workload(self, _client: Client, *_key: str) -> WorkloadView:
+        return WorkloadView(says="b is being rolled out")
+
+    async def drain(self, *names: str) -> None:
+        await fleet_drain._drain_all(NO_CLIENT, names, fleet_drain._How(False, False, False, None))
+
+
+def node(name: str, *placed: PlacedPod, **fields: Any) -> FleetNodeView:
+    return FleetNodeView(**{"name": name, "presence": "Ready", "draining": True, "placed": placed, **fields})
+
+
+async def test_no_node_is_cordoned_if_one_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes(monkeypatch, n1=[node("n1")])
+    with pytest.raises(Failure, match='nodes "nope" not found'):
+        await nodes.drain("n1", "nope")
+    monkeypatch.setattr(fleet, "run", lambda work, **_: asyncio.run(work(NO_CLIENT)))
+    with pytest.raises(Failure, match='nodes "nope" not found'):
+        await asyncio.to_thread(cordon, ["n1", "node/nope"])
+    assert nodes.done == []
+
+
+async def test_a_node_that_cannot_be_drained_does_not_keep_others_from_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = Nodes(monkeypatch, n1=[node("n1", BARE)], n2=[node("n2")])
+    with pytest.raises(Failure, match=r"^not drained: n1$"):
+        await nodes.drain("n1", "n2")
+    assert nodes.done == ["cordon n1", "cordon n2", "drain n2"]
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == "node/n2 drained"
+    assert 'unable to drain node "n1", which stays cordoned:' in said.err
+
+
+async def test_a_drain_says_whether_it_waits_for_a_workload_or_a_pods_end_or_a_lost_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ending = WEB.model_copy(update={"state": "ending"})
+    there = node("n1", WEB)
+    views = [there, there, there, node("n1", ending), node("n1", ending, presence="Unknown"), node("n1")]
+    await Nodes(monkeypatch, n1=views).drain("n1")
+    assert capsys.readouterr().err.splitlines() == [
+        f"{OWNER}: b is being rolled out",
+        "node n1 is ending default/web-1, within their grace periods",
+        "node n1 cannot be reached, so these pods count as ending until it is back "
+        "(`fleet delete pod --force` counts them as gone): default/web-1",
+    ]
