@@ -160,12 +160,13 @@ def admit_workload(document: Any) -> AdmittedWorkload:
 
 
 def _admit_pod(document: Mapping[str, Any]) -> AdmittedWorkload:
-    """Admit a Pod that the fleet places: as a node does, and check the fields that only a fleet uses."""
+    """Admit a Pod as a node does, and check what only a fleet reads. With a `nodeName` that is not its placement."""
     admitted = admit(document)
     path = f"metadata.annotations[{WHEN_LOST}]"
     if problems := list(_check_when_lost(admitted.pod.metadata.annotations, path, "Pod")):
         raise PodInvalid(problems)
-    warnings = tuple(each for each in admitted.warnings if not _is_for_the_fleet(each))
+    is_placed = not admitted.pod.spec.node_name
+    warnings = tuple(each for each in admitted.warnings if not (is_placed and _is_for_the_fleet(each)))
     return AdmittedWorkload(admitted.pod, warnings)
 
 

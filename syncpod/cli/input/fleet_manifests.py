@@ -61,7 +61,7 @@ def _take(found: FleetManifests, document: Any, namespace: str, where: str) -> l
     """Add one document to what was found; return what is wrong with it."""
     from syncpod.fleet.workload_documents import admit_workload
     from syncpod.objects import admit_object
-    from syncpod.pod import PodInvalid, admit
+    from syncpod.pod import Pod, PodInvalid
     from syncpod.pod.parse import parse_config_map, parse_secret
     from syncpod.pod.problems import lines
 
@@ -72,16 +72,16 @@ def _take(found: FleetManifests, document: Any, namespace: str, where: str) -> l
     if wrong:
         return [f"{where}: {wrong}"]
     try:
-        if kind == "Pod":
-            pod, warnings = admit(document)
-            found.pods.append(pod)
-        elif kind in ("ConfigMap", "Secret"):
+        if kind in ("ConfigMap", "Secret"):
             read = parse_secret if kind == "Secret" else parse_config_map
             given, warnings = admit_object(read(document))
             found.objects.append(given)
         else:
             workload, warnings = admit_workload(document)
-            found.workloads.append(workload)
+            if isinstance(workload, Pod):
+                found.pods.append(workload)
+            else:
+                found.workloads.append(workload)
     except PodInvalid as error:
         return [f"{where}: {line}" for line in lines(error.problems)]
     found.warnings.extend(f"{kind.lower()}: {warning}" for warning in warnings)

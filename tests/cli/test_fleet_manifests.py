@@ -1,0 +1,48 @@
+"""Manifests for a fleet: what only a fleet reads is checked before anything is applied, and nothing false is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.fleet_manifests import FleetManifests, fleet_manifests
+from syncpod.fleet.when_lost import WHEN_LOST
+
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+APART = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": {}}]}
+
+
+def read(tmp_path: Path, annotations: dict[str, str] | None = None, **spec: Any) -> FleetManifests:
+    """Read a ConfigMap and a pod."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "annotations": annotations or {}},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}], **spec},
+    }
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    path = tmp_path / "pods.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [settings, pod]}))
+    return fleet_manifests([str(path)], "")
+
+
+@pytest.mark.parametrize("spec", [{}, {"nodeName": "n1"}])
+def test_an_unknown_rule_for_a_lost_node_is_refused_before_anything_is_applied(
+    tmp_path: Path, spec: dict[str, str]
+) -> None:
+    with pytest.raises(BadInput, match=r"document 1: metadata.annotations\[syncpod.dev/when-lost\]: must be wait, "):
+        read(tmp_path, {WHEN_LOST: "stop-after"}, **spec)
+
+
+def test_a_field_that_the_placement_uses_is_not_said_to_have_no_effect(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"topologySpreadConstraints": [SPREAD], "affinity": {"podAntiAffinity": APART}}
+    assert read(tmp_path, **asked).warnings == []
+    said = read(tmp_path, nodeName="n1", **asked).warnings
+    assert [each.split(": ")[1] for each in said] == [
+        "spec.affinity.podAntiAffinity",
+        "spec.topologySpreadConstraints",
+    ]
