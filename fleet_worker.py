@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from temporalio.client import Client
-from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
 from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
-from syncpod.fleet_client import connect_to_fleet, converter_of, object_sealing_of
+from syncpod.fleet_client import FleetAccess, access_to, connect_to_fleet, object_sealing_of, verifying_client
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.messages.fleet import FLEET_QUEUE
@@ -32,6 +31,7 @@ from syncpod.settings.directories import default_state_dir
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.variables import STATE_DIR
 from syncpod.temporal.plugin import NoServer, connection_settings
+from syncpod.temporal.signed_steps import FleetSigningWorker
 from syncpod.temporal.timeouts import STICKY_QUEUE
 from worker import build_id
 from workflows.fleet.errand import FleetErrandWorkflow
@@ -46,14 +46,18 @@ CACHED_WORKFLOWS = 5000
 """The most workflows kept in memory: one for each node, workload and object."""
 
 
-def make_worker(client: Client, sealing: ObjectSealing) -> Worker:
-    """Return a worker of a fleet, not yet running. `sealing` seals the fleet's objects for nodes."""
+def make_worker(client: Client, access: FleetAccess, sealing: ObjectSealing) -> Worker:
+    """Return a worker of a fleet, not yet running. `sealing` seals the fleet's objects for nodes.
+
+    `client` is who commands the fleet: the worker's steps do so with it.
+    """
     return Worker(
-        client,
+        verifying_client(client, access),
         task_queue=FLEET_QUEUE,
         build_id=build_id(),
         workflows=[FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow, FleetErrandWorkflow],
         activities=[*fleet_steps(client), *object_steps(client, sealing)],
+        interceptors=[FleetSigningWorker()],
         workflow_runner=workflow_runner(),
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,
         max_cached_workflows=CACHED_WORKFLOWS,
@@ -61,11 +65,11 @@ def make_worker(client: Client, sealing: ObjectSealing) -> Worker:
 
 
 async def serve(
-    connection: ClientConnectConfig, converter: DataConverter, sealing: ObjectSealing, stop: asyncio.Event
+    connection: ClientConnectConfig, access: FleetAccess, sealing: ObjectSealing, stop: asyncio.Event
 ) -> None:
     """Serve the fleet until `stop` is set. Raises NoServer; any other exception is a defect."""
-    client = await connect_to_fleet(connection, converter)
-    async with make_worker(client, sealing):
+    client = await connect_to_fleet(connection, access)
+    async with make_worker(client, access, sealing):
         sys.stdout.write(
             f"fleet worker ready: Temporal {connection['target_host']} namespace {client.namespace}, "
             f"task queue {FLEET_QUEUE}\n"
@@ -75,11 +79,11 @@ async def serve(
         await stop.wait()
 
 
-async def _until_signalled(connection: ClientConnectConfig, converter: DataConverter, sealing: ObjectSealing) -> None:
+async def _until_signalled(connection: ClientConnectConfig, access: FleetAccess, sealing: ObjectSealing) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(connection, converter, sealing, stop)
+    await serve(connection, access, sealing, stop)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     state_dir = Path(_parser().parse_args(arguments).state_dir)
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(_until_signalled(connection_settings(), converter_of(state_dir), object_sealing_of(state_dir)))
+        asyncio.run(_until_signalled(connection_settings(), access_to(state_dir), object_sealing_of(state_dir)))
     except (NoServer, SettingsInvalid, OSError) as refusal:
         sys.stderr.write(f"syncpod fleet serve: {refusal}\n")
         return 2

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.fleet.offers import NodeOffer
@@ -25,6 +26,7 @@ from syncpod.messages.fleet import (
     fleet_node_id,
 )
 from syncpod.messages.fleet_offers import offer_of
+from syncpod.messages.signed import OVERTAKEN
 from syncpod.messages.workload import (
     PLACE_PODS,
     SURVEY_NODES,
@@ -38,6 +40,7 @@ from syncpod.messages.workload import (
     WithdrawPods,
 )
 from syncpod.pod import Pod, readmit
+from syncpod.temporal.signing import is_overtaken
 
 _AT_ONCE: Final = 16
 """The most nodes that are asked at the same time."""
@@ -73,6 +76,9 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
         try:
             await client.get_workflow_handle(fleet_node_id(asked.node)).execute_update("place", body)
         except WorkflowUpdateFailedError as refused:
+            if is_overtaken(refused):
+                # The next try is signed anew.
+                raise ApplicationError(str(refused.cause), type=OVERTAKEN) from None
             return PodsPlaced(refused=str(refused.cause))
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:

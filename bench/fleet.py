@@ -24,6 +24,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
 
 from bench import machine
 from bench.idle import cpu_seconds
@@ -32,7 +33,7 @@ from bench.simulated_node import each, markdown
 from bench.stage import compiled
 from syncpod.cli.temporal import fleet as fleets
 from syncpod.cli.temporal.fleet_answers import Unanswered
-from syncpod.fleet_client import converter_of
+from syncpod.fleet_client import access_to, connect_to_fleet
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
@@ -248,7 +249,8 @@ async def _crowd(count: int) -> AsyncIterator[tuple[Crowd, Callable[[], None]]]:
                 log = directory / f"nodes-{number}.log"
                 hosts.append(last.enter_context(_process(command, environ, log)).pid)
 
-        client = await Client.connect(front.address, data_converter=converter_of(directory / "fleet"))
+        settings = ClientConnectConfig(target_host=front.address, namespace="default")
+        client = await connect_to_fleet(settings, access_to(directory / "fleet"))
         parts = {
             "PostgreSQL": [cluster.database.pid],
             "Temporal servers": [server.pid for server in cluster.servers],

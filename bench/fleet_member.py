@@ -26,12 +26,13 @@ from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
 from bench.stage import NODE, compiled
 from syncpod.cli.temporal.fleet import summaries
 from syncpod.cli.temporal.pod_apply import apply_pod
-from syncpod.fleet_client import connect_to_fleet, converter_of
+from syncpod.fleet_client import access_to, connect_to_fleet
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import Gate, TemporalFrontend, fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
+from syncpod.signing.keys import make_signing_keys
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import ROOT
 
@@ -102,7 +103,9 @@ async def _fleet_of(node: SimulatedNode) -> AsyncIterator[None]:
         environ |= compiled(state_dir / "bytecode")
         last.enter_context(_worker(state_dir, environ))
         fleet = open_fleet(fleet_directory(state_dir), now())
-        gate = Gate(fleet, TemporalFrontend(server.address, "default"), ["localhost"])
+        gate = Gate(
+            fleet, make_signing_keys(fleet.directory), TemporalFrontend(server.address, "default"), ["localhost"]
+        )
         port = await gate.start("127.0.0.1", 0)
         last.push_async_callback(gate.close)
         pair = fleet.issue(NODE, timedelta(hours=6), now())
@@ -119,7 +122,7 @@ async def _fleet_of(node: SimulatedNode) -> AsyncIterator[None]:
         )
         keep_membership(Path(node.environment["SYNCPOD_STATE_DIR"]), invitation)
         settings = {"target_host": server.address, "namespace": "default"}
-        client = await connect_to_fleet(settings, converter_of(state_dir))  # type: ignore[arg-type]
+        client = await connect_to_fleet(settings, access_to(state_dir))  # type: ignore[arg-type]
         async with asyncio.timeout(600):
             while [one.presence for one in await summaries(client)] != ["Ready"]:  # noqa: ASYNC110  # nothing tells
                 await asyncio.sleep(0.5)

@@ -1,11 +1,12 @@
-"""Connects to a fleet's server as the fleet itself: stored data is encrypted, and messages to nodes are sealed.
+"""Connects to a fleet's server as the fleet itself.
 
-The keys are in the fleet's directory, beside its certificate authority. The fleet's commands and workers read them
-there.
+Commands are signed, stored data is encrypted, and messages to nodes are sealed. The keys are in the fleet's directory,
+beside its certificate authority. The fleet's commands and workers read them there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from temporalio.client import Client
@@ -17,18 +18,33 @@ from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.messages.signature import Keys
+from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import connect
-from syncpod.temporal.sealing import FleetCodec, fleet_converter
+from syncpod.temporal.sealing import FleetCodec, FleetKeys, fleet_converter
 
 
-def converter_of(state_dir: Path) -> DataConverter:
-    """Return the data converter of the fleet in a state directory, which is created at its first use. Blocks.
+@dataclass(frozen=True)
+class FleetAccess:
+    """What it takes to command a fleet, and to run its workflows."""
+
+    keys: Keys
+    """Those that sign and encrypt."""
+    sealing: FleetKeys
+
+    def converter(self, *, verifies: bool) -> DataConverter:
+        """Return the data converter of a client; with `verifies` that of a worker, which takes only what is signed."""
+        return fleet_converter(FleetCodec(self.keys, self.sealing, verifies=verifies))
+
+
+def access_to(state_dir: Path) -> FleetAccess:
+    """Return the access to the fleet in a state directory, which is created at its first use. Blocks.
 
     Raises SettingsInvalid, OSError.
     """
     fleet = open_fleet(fleet_directory(state_dir), now())
-    return fleet_converter(FleetCodec(make_signing_keys(fleet.directory), FleetSealingKeys(fleet, now)))
+    return FleetAccess(EncryptingKeys(make_signing_keys(fleet.directory)), FleetSealingKeys(fleet, now))
 
 
 def object_sealing_of(state_dir: Path) -> ObjectSealing:
@@ -40,7 +56,20 @@ def object_sealing_of(state_dir: Path) -> ObjectSealing:
 
 
 async def connect_to_fleet(
-    settings: ClientConnectConfig, converter: DataConverter, identity: str = "", runtime: Runtime | None = None
+    settings: ClientConnectConfig, access: FleetAccess, identity: str = "", runtime: Runtime | None = None
 ) -> Client:
-    """Connect to the fleet's server. Raises NoServer."""
-    return await connect(settings=settings, converter=converter, identity=identity or None, runtime=runtime)
+    """Connect to the fleet's server, to command the fleet. Raises NoServer."""
+    return await connect(
+        settings=settings,
+        keys=access.keys,
+        converter=access.converter(verifies=False),
+        identity=identity or None,
+        runtime=runtime,
+    )
+
+
+def verifying_client(client: Client, access: FleetAccess) -> Client:
+    """Return a worker's client on the same connection: what its workflows and steps receive is verified."""
+    config = client.config()
+    config["data_converter"] = access.converter(verifies=True)
+    return Client(**config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -191,7 +192,9 @@ class _Errand:
         """Return one piece. Raises Failure."""
         self._number += 1
         whole = self._asked.model_copy(update=asked)
-        if not whole.begin:
+        if whole.begin:
+            whole = whole.model_copy(update={"asked_at": time.time()})
+        else:
             whole = whole.model_copy(update={"words": self._asked.words[:1]})
         handle = await self._start(whole, str(self._number))
         try:

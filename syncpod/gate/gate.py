@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -27,7 +28,10 @@ from syncpod.gate.introduction import Introductions
 from syncpod.gate.refusals import Refusals
 from syncpod.gate.tokens import task_tokens
 from syncpod.messages.fleet import dismissal
+from syncpod.messages.signature import Keys
 from syncpod.settings.errors import SettingsInvalid
+
+log = logging.getLogger(__name__)
 
 DIRECTORY: Final = "gate"
 """The directory for the gate's own files, in the fleet's directory."""
@@ -95,8 +99,10 @@ class TemporalFrontend:
 class Gate:
     """The gate of one fleet, in front of one Temporal frontend."""
 
-    def __init__(self, fleet: Fleet, behind: TemporalFrontend, names: list[str]) -> None:
+    def __init__(self, fleet: Fleet, keys: Keys, behind: TemporalFrontend, names: list[str]) -> None:
         """Pass calls on to the frontend `behind`; `names` are hosts for the gate's certificate.
+
+        With `keys`, the fleet's, it commands the fleet to take in nodes.
 
         Blocks. Raises SettingsInvalid, OSError; SettingsInvalid also if another gate has this directory.
         """
@@ -110,7 +116,7 @@ class Gate:
             self._socket = f"/proc/self/fd/{self._directory}/{_SOCKET}"
             self._bounds, self._refusals = NodeBounds(), Refusals()
             self._calls = NodeCalls(behind.namespace, task_tokens(directory))
-            self._introductions = Introductions(fleet.id, behind.namespace, self._call_behind)
+            self._introductions = Introductions(fleet.id, behind.namespace, keys, self._call_behind)
             self._door = Door(fleet, names, self._bounds, self._refusals, directory=directory, behind=self._socket)
         except BlockingIOError:
             os.close(self._directory)
@@ -226,6 +232,9 @@ class Gate:
             said = _AWAY if away else error.details() or ""
             # Whoever has the server must not end a node's pods: the gate says that itself, or nobody does.
             await context.abort(error.code(), "" if said == dismissal(of.node) else said, details)
+        except OSError as error:
+            log.warning("node %s cannot be introduced to the fleet: %s", of.node, error)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the gate cannot introduce the node to its fleet")
         return forwarded.answer(answered)
 
 

@@ -1,12 +1,14 @@
 """Introduces a node to its fleet when it first polls: its workflow there is started, unless it is already running.
 
-So every node with a certificate belongs to the fleet, and a fleet whose database was lost knows its nodes again as soon
-as they poll.
+The start is signed and encrypted with the fleet's keys, as all that commands the fleet is. So every node with a
+certificate belongs to the fleet, and a fleet whose database was lost knows its nodes again as soon as they poll.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import secrets
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -18,7 +20,10 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import StartWorkflowExecutionRequest
 
 from syncpod.gate.calls import POLL, SERVICE
+from syncpod.messages.encryption import NONCE_BYTES, encrypt
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, fleet_node_id
+from syncpod.messages.signature import Keys, PayloadPlace, signed_metadata
+from syncpod.messages.signed import START
 
 METHOD: Final = f"/{SERVICE}/StartWorkflowExecution"
 AGAIN_SECONDS: Final = 300.0
@@ -28,17 +33,21 @@ AGAIN_SECONDS: Final = 300.0
 class Introductions:
     """The nodes that the fleet has been told of."""
 
-    def __init__(self, fleet: str, namespace: str, call: Callable[[str, bytes], Awaitable[bytes]]) -> None:
-        """Begin with no nodes. `call` makes a call to the server, and raises grpc.aio.AioRpcError."""
-        self._fleet, self._namespace, self._call = fleet, namespace, call
+    def __init__(self, fleet: str, namespace: str, keys: Keys, call: Callable[[str, bytes], Awaitable[bytes]]) -> None:
+        """Begin with no nodes. `keys` are the fleet's; `call` makes a call to the server, and raises AioRpcError."""
+        self._fleet, self._namespace, self._keys, self._call = fleet, namespace, keys, call
         self._told: dict[str, float] = {}
         """When each certificate's node was introduced. One that was removed comes back with another certificate."""
 
     async def introduce(self, node: str, serial: str, method: str, now: float) -> None:
-        """Introduce a node before its first poll with a certificate. `now` is in seconds. Raises AioRpcError."""
+        """Introduce a node before its first poll with a certificate. `now` is in seconds.
+
+        Raises AioRpcError, OSError.
+        """
         if method != POLL or now < self._told.get(serial, -AGAIN_SECONDS) + AGAIN_SECONDS:
             return
-        await self._call(METHOD, start_request(self._fleet, self._namespace, node).SerializeToString())
+        request = await asyncio.to_thread(start_request, self._fleet, self._namespace, node, self._keys)
+        await self._call(METHOD, request.SerializeToString())
         self._told[serial] = now
 
     def forget(self) -> None:
@@ -46,20 +55,32 @@ class Introductions:
         self._told.clear()
 
 
-def start_request(fleet: str, namespace: str, node: str) -> StartWorkflowExecutionRequest:
-    """Return the request that starts a node's workflow in its fleet, and has no effect if it is already running."""
+def start_request(fleet: str, namespace: str, node: str, keys: Keys) -> StartWorkflowExecutionRequest:
+    """Return the request that starts a node's workflow in its fleet, and has no effect if it is already running.
+
+    Blocks briefly. Raises OSError.
+    """
+    key, place = keys.current, PayloadPlace(namespace, fleet_node_id(node))
+    start = _payload({"fleet": fleet, "node": node})
+    said = signed_metadata(key, place, start.metadata, start.data, purpose=START, number=keys.number())
+    summary = _payload(f"node {node} of fleet {fleet}")
     return StartWorkflowExecutionRequest(
         namespace=namespace,
         workflow_id=fleet_node_id(node),
         workflow_type=WorkflowType(name=FLEET_NODE_WORKFLOW),
         task_queue=TaskQueue(name=FLEET_QUEUE),
-        input=Payloads(payloads=[_payload({"fleet": fleet, "node": node})]),
+        input=Payloads(payloads=[_encrypted(key, place, Payload(metadata=said, data=start.data))]),
         identity="gate",
         request_id=str(uuid.uuid4()),
         workflow_id_reuse_policy=WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
         workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-        user_metadata=UserMetadata(summary=_payload(f"node {node} of fleet {fleet}")),
+        user_metadata=UserMetadata(summary=_encrypted(key, place, summary)),
     )
+
+
+def _encrypted(key: bytes, place: PayloadPlace, payload: Payload) -> Payload:
+    said, data = encrypt(key, place, payload.SerializeToString(), secrets.token_bytes(NONCE_BYTES))
+    return Payload(metadata=said, data=data)
 
 
 def _payload(value: object) -> Payload:

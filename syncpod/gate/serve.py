@@ -12,12 +12,20 @@ from syncpod.gate.authority import Fleet
 from syncpod.gate.gate import Gate, TemporalFrontend
 from syncpod.gate.record import GateRecord, write_gate_record
 from syncpod.kernel.service_notification import notify_ready
+from syncpod.messages.signature import Keys
 
 _ALL: Final = ("0.0.0.0", "::")
 
 
 async def serve(
-    fleet: Fleet, behind: TemporalFrontend, names: list[str], host: str, port: int, *, serving: Callable[[str], None]
+    fleet: Fleet,
+    keys: Keys,
+    behind: TemporalFrontend,
+    names: list[str],
+    host: str,
+    port: int,
+    *,
+    serving: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM. Once the gate listens, call `serving` with its address for nodes.
 
@@ -29,7 +37,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    gate = Gate(fleet, behind, [*names, *([host] if host not in _ALL else [])])
+    gate = Gate(fleet, keys, behind, [*names, *([host] if host not in _ALL else [])])
     try:
         port = await gate.start(host, port)
         told = next(iter(names), "" if host in _ALL else host)

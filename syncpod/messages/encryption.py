@@ -39,6 +39,11 @@ def is_encrypted(metadata: Mapping[str, bytes]) -> bool:
     return metadata.get(ENCODING) == ENCRYPTED
 
 
+def lacks_key(keys: Mapping[str, bytes], metadata: Mapping[str, bytes]) -> bool:
+    """Say whether a payload with this metadata is encrypted with a key that is not among these."""
+    return is_encrypted(metadata) and metadata.get(KEY, b"").decode(errors="replace") not in keys
+
+
 def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
     """Return metadata and data of the payload that holds another one, serialized.
 

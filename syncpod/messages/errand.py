@@ -26,6 +26,8 @@ PIECE_BYTES: Final = 192 * 1024
 """The most bytes in one piece, in either direction. Even with its wrapping, a server does not warn of its size."""
 WAIT_SECONDS: Final = 20.0
 """The longest that a node waits for output before it answers with an empty piece."""
+IN_TIME_SECONDS: Final = 300.0
+"""How far a node's clock may be from when it was asked to begin a command that changes something."""
 WORDS_BYTES: Final = 64 * 1024
 """The most bytes of all words of a command."""
 
@@ -44,6 +46,8 @@ class Errand(WhoAsks):
     """A random id, which is different for each errand."""
     begin: bool = False
     """Start running `words`. A session that is already running continues."""
+    asked_at: float = 0.0
+    """When that was asked, in seconds since 1970. A node begins a command that changes something only soon after it."""
     words: tuple[str, ...] = ()
     """The command line, without ``syncpod``."""
     with_input: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
@@ -25,8 +26,22 @@ RESULT: Final = "result"
 OVERTAKEN: Final = "Overtaken"
 """The type of the error of an update whose number is too low for its workflow. It is accepted if it is signed again."""
 
+NODE: Final = (
+    "only who can read the key in the node's state directory commands it "
+    '(for temporal and tctl: eval "$(syncpod env)")'
+)
+"""Ends the sentence that refuses a command to a node."""
+FLEET: Final = "only who can read the keys in the fleet's directory commands it, by `syncpod --fleet`"
+"""Ends the sentence that refuses a command to a fleet."""
+IN_TIME: Final = timedelta(minutes=5)
+"""How far apart the signature of a start and the run may be in a fleet, by the clocks of a machine and the server."""
+
+BEGINS: Final = "syncpod_fleet_begins"
+"""Extern function of a fleet's workflows, ``(workflow_id, run_id, number)``: why a run must not begin with a start."""
+
 REMEMBERED: Final = 256
 """How many numbers of commands a workflow keeps. A command is refused if so many later ones were carried out before."""
+_NO_PAYLOAD: Final = "it has no payload that could be signed"
 
 
 @dataclass(frozen=True)
@@ -97,15 +112,16 @@ class Accepted(BaseModel):
 class Commands:
     """What one run asks of its commands: that they are signed, if its own start was."""
 
-    def __init__(self, start: Any) -> None:
-        """`start` is the run's input as it was received."""
+    def __init__(self, start: Any, whose: str = NODE) -> None:
+        """`start` is the run's input as it was received; `whose` ends the sentence that refuses a command."""
+        self._whose = whose
         self.signed = isinstance(start, Received)
         self.input = plain(start)
         self.number = start.number if isinstance(start, Received) else 0
         self.refusal = ""
         """Why the run must not begin; "" if it may."""
         if isinstance(start, Received) and (why := start.refused_as(START)):
-            self.refusal = unsigned("the start", why)
+            self.refusal = unsigned("the start", why, whose)
 
     def accepted_before(self, continued: Accepted) -> Accepted:
         """Return what counts as accepted when the run begins; `continued` is what the run before had accepted.
@@ -127,7 +143,18 @@ class Commands:
 
         `purpose` is ``signal/NAME`` or ``update/NAME``.
         """
-        return taken(accepted, purpose, args) if self.signed else (accepted, "")
+        return taken(accepted, purpose, args, self._whose) if self.signed else (accepted, "")
+
+    def refusal_of(self, purpose: str, args: Sequence[Any]) -> str:
+        """Return why a command is refused by its signature; "" if it is not, though it may be a copy."""
+        if not self.signed:
+            return ""
+        why = next((why for each in args if (why := _refused_as(each, purpose))), "" if args else _NO_PAYLOAD)
+        return self.refused(purpose, why) if why else ""
+
+    def refused(self, purpose: str, why: str) -> str:
+        """Return the sentence that refuses a command, for a reason that is a clause."""
+        return unsigned(purpose.replace("/", " ", 1), why, self._whose)
 
     def is_overtaken(self, accepted: Accepted, purpose: str, args: Sequence[Any]) -> bool:
         """Say whether a refused command would be accepted if it was signed again: only its number is too low."""
@@ -136,23 +163,49 @@ class Commands:
         return self.signed and len(known) == len(args) and bool(old) and not set(old) & set(accepted.numbers)
 
 
-def taken(accepted: Accepted, purpose: str, args: Sequence[Any]) -> tuple[Accepted, str]:
+def microseconds(at: datetime) -> int:
+    """Return a moment as the number of a command: in microseconds since 1970."""
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+class FleetCommands(Commands):
+    """What one run of a fleet asks of its commands.
+
+    A fleet's workers may run on several machines, which share no list of the starts that were used. So a start is
+    good only for a run that the server begins at about the time when it was signed.
+    """
+
+    def __init__(self, start: Any, began: datetime) -> None:
+        """`began` is when the server began the run."""
+        super().__init__(start, FLEET)
+        if self.signed and not self.refusal:
+            early = timedelta(microseconds=microseconds(began) - self.number)
+            if abs(early) > IN_TIME:
+                self.refusal = (
+                    f"the start is refused, since it was signed {abs(early.total_seconds()):.0f} s "
+                    f"{'before' if early > timedelta() else 'after'} the server began the run, and no more than "
+                    f"{IN_TIME.total_seconds():.0f} s are accepted: either it is a copy, or the clock of the machine "
+                    "that commands the fleet is not that of the fleet's server"
+                )
+
+
+def taken(accepted: Accepted, purpose: str, args: Sequence[Any], whose: str = NODE) -> tuple[Accepted, str]:
     """Return what is accepted once a command has been that must be signed, and ""; or else why it is refused."""
     what = purpose.replace("/", " ", 1)
     if not args:
-        return accepted, unsigned(what, "it has no payload that could be signed")
+        return accepted, unsigned(what, _NO_PAYLOAD, whose)
     known = accepted
     for each in args:
-        why = each.refused_as(purpose) if isinstance(each, Received) else "it is not signed"
-        if why := why or known.refusal(each.number):
-            return accepted, unsigned(what, why)
+        if why := _refused_as(each, purpose) or known.refusal(each.number):
+            return accepted, unsigned(what, why, whose)
         known = known.adding(each.number)
     return known, ""
 
 
-def unsigned(what: str, why: str) -> str:
+def _refused_as(given: Any, purpose: str) -> str:
+    return given.refused_as(purpose) if isinstance(given, Received) else "it is not signed"
+
+
+def unsigned(what: str, why: str, whose: str = NODE) -> str:
     """Return the sentence that refuses a command."""
-    return (
-        f"{what} is refused, since {why}: only who can read the key in the node's state directory commands it "
-        '(for temporal and tctl: eval "$(syncpod env)")'
-    )
+    return f"{what} is refused, since {why}: {whose}"

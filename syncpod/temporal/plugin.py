@@ -122,7 +122,7 @@ async def connect(
 ) -> Client:
     """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
 
-    `converter` is for a server that is a fleet's (`syncpod.temporal.sealing`), where nothing is signed.
+    `converter` is for a server that is a fleet's (`syncpod.temporal.sealing`).
 
     `interceptors` are called before those that every client has. Raises NoServer.
     """

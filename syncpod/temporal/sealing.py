@@ -1,8 +1,12 @@
 """The codecs of a fleet and of its nodes: what passes between them is sealed, and what the fleet keeps is encrypted.
 
-The fleet's codec knows by an activity's task queue that it is a node's. A worker's codec must not raise, since that
-would fail the workflow task again and again: an answer that is not the node's own becomes a `Refused`, as a step's does
-that is not signed. The node's raises: the activity fails then, before anything of it was looked at.
+The fleet's codec knows by an activity's task queue that it is a node's. All other payloads are signed and encrypted as
+those of a node are that encrypts (`syncpod.temporal.signing`). A worker's codec must not raise, since that would fail
+the workflow task again and again: an answer that is not the node's own becomes a `Refused`, as a step's does that is
+not signed. The node's raises: the activity fails then, before anything of it was looked at.
+
+There is one thing for which a fleet's codec raises: a payload that is encrypted with a key that it does not have. A
+fleet may have workers on several machines, and one of them may get a new key late. The task is tried again until then.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from syncpod.messages.encryption import Undecipherable, is_encrypted
+from syncpod.messages.encryption import Undecipherable, is_encrypted, lacks_key
 from syncpod.messages.sealing import (
     CONTENT_KEY_BYTES,
     NONCE_BYTES,
@@ -31,10 +35,10 @@ from syncpod.messages.sealing import (
     open_sealed,
     seal,
 )
-from syncpod.messages.signature import Keys, PayloadPlace
-from syncpod.temporal.encryption import decrypted, encrypted
+from syncpod.messages.signature import FIELDS, Keys, PayloadPlace
+from syncpod.temporal.encryption import decrypted
 from syncpod.temporal.failures import EncodedFailureConverter
-from syncpod.temporal.signing import ENCODING, REFUSED, SignablePayloadConverter
+from syncpod.temporal.signing import ENCODING, REFUSED, SignablePayloadConverter, SigningCodec
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -62,10 +66,14 @@ class FleetKeys(Protocol):
 
 
 class FleetCodec(PayloadCodec, WithSerializationContext):
-    """Seals for nodes what they are told, opens what they answer, and encrypts everything else with the fleet's key."""
+    """Seals for nodes what they are told, opens what they answer; signs and encrypts everything else."""
 
-    def __init__(self, keys: Keys, sealing: FleetKeys, place: PayloadPlace | None = None, node: str = "") -> None:
-        self._keys, self._sealing, self._place, self._node = keys, sealing, place, node
+    def __init__(
+        self, keys: Keys, sealing: FleetKeys, *, verifies: bool, place: PayloadPlace | None = None, node: str = ""
+    ) -> None:
+        """`keys` must encrypt; with `verifies` it is a worker's, as a :class:`SigningCodec`'s."""
+        self._keys, self._sealing, self._verifies, self._place, self._node = keys, sealing, verifies, place, node
+        self._signing = SigningCodec(keys, verifies=verifies)
 
     def with_context(self, context: SerializationContext) -> FleetCodec:
         """Return the codec for a workflow's or an activity's payloads."""
@@ -74,21 +82,33 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
         if isinstance(context, ActivitySerializationContext):
             prefix, found, name = (context.activity_task_queue or "").partition(QUEUE_PREFIX)
             node = name if found and not prefix else ""
-        return FleetCodec(self._keys, self._sealing, place, node) if place is not None else self
+        if place is None:
+            return self
+        placed = FleetCodec(self._keys, self._sealing, verifies=self._verifies, place=place, node=node)
+        placed._signing = self._signing.with_context(context)
+        return placed
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Seal, or encrypt."""
+        """Seal, or sign and encrypt."""
         if not self._node or self._place is None:
-            place = self._place or PayloadPlace("", "")
-            return [encrypted(self._keys.current, place, payload) for payload in payloads]
+            return await self._signing.encode(payloads)
         # Without a certificate that counts nobody opens it, and nobody can poll for it either.
         receivers = self._sealing.receiving(self._node)
-        return [_sealed(self._sealing.own, receivers, self._place, payload) for payload in payloads]
+        return [_sealed(self._sealing.own, receivers, self._place, _unmarked(payload)) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Open, or decrypt. Raises Undecipherable for what is encrypted with a key that the fleet has not."""
+        """Open, or decrypt; a worker's says with each payload what its signature says.
+
+        Raises Undecipherable for what is encrypted with a key that the fleet has not; and, if it is not a worker's, for
+        all that only who has the fleet's keys could not have written.
+        """
         if not self._node or self._place is None:
-            return [self._decrypted(payload) for payload in payloads]
+            if not self._verifies:
+                return [self._read(payload) for payload in payloads]
+            for payload in payloads:
+                if lacks_key(self._keys.by_id, payload.metadata):
+                    raise Undecipherable("it is encrypted with a key that the fleet does not have here")
+            return await self._signing.decode(payloads)
         place, known = self._place, self._sealing.known(self._node)
         opened = []
         for payload in payloads:
@@ -98,8 +118,10 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
                 opened.append(Payload(metadata={ENCODING: REFUSED}, data=str(why).encode()))
         return opened
 
-    def _decrypted(self, payload: Payload) -> Payload:
-        return decrypted(self._keys.by_id, self._place, payload) if is_encrypted(payload.metadata) else payload
+    def _read(self, payload: Payload) -> Payload:
+        if not is_encrypted(payload.metadata):
+            raise Undecipherable("it is not encrypted, so none of the fleet's workers has written it")
+        return decrypted(self._keys.by_id, self._place, payload)
 
 
 class NodeCodec(PayloadCodec, WithSerializationContext):
@@ -166,6 +188,12 @@ def _place(context: SerializationContext) -> PayloadPlace | None:
             # The id of an activity is not known where it is scheduled, unless the workflow names it.
             return PayloadPlace(context.namespace, context.workflow_id or "", "", context.activity_type or "")
     return None
+
+
+def _unmarked(payload: Payload) -> Payload:
+    """Return a payload without the marks of what is to be signed, since the seal says who has written it."""
+    said = {name: value for name, value in payload.metadata.items() if name not in FIELDS}
+    return Payload(metadata=said, data=payload.data) if len(said) < len(payload.metadata) else payload
 
 
 def _sealed(

@@ -19,7 +19,7 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from syncpod.messages.signed import INPUT, START, Marked, Refused
+from syncpod.messages.signed import BEGINS, INPUT, START, Marked, Refused, microseconds
 from syncpod.temporal.signing import CONTINUED
 
 UNSIGNED = "Unsigned"
@@ -94,9 +94,53 @@ class _RefusesSteps(ActivityInboundInterceptor):
         return await super().execute_activity(input)
 
 
+class FleetSigningWorker(SigningWorker):
+    """The same for a fleet's worker: a next run's start has its number from the server's clock.
+
+    Each machine has its own clock, and a fleet's run refuses a start whose number is not of the time when it begins
+    (`syncpod.messages.signed.FleetCommands`). A worker whose clock is wrong must not end what it continues.
+    """
+
+    def __init__(self) -> None:
+        """Know of no step yet, and of no start."""
+        super().__init__()
+        self._starts = Starts()
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # the SDK's name
+    ) -> type[WorkflowInboundInterceptor]:
+        """Wrap the workflows' calls, and tell them which starts have begun other runs."""
+        input.unsafe_extern_functions[BEGINS] = self._starts.refusal
+        return _SignsForFleet
+
+
+class Starts:
+    """Tells a start from a copy of it, which begins another run soon after: as far as this process has seen both.
+
+    The answer for a run is the same whenever it is asked for, as long as the process remembers its start.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, int], str] = OrderedDict()
+
+    def refusal(self, workflow_id: str, run_id: str, number: int) -> str:
+        """Return why a run must not begin with a start of this number, as a clause; "" if it may."""
+        if self._known.setdefault((workflow_id, number), run_id) != run_id:
+            return "it is a copy of the start of another run"
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return ""
+
+
 class _Signs(WorkflowInboundInterceptor):
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
         super().init(_MarksSteps(outbound))
+
+
+class _SignsForFleet(WorkflowInboundInterceptor):
+    def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+        super().init(_MarksForFleet(outbound))
 
 
 class _MarksSteps(WorkflowOutboundInterceptor):
@@ -113,5 +157,15 @@ class _MarksSteps(WorkflowOutboundInterceptor):
         return super().start_activity(input)
 
     def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:  # the SDK's name
-        input.args = [Marked(each, START, CONTINUED) for each in input.args]
+        input.args = [Marked(each, START, self.number()) for each in input.args]
         super().continue_as_new(input)
+
+    def number(self) -> int:
+        """Return the number of the next run's start, for a mark."""
+        return CONTINUED
+
+
+class _MarksForFleet(_MarksSteps):
+    def number(self) -> int:
+        """Return the time of the workflow task, in microseconds since 1970: by the server's clock."""
+        return microseconds(workflow.now())

@@ -1,4 +1,4 @@
-"""Signs what commands a node, and tells workflows and steps what the signatures say of what they receive.
+"""Signs what commands a node or a fleet, and tells workflows and steps what the signatures say of what they receive.
 
 A client marks the payloads of its starts, signals and updates with their purpose and a number
 (:class:`SigningClient`), and a worker those of its steps and of runs that continue as new
@@ -37,6 +37,7 @@ from temporalio.converter import (
     WithSerializationContext,
     WorkflowSerializationContext,
 )
+from temporalio.exceptions import ApplicationError
 
 from syncpod.messages.encryption import ENCRYPTED, Undecipherable, is_encrypted
 from syncpod.messages.signature import (
@@ -49,7 +50,7 @@ from syncpod.messages.signature import (
     signed_metadata,
     verify,
 )
-from syncpod.messages.signed import INPUT, RESULT, START, Marked, Received, Refused
+from syncpod.messages.signed import INPUT, OVERTAKEN, RESULT, START, Marked, Received, Refused
 from syncpod.temporal.encryption import decrypted, encrypted, readable
 
 RECEIVED: Final = b"syncpod/received"
@@ -261,6 +262,14 @@ def signing_converter(plain: DataConverter, keys: Keys, *, verifies: bool) -> Da
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------
+
+
+def is_overtaken(error: client.WorkflowUpdateFailedError) -> bool:
+    """Return whether a workflow refused an update since later ones have come first: it accepts one that is new.
+
+    It may have begun by a start that was signed later, or by a machine whose clock is ahead of this one.
+    """
+    return isinstance(error.cause, ApplicationError) and error.cause.type == OVERTAKEN
 
 
 class SigningClient(client.Interceptor):

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -31,7 +32,8 @@ async def errands(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Errands]:
 
 
 def begin(script: str, session: str = "s", command: str = "logs", **more: object) -> Errand:
-    return Errand(session=session, begin=True, words=(command, script)).model_copy(update=more)
+    asked = Errand(session=session, begin=True, asked_at=time.time(), words=(command, script))
+    return asked.model_copy(update=more)
 
 
 def said(piece: ErrandPiece) -> bytes:
@@ -90,6 +92,24 @@ async def test_a_command_that_was_ended_never_begins_again(errands: Errands, tmp
     assert not os.path.exists(f"/proc/{mark.read_text().strip()}")  # noqa: PTH110, ASYNC240
     assert "does not know the command any more" in (await errands.answer(Errand(session="s"))).refused
     assert (await errands.answer(begin("true"))).refused
+
+
+async def test_a_copy_of_what_was_once_asked_for_begins_nothing(
+    errands: Errands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can poll the fleet's own task queue can have a node asked again, with what was sealed for it."""
+    mark = tmp_path / "mark"
+    asked = begin(f"touch {mark}", command="exec")
+    for late, why in (
+        (asked.asked_at - 400, "was asked for the command 400 s ago by its clock, and no more than 300 s are accepted"),
+        (asked.asked_at + 400, "s ahead by its clock"),
+        (asked.asked_at - 100, "began after the command was asked for: send it again"),
+        (0.0, "are accepted: set the clocks of both machines"),
+    ):
+        assert why in (await errands.answer(asked.model_copy(update={"asked_at": late}))).refused
+    assert not mark.exists()
+    assert not (await errands.answer(begin("echo", command="logs", session="reads", asked_at=0.0))).refused
+    assert not (await errands.answer(asked)).refused
 
 
 async def test_no_more_run_at_once_than_the_link_has_room_for(errands: Errands) -> None:

@@ -17,20 +17,17 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
-from syncpod.fleet_client import converter_of
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.messages.fleet import FleetNodeView, fleet_node_id
 from syncpod.settings.membership import keep_membership
-from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import POD_NAME_LABEL
 from tests.agent.waiting import pauses
-from tests.e2e.test_fleet import FleetOfOne, Node, pod, serving, words
+from tests.e2e.test_fleet import FleetOfOne, Node, fleets_client, pod, serving, words
 from tests.nightly import NIGHTLY
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.require import Missing, do_without
@@ -69,7 +66,7 @@ async def fleet(cluster: TemporalCluster, tmp_path: Path) -> AsyncIterator[Fleet
         worker = serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull})
         await asyncio.to_thread(worker.__enter__)
         last.push_async_callback(asyncio.to_thread, worker.__exit__, None, None, None)
-        client = await Client.connect(front.address, data_converter=converter_of(state_dir), interceptors=[AskAgain()])
+        client = await fleets_client(front, state_dir)
         fleet = FleetOfOne(open_fleet(fleet_directory(state_dir), now()), front, client, environ)
         await fleet.open()
         last.push_async_callback(fleet.cut)

@@ -20,8 +20,9 @@ from typing import Any, Protocol
 import pytest
 import pytest_asyncio
 from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
 
-from syncpod.fleet_client import converter_of
+from syncpod.fleet_client import access_to, connect_to_fleet
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.gate import Gate, TemporalFrontend, fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
@@ -29,8 +30,8 @@ from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeVi
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
+from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
-from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import pauses
 from tests.cli.conftest import Result, program
 from tests.e2e.engine import PATIENCE
@@ -61,7 +62,8 @@ class FleetOfOne:
 
     async def open(self) -> None:
         """Let nodes in, always at the same port."""
-        self.gate = Gate(self.authority, TemporalFrontend(self.server.address, "default"), ["localhost"])
+        keys = make_signing_keys(self.authority.directory)
+        self.gate = Gate(self.authority, keys, TemporalFrontend(self.server.address, "default"), ["localhost"])
         self.port = await self.gate.start("127.0.0.1", self.port)
 
     async def cut(self) -> None:
@@ -171,13 +173,17 @@ async def fleet_of_one(directory: Path) -> AsyncIterator[FleetOfOne]:
         last.callback(server.close)
         environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(directory / "fleet")}
         last.enter_context(serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}))
-        client = await Client.connect(
-            server.address, data_converter=converter_of(directory / "fleet"), interceptors=[AskAgain()]
-        )
+        client = await fleets_client(server, directory / "fleet")
         fleet = FleetOfOne(open_fleet(fleet_directory(directory / "fleet"), now()), server, client, environ)
         await fleet.open()
         last.push_async_callback(fleet.cut)
         yield fleet
+
+
+async def fleets_client(server: Addressed, state_dir: Path) -> Client:
+    """A client that commands the fleet in a state directory."""
+    settings = ClientConnectConfig(target_host=server.address, namespace="default")
+    return await connect_to_fleet(settings, access_to(state_dir))
 
 
 @contextmanager

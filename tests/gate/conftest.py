@@ -16,6 +16,7 @@ from temporalio.service import TLSConfig
 
 from syncpod.gate.authority import Fleet, Pair, now, open_fleet
 from syncpod.gate.gate import Gate, TemporalFrontend
+from syncpod.signing.keys import make_signing_keys
 from tests.runtimes.temporal import DevServer
 
 NAMESPACE = "default"
@@ -67,7 +68,7 @@ async def gated(directory: Path, behind: str, port: int = 0) -> AsyncIterator[Ga
 @asynccontextmanager
 async def served(fleet: Fleet, behind: str, port: int = 0) -> AsyncIterator[Gated]:
     """Serve a gate for this fleet."""
-    gate = Gate(fleet, TemporalFrontend(behind, NAMESPACE), ["localhost"])
+    gate = Gate(fleet, make_signing_keys(fleet.directory), TemporalFrontend(behind, NAMESPACE), ["localhost"])
     port = await gate.start("127.0.0.1", port)
     try:
         yield Gated(fleet, gate, f"127.0.0.1:{port}", behind)

@@ -23,6 +23,7 @@ from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import Gate, TemporalFrontend
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import read_invitation
+from syncpod.signing.keys import make_signing_keys
 from tests.runtimes.temporal import DevServer
 
 SYNCPOD = [sys.executable, "-m", "syncpod.cli.main"]
@@ -81,8 +82,10 @@ async def test_from_an_invitation_to_its_end(tmp_path: Path, temporal_server: De
         listed = fleet(state_dir, "certificates").stdout.splitlines()
         assert [line.split()[0] for line in listed] == ["NODE", "n1"]
         assert listed[1].endswith("valid")
+        fleet_there = open_fleet(state_dir / "fleet", now())
+        keys = make_signing_keys(fleet_there.directory)
         with pytest.raises(SettingsInvalid, match="another gate"):
-            Gate(open_fleet(state_dir / "fleet", now()), TemporalFrontend(temporal_server.address, "default"), [])
+            Gate(fleet_there, keys, TemporalFrontend(temporal_server.address, "default"), [])
         assert fleet(state_dir, "revoke", "n1").returncode == 0
         with pytest.raises(RPCError):
             while True:

@@ -10,18 +10,22 @@ import pytest
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import RawValue
+from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_endpoint import to_endpoint
 from syncpod.cli.fleet_errands import print_there, run_there, said_there
 from syncpod.cli.streams.remote_command import Output
+from syncpod.fleet_client import FleetAccess, connect_to_fleet, verifying_client
 from syncpod.gate.authority import now
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.errand import RUN_ERRAND, Errand, ErrandChunk, ErrandPiece, to_text
 from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
+from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
-from syncpod.temporal.sealing import FleetCodec, fleet_converter, node_codec
+from syncpod.temporal.sealing import fleet_converter, node_codec
+from syncpod.temporal.signed_steps import FleetSigningWorker
 from tests.gate.conftest import Gated
 from workflows.fleet.errand import FleetErrandWorkflow
 from workflows.runner import workflow_runner
@@ -34,9 +38,9 @@ Answer = Callable[[Errand], Awaitable[Any]]
 async def stolen(door: Gated, answer: Answer, *, seals: bool = True) -> AsyncIterator[Client]:
     """A client of the fleet whose node n1 answers so, and seals it unless told otherwise."""
     keys = FleetSealingKeys(door.fleet, now)
-    fleet = await Client.connect(
-        door.behind, data_converter=fleet_converter(FleetCodec(make_signing_keys(door.fleet.directory), keys))
-    )
+    access = FleetAccess(EncryptingKeys(make_signing_keys(door.fleet.directory)), keys)
+    settings = ClientConnectConfig(target_host=door.behind, namespace="default")
+    fleet = await connect_to_fleet(settings, access)
     pair = door.pair(NODE.name)
     codec = {"data_converter": fleet_converter(node_codec(pair.key, keys.public_pem()))} if seals else {}
     node = await door.client(NODE.name, pair, **codec)
@@ -49,7 +53,13 @@ async def stolen(door: Gated, answer: Answer, *, seals: bool = True) -> AsyncIte
     async def run_unread(_asked: RawValue) -> Any:
         return await answer(Errand())
 
-    carrier = Worker(fleet, task_queue=FLEET_QUEUE, workflows=[FleetErrandWorkflow], workflow_runner=workflow_runner())
+    carrier = Worker(
+        verifying_client(fleet, access),
+        task_queue=FLEET_QUEUE,
+        workflows=[FleetErrandWorkflow],
+        interceptors=[FleetSigningWorker()],
+        workflow_runner=workflow_runner(),
+    )
     thief = Worker(
         node,
         task_queue=f"fleet-node/{NODE.name}",

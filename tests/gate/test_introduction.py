@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from temporalio.api.workflowservice.v1 import StartWorkflowExecutionRequest
 
 from syncpod.gate.calls import POLL
 from syncpod.gate.introduction import AGAIN_SECONDS, METHOD, Introductions
+from syncpod.signing.keys import make_signing_keys
 
 
 class Behind:
@@ -21,9 +24,9 @@ class Behind:
         return b""
 
 
-async def test_a_node_is_introduced_once_for_each_certificate_and_again_later() -> None:
+async def test_a_node_is_introduced_once_for_each_certificate_and_again_later(tmp_path: Path) -> None:
     behind = Behind()
-    introductions = Introductions("f", "default", behind.call)
+    introductions = Introductions("f", "default", make_signing_keys(tmp_path), behind.call)
     for serial, method, now, expected in (
         ("1", "RecordActivityTaskHeartbeat", 0.0, 0),
         ("1", POLL, 0.0, 1),
@@ -38,7 +41,7 @@ async def test_a_node_is_introduced_once_for_each_certificate_and_again_later() 
     assert behind.started == ["fleet-node/n1"] * 4
 
 
-async def test_a_node_that_could_not_be_introduced_is_introduced_at_its_next_poll() -> None:
+async def test_a_node_that_could_not_be_introduced_is_introduced_at_its_next_poll(tmp_path: Path) -> None:
     behind = Behind()
 
     async def call(method: str, request: bytes) -> bytes:
@@ -47,7 +50,7 @@ async def test_a_node_that_could_not_be_introduced_is_introduced_at_its_next_pol
             raise ConnectionError
         return b""
 
-    introductions = Introductions("f", "default", call)
+    introductions = Introductions("f", "default", make_signing_keys(tmp_path), call)
     with pytest.raises(ConnectionError):
         await introductions.introduce("n1", "1", POLL, 0)
     await introductions.introduce("n1", "1", POLL, 0)

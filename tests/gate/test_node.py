@@ -28,6 +28,7 @@ from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.node import NodeView
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
+from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import NoServer
 from tests.agent.waiting import until, until_asked
 from tests.gate.conftest import SERVICE, Gated
@@ -70,7 +71,7 @@ async def second_gate(door: Gated, directory: Path, node: str) -> AsyncIterator[
         domain=door.fleet.server_name,
     )
     fleet = open_fleet(directory, now())
-    gate = Gate(fleet, behind, [])
+    gate = Gate(fleet, make_signing_keys(fleet.directory), behind, [])
     port = await gate.start("127.0.0.1", 0)
     try:
         yield Gated(fleet, gate, f"127.0.0.1:{port}", "")

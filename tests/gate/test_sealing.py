@@ -17,15 +17,18 @@ from temporalio import activity, workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.common import RetryPolicy
-from temporalio.converter import DataConverter
+from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.exceptions import ActivityError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from syncpod.fleet_client import FleetAccess
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.messages.encryption import Undecipherable
 from syncpod.messages.sealing import Fresh, Unsealable, open_sealed, seal
-from syncpod.messages.signature import PayloadPlace
+from syncpod.messages.signature import Keys, PayloadPlace
 from syncpod.messages.signed import Refused
+from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.sealing import FleetCodec, NodeCodec, fleet_converter, node_codec
@@ -143,7 +146,11 @@ async def take(spec: str) -> str:
 
 
 def of_fleet(fleet: Fleet) -> DataConverter:
-    return fleet_converter(FleetCodec(make_signing_keys(fleet.directory), FleetSealingKeys(fleet, now)))
+    return FleetAccess(_keys(fleet), FleetSealingKeys(fleet, now)).converter(verifies=False)
+
+
+def _keys(fleet: Fleet) -> Keys:
+    return EncryptingKeys(make_signing_keys(fleet.directory))
 
 
 async def told(door: Gated, fleet: DataConverter, node: DataConverter, spec: str = SPEC) -> tuple[str, bytes]:
@@ -180,9 +187,26 @@ async def test_a_node_does_nothing_that_the_fleet_has_not_sealed(door: Gated) ->
     said, _ = await told(door, DATA_CONVERTER, fleet_converter(of_node(door)))
     assert said.startswith("failed:")
     assert "answered" not in said
-    stranger = FleetCodec(make_signing_keys(door.fleet.directory), Stranger(door.fleet, now))
+    stranger = FleetCodec(_keys(door.fleet), Stranger(door.fleet, now), verifies=False)
     said, _ = await told(door, fleet_converter(stranger), fleet_converter(of_node(door)))
     assert "answered" not in said
+
+
+async def test_a_client_reads_nothing_that_the_fleet_has_not_encrypted(door: Gated) -> None:
+    """Whoever polls the fleet's own task queue can answer queries, and write memos."""
+    here = of_fleet(door.fleet).with_context(
+        WorkflowSerializationContext(namespace="default", workflow_id="workload/a")
+    )
+    there = of_fleet(door.fleet).with_context(
+        WorkflowSerializationContext(namespace="default", workflow_id="workload/b")
+    )
+    [answer] = await here.encode(["an answer"])
+    assert await here.decode([answer]) == ["an answer"]
+    with pytest.raises(Undecipherable, match="another workflow"):
+        await there.decode([answer])
+    for forged in await DATA_CONVERTER.encode(["a lie"]):
+        with pytest.raises(Undecipherable, match="not encrypted, so none of the fleet's workers has written it"):
+            await here.decode([forged])
 
 
 class Stranger(FleetSealingKeys):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.messages.signed import ANY, REMEMBERED, Accepted, Commands, Received
+from syncpod.messages.signed import ANY, IN_TIME, REMEMBERED, Accepted, Commands, FleetCommands, Received, microseconds
 
 NUMBERS = st.lists(st.integers(min_value=1, max_value=4 * REMEMBERED), max_size=3 * REMEMBERED)
 
@@ -93,3 +96,37 @@ def test_a_start_that_is_not_signed_is_refused() -> None:
         Received({}, "start"),
     ):
         assert Commands(start).refusal.startswith("the start is refused, since it")
+
+
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("early", "why"),
+    [
+        (timedelta(), ""),
+        (IN_TIME, ""),
+        (-IN_TIME, ""),
+        (IN_TIME + timedelta(seconds=1), "it was signed 301 s before the server began the run"),
+        (-IN_TIME - timedelta(seconds=1), "it was signed 301 s after the server began the run"),
+    ],
+)
+def test_a_start_of_a_fleet_is_good_at_its_time(early: timedelta, why: str) -> None:
+    start = Received({}, "start", microseconds(BEGAN - early))
+    refusal = FleetCommands(start, BEGAN).refusal
+    assert (why in refusal) if why else not refusal
+
+
+def test_a_fleets_refusals_name_the_fleets_keys() -> None:
+    run = FleetCommands(Received({}, refusal="it is not signed"), BEGAN)
+    assert run.refusal.endswith(
+        "since it is not signed: only who can read the keys in the fleet's directory commands it, by `syncpod --fleet`"
+    )
+    assert not FleetCommands({}, BEGAN).refusal_of("signal/renew", [{}]), "a fleet that does not sign refuses nothing"
+    for args, why in (
+        ([], "it has no payload that could be signed"),
+        ([{}], "it is not signed"),
+        ([Received({}, "signal/other", 7)], "it was signed as signal/other"),
+    ):
+        assert f"signal renew is refused, since {why}: only who" in run.refusal_of("signal/renew", args)
+    assert not run.refusal_of("signal/renew", [Received({}, "signal/renew", 7)])

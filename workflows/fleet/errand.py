@@ -25,7 +25,9 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.fleet import fleet_node_id
     from syncpod.messages.signed import Refused
-    from workflows.entity import decoded
+    from workflows.entity import decoded, invalid
+    from workflows.fleet.signed import fleet_commands
+    from workflows.rejections import sentence
 
 TAKEN: Final = timedelta(seconds=10)
 """How long a node may take to begin a piece. A node polls all the time, so one that takes longer is cut off."""
@@ -41,8 +43,15 @@ class FleetErrandWorkflow:
     """One piece of an errand."""
 
     @workflow.run
-    async def run(self, asked: Errand) -> ErrandPiece:
-        """Return the node's answer, or why there is none."""
+    async def run(self, start_input: Any = None) -> ErrandPiece:
+        """Return the node's answer to an :class:`Errand`, or why there is none."""
+        commands = fleet_commands(start_input)
+        if commands.refusal:
+            raise invalid(commands.refusal)
+        try:
+            asked = Errand.model_validate(commands.input)
+        except ValueError as wrong:
+            raise invalid(sentence(wrong)) from None
         if asked.begin and (why := why_not(asked.words)):
             return ErrandPiece(refused=why)
         wait = min(max(0.0, asked.wait), WAIT_SECONDS)

@@ -34,12 +34,13 @@ with workflow.unsafe.imports_passed_through():
         fleet_node_id,
     )
     from syncpod.messages.fleet_objects import FleetObjectRef
-    from syncpod.messages.signed import Commands
+    from syncpod.messages.signed import Marked, microseconds, plain
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import node_changes, node_report
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.node_questions import NodeQuestions
     from workflows.fleet.node_state import FleetNodeState
+    from workflows.fleet.signed import fleet_commands
     from workflows.fleet.under_way import UnderWay
     from workflows.rejections import sentence
 
@@ -56,8 +57,10 @@ class FleetNodeWorkflow:
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
-        self.commands, decisions = Commands(start_input), decisions_taken()
-        self.state, self.refusal = _begun(self.commands.input, workflow.info().workflow_id, decisions)
+        self.commands, decisions = fleet_commands(start_input), decisions_taken()
+        self.state, refusal = _begun(self.commands.input, workflow.info().workflow_id, decisions)
+        self.refusal = self.commands.refusal or refusal
+        self.state.accepted = self.commands.accepted_before(self.state.accepted)
         if self.state.since is None:
             self.state.since = self.state.presence_since = workflow.now()
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
@@ -147,7 +150,10 @@ class FleetNodeWorkflow:
     async def tell(self, owner: str, news: PodsChanged) -> None:
         """Signal one owner. One that was known to be absent, and still is, keeps its place for a while."""
         try:
-            await workflow.get_external_workflow_handle(owner).signal("pods_changed", news)
+            # Replay: numbered by the workflow, since its owner goes by the order of what each node tells it.
+            self.state.told = max(self.state.told + 1, microseconds(workflow.now()))
+            marked = Marked(news, "signal/pods_changed", self.state.told)
+            await workflow.get_external_workflow_handle(owner).signal("pods_changed", marked)
         except FailureError as error:
             text = f"cannot tell the owner {owner} about {len(news.pods)} pods: {error.message}"
             self.state.event(workflow.now(), "Warning", "FailedOwner", text)
@@ -210,7 +216,12 @@ class FleetNodeWorkflow:
     @workflow.signal
     def object_changed(self, *args: Any) -> None:
         """Learn that an object has changed (:class:`syncpod.messages.fleet_objects.FleetObjectRef`)."""
-        self.entity.put("object_changed", args)
+        # A copy only has the list sent anew. So none is remembered: no later command can keep one out.
+        if why := self.commands.refusal_of("signal/object_changed", args):
+            self.refuse("object_changed", why)
+            self.entity.wake()
+            return
+        self.entity.put("object_changed", [plain(each) for each in args])
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
@@ -339,6 +350,6 @@ def _memo(summary: FleetNodeSummary) -> dict[str, Any]:
 def _recorded() -> FleetNodeSummary | None:
     """Return the summary that an earlier run left in the memo; None if there is none, or it cannot be read."""
     try:
-        return FleetNodeSummary.model_validate(workflow.memo_value(FLEET_NODE_MEMO, None))
+        return FleetNodeSummary.model_validate(plain(workflow.memo_value(FLEET_NODE_MEMO, None)))
     except ValueError:
         return None

@@ -114,6 +114,8 @@ class FleetNodeState(BaseModel):
     """When it reported, the last times. Kept from run to run: a node whose reports are large begins runs at will."""
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
+    told: int = 0
+    """The number of what an owner was last told: the time in microseconds, and higher than all before."""
     untold: dict[str, tuple[str, ...]] = {}
     """By owner: the keys of its pods that have changed since it was last told."""
     absent: tuple[str, ...] = ()

@@ -27,9 +27,10 @@ with workflow.unsafe.imports_passed_through():
         SealedObject,
         object_id,
     )
-    from syncpod.messages.signed import Accepted, Commands
+    from syncpod.messages.signed import Accepted
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet.inbox import FleetInbox
+    from workflows.fleet.signed import fleet_commands
     from workflows.rejections import Rejected, sentence
 
 _PART: Final = 256
@@ -61,8 +62,10 @@ class FleetObjectWorkflow:
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
-        self.commands, decisions = Commands(start_input), decisions_taken()
-        self.state, self.refusal = _begun(self.commands.input, decisions)
+        self.commands, decisions = fleet_commands(start_input), decisions_taken()
+        self.state, refusal = _begun(self.commands.input, decisions)
+        self.refusal = self.commands.refusal or refusal
+        self.state.accepted = self.commands.accepted_before(self.state.accepted)
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
         self.is_busy = False
 

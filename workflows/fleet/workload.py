@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import too_old
     from syncpod.messages.fleet import PodsChanged
     from syncpod.messages.identity import Message
-    from syncpod.messages.signed import Commands
+    from syncpod.messages.signed import Received, microseconds, plain
     from syncpod.messages.workload import (
         WORKLOAD_MEMO,
         WORKLOAD_WORKFLOW,
@@ -38,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import workload_changes, workload_report
     from workflows.fleet.inbox import FleetInbox
+    from workflows.fleet.signed import fleet_commands
     from workflows.fleet.under_way import UnderWay
     from workflows.fleet.workload_questions import WorkloadQuestions
     from workflows.fleet.workload_state import WorkloadState
@@ -56,8 +57,12 @@ class WorkloadWorkflow:
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
-        self.commands, decisions = Commands(start_input), decisions_taken()
-        self.state, self.refusal = _begun(self.commands.input, decisions)
+        self.commands, decisions = fleet_commands(start_input), decisions_taken()
+        self.state, refusal = _begun(self.commands.input, decisions)
+        self.refusal = self.commands.refusal or refusal
+        self.state.accepted = self.commands.accepted_before(self.state.accepted)
+        if not self.state.heard_from:
+            self.state.heard_from = microseconds(workflow.info().workflow_start_time)
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
         self.busy = UnderWay(self.entity.wake)
         self.owner = workflow.info().workflow_id
@@ -157,7 +162,15 @@ class WorkloadWorkflow:
     @workflow.signal
     def pods_changed(self, *args: Any) -> None:
         """Take a node's report of pods (:class:`syncpod.messages.fleet.PodsChanged`)."""
-        self.entity.put("pods_changed", args)
+        why = self.commands.refusal_of("signal/pods_changed", args)
+        signed = [each for each in args if isinstance(each, Received)]
+        if not why and not all(workload_changes.is_news(self.state, each) for each in signed):
+            why = self.commands.refused("signal/pods_changed", "it is a copy of what its node said before")
+        if why:
+            self.refuse("pods_changed", why)
+            self.entity.wake()
+            return
+        self.entity.put("pods_changed", [plain(each) for each in args])
 
     @workflow.signal
     def renew(self, *args: Any) -> None:
@@ -277,7 +290,7 @@ class WorkloadWorkflow:
     @workflow.query
     def template(self, revision: str = "") -> dict[str, Any] | None:
         """Return the template with this revision; None if it is not remembered."""
-        return self.state.templates.get(revision)
+        return self.state.templates.get(plain(revision))
 
 
 def next_input(state: WorkloadState) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from syncpod.fleet.workload_pods import (
 )
 from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import PodKey
+from syncpod.messages.signed import Received
 from syncpod.messages.workload import Pause, RolloutRestart, Surveyed, Undo, Undone
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.pod.wire import Time, to_wire
@@ -51,6 +52,8 @@ ADOPTED_LIMIT: Final = 1000
 a fleet places on one node."""
 PODS_LIMIT: Final = 2 * MOST_REPLICAS
 """The most pods that a workload creates or adopts: so many fit into its snapshot, with their reports."""
+HEARD_NODES: Final = 2000
+"""The most nodes of which a workload knows what they said last."""
 _DELETING: Final = "it is being deleted; apply it again when it is gone"
 _ROLLED_BACK: Final = (
     "its newest template was rolled back: take the last good one for it first, with `syncpod fleet rollout undo`"
@@ -185,6 +188,19 @@ def is_over(state: WorkloadState) -> bool:
     """
     is_asked = (state.is_known and not state.missed) or state.document is None
     return state.deleting and is_asked and not state.pods
+
+
+def is_news(state: WorkloadState, said: Received) -> bool:
+    """Say whether the words of a node are newer than all that it has said before; if so, note that they were heard."""
+    node = str(said.value.get("node", "")) if isinstance(said.value, dict) else ""
+    if said.number <= max(state.heard_from, state.heard.get(node, 0)):
+        return False
+    heard = {**state.heard, node: said.number}
+    if len(heard) > HEARD_NODES:
+        oldest = min(heard, key=lambda each: (heard[each], each))
+        state.heard_from = max(state.heard_from, heard.pop(oldest))
+    state.heard = heard
+    return True
 
 
 def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> None:

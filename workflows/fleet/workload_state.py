@@ -67,6 +67,11 @@ class WorkloadState(BaseModel):
 
     decision_version: int = DECISION_VERSION
     accepted: Accepted = Accepted()
+    heard: dict[str, int] = {}
+    """By node: the number of what it was last heard to say. A node's words come in their order, each with a higher one;
+    an older one is a copy."""
+    heard_from: int = 0
+    """Words with this number or a lower one are refused, whoever says them."""
     max_events: int = 0
     document: dict[str, Any] | None = None
     """The document as last admitted; None = nothing has been applied yet."""

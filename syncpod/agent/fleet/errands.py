@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,12 +20,14 @@ from typing import Final
 
 import syncpod
 from syncpod.messages.errand import (
+    IN_TIME_SECONDS,
     PIECE_BYTES,
     WAIT_SECONDS,
     Errand,
     ErrandChunk,
     ErrandPiece,
     Stream,
+    is_repeatable,
     to_bytes,
     to_text,
     why_not,
@@ -45,8 +48,8 @@ _BLOCK: Final = 32 * 1024
 _TOGETHER_SECONDS: Final = 0.05
 """How long to wait for more output after the first, so that a piece holds more than one line."""
 _TERM_SECONDS: Final = 3.0
-_ENDED: Final = 256
-"""How many ended sessions are remembered, so that none of them begins again."""
+_ENDED: Final = 4096
+"""How many ended sessions are remembered, so that none of them begins again: those of :data:`IN_TIME_SECONDS`."""
 
 
 class Command:
@@ -177,6 +180,8 @@ class Errands:
         self._turn = asyncio.Lock()
         """Held while a command begins or is forgotten: it must neither begin twice, nor after its end."""
         self._ended: OrderedDict[str, None] = OrderedDict()
+        self._since = time.time()
+        """Commands that were asked for before are not known here: they may have been run."""
 
     async def answer(self, asked: Errand) -> ErrandPiece:
         """Return one piece."""
@@ -220,8 +225,25 @@ class Errands:
             return why
         if asked.session in self._ended or not asked.session:
             return "the command was ended before it began"
+        if not is_repeatable(asked.words) and (why := self._why_late(asked.asked_at)):
+            return why
         if sum(each.runs for each in self._commands.values()) >= MOST or len(self._commands) >= 4 * MOST:
             return f"node {self._node} already runs {MOST} commands for its fleet: wait until one ends"
+        return ""
+
+    def _why_late(self, asked_at: float) -> str:
+        """Return why a command that was asked for at this moment may be a copy of one that was run; "" if it is none.
+
+        Whoever can poll the fleet's own task queue can send a node what the fleet once sealed for it.
+        """
+        late = time.time() - asked_at
+        if abs(late) > IN_TIME_SECONDS:
+            return (
+                f"node {self._node} was asked for the command {abs(late):.0f} s {'ago' if late > 0 else 'ahead'} by "
+                f"its clock, and no more than {IN_TIME_SECONDS:.0f} s are accepted: set the clocks of both machines"
+            )
+        if asked_at < self._since:
+            return f"the worker of node {self._node} began after the command was asked for: send it again"
         return ""
 
     async def _begin(self, asked: Errand) -> Command:

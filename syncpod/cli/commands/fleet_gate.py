@@ -51,6 +51,7 @@ def gate(
     from syncpod.gate.gate import fleet_directory
     from syncpod.gate.serve import serve
     from syncpod.settings.errors import SettingsInvalid
+    from syncpod.signing.keys import make_signing_keys
 
     (host, port), names = parse_listen(listen), checked_names(name)
     behind = _behind(temporal, state_dir)
@@ -62,7 +63,8 @@ def gate(
 
     try:
         fleet = open_fleet(fleet_directory(here.state_dir), now())
-        asyncio.run(serve(fleet, behind, names, host, port, serving=serving))
+        keys = make_signing_keys(fleet.directory)
+        asyncio.run(serve(fleet, keys, behind, names, host, port, serving=serving))
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None
     except (OSError, RuntimeError) as error:

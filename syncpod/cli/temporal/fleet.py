@@ -15,7 +15,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import fleet_answers, session
-from syncpod.fleet_client import connect_to_fleet, converter_of, object_sealing_of
+from syncpod.fleet_client import access_to, connect_to_fleet, object_sealing_of
 from syncpod.gate.authority import has_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
@@ -49,12 +49,12 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     here = _home_of_a_fleet(state_dir)
     config = session.connection(state_dir)
     try:
-        converter = converter_of(here)
+        access = access_to(here)
     except (SettingsInvalid, OSError) as wrong:
         raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
 
     async def connected() -> _Result:
-        return await work(await connect_to_fleet(config, converter, session.who(), quiet_runtime()))
+        return await work(await connect_to_fleet(config, access, session.who(), quiet_runtime()))
 
     try:
         return asyncio.run(connected())

@@ -32,6 +32,7 @@ from syncpod.cli.temporal.session import refused
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, stop_if_cancelled
 from syncpod.cli.view.durations import age
 from syncpod.messages.fleet import FLEET_QUEUE
+from syncpod.temporal.signing import is_overtaken
 
 RPC: Final = timedelta(seconds=5)
 """How long one call waits for an answer, before the next call."""
@@ -116,14 +117,27 @@ async def silence(client: Client) -> str:
 
 async def _outcome(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
     """Send an update until it is accepted; return its answer. All attempts share one id, so it is made only once."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        try:
+            return await _answer_to_one(client, send)
+        except WorkflowUpdateFailedError as failed:
+            said = failed.cause.message if isinstance(failed.cause, ApplicationError) else str(failed.cause)
+            if not is_overtaken(failed):
+                raise Failure(said) from None
+            if loop.time() > began + BUSY_SECONDS:
+                clocks = "perhaps this machine's clock is behind that of another one that commands the fleet"
+                raise Failure(f"{said}; {clocks}") from None
+        await asyncio.sleep(PAUSE_SECONDS)  # the next one is signed anew
+
+
+async def _answer_to_one(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
+    """Send an update until it is accepted or refused; return its answer. Raises WorkflowUpdateFailedError, Failure."""
     asked = "it is not known whether the request will be carried out"
     taken = "the request is accepted, and is carried out as soon as one answers"
-    try:
-        handle = await _patiently(client, send, BUSY_SECONDS, but=asked)
-        return await _patiently(client, lambda: handle.result(rpc_timeout=RPC), None, but=taken)
-    except WorkflowUpdateFailedError as failed:
-        cause = failed.cause
-        raise Failure(cause.message if isinstance(cause, ApplicationError) else str(cause)) from None
+    handle = await _patiently(client, send, BUSY_SECONDS, but=asked)
+    return await _patiently(client, lambda: handle.result(rpc_timeout=RPC), None, but=taken)
 
 
 async def _patiently(

@@ -25,7 +25,6 @@ from syncpod.cli.temporal.updates import (
     PAUSE_SECONDS,
     answer_in_time,
     is_gone,
-    is_overtaken,
     refusal,
     stop_if_cancelled,
 )
@@ -33,6 +32,7 @@ from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
 from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.pod_start import ENDED, look_at, start_operation
+from syncpod.temporal.signing import is_overtaken
 
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
 """NOT_FOUND: the pod ended between the look-up and the update; the next attempt starts it afresh."""

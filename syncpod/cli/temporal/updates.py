@@ -15,7 +15,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal.liveness import absence, lives
 from syncpod.cli.temporal.pods import handle_of, not_found
-from syncpod.messages.signed import OVERTAKEN
 from syncpod.pod import Pod
 
 PATIENCE_SECONDS: Final = 5.0
@@ -85,11 +84,6 @@ def stop_if_cancelled() -> None:
 def is_gone(error: WorkflowUpdateFailedError) -> bool:
     """Return whether the pod had ended when its workflow got the update."""
     return isinstance(error.cause, ApplicationError) and error.cause.type == "Gone"
-
-
-def is_overtaken(error: WorkflowUpdateFailedError) -> bool:
-    """Return whether the pod's workflow began, by a start that was signed later, before it got the update."""
-    return isinstance(error.cause, ApplicationError) and error.cause.type == OVERTAKEN
 
 
 def refusal(pod: Pod, error: WorkflowUpdateFailedError) -> str:

@@ -124,4 +124,13 @@ BUGS = (
         harm="A pod that still runs counts as gone, and its successor runs beside it.",
         tests=("tests/workflows/test_fleet_node.py",),
     ),
+    Plant(
+        name="fleet-takes-unsigned-commands",
+        room=FLEET,
+        file="workflows/fleet/signed.py",
+        before="FleetCommands(start, info.workflow_start_time)",
+        after='FleetCommands(getattr(start, "value", start), info.workflow_start_time)',
+        harm="Whoever reaches the port of a fleet's server commands all its nodes.",
+        tests=("tests/workflows/test_signed_fleet.py",),
+    ),
 )

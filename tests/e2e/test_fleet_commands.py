@@ -1,0 +1,67 @@
+"""Who commands a whole fleet, with its own server, worker and gate: whoever has its keys, and nobody else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.common import RawValue
+
+from syncpod.messages.errand import FLEET_ERRAND_WORKFLOW, Errand, errand_id
+from syncpod.messages.fleet import FLEET_QUEUE, fleet_node_id
+from syncpod.messages.workload import WORKLOAD_WORKFLOW
+from syncpod.settings.membership import keep_membership
+from syncpod.temporal.plugin import DATA_CONVERTER
+from tests.e2e.test_fleet import FleetOfOne, Node, pod, words
+from tests.e2e.test_fleet import fleet as _fleet
+from tests.e2e.test_fleet import node as _node
+from tests.e2e.test_fleet_placement import deployment, joined, until
+
+fleet, node = _fleet, _node
+"""The same fixtures, for this module."""
+
+
+async def _start_of(client: Client, workflow_id: str) -> Payload:
+    """The input of a workflow's run, as anybody reads it who reaches the server."""
+    history = await client.get_workflow_handle(workflow_id).fetch_history()
+    return history.events[0].workflow_execution_started_event_attributes.input.payloads[0]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_stranger_at_the_servers_port_commands_nothing(node: Node, fleet: FleetOfOne) -> None:
+    name, web = node.name, f"web-{node.name}"
+    keep_membership(node.state_dir, fleet.invitation(name))
+    await joined(fleet, name)  # the gate has introduced it
+    await fleet.say("apply", "-f", "-", stdin=pod(web, name))
+    shop = f"shop-{name}"
+    await fleet.say("apply", "-f", "-", stdin=deployment(shop, 1, {}))
+    await until(fleet, ("get", "pods"), lambda out: out.count("Running") == 2)
+
+    stranger = await Client.connect(fleet.server.address, data_converter=DATA_CONVERTER)
+    handle, workload = stranger.get_workflow_handle(fleet_node_id(name)), f"workload/Deployment/default/{shop}"
+    withdraw = {"pods": [{"namespace": "default", "name": web}], "reason": "mine"}
+    for change, given in (("withdraw", withdraw), ("cordon", {}), ("remove", {})):
+        with pytest.raises(WorkflowUpdateFailedError):
+            await handle.execute_update(change, given)
+    await handle.signal("renew", {})
+    asked = Errand(fleet=fleet.authority.id, node=name, session="mine", begin=True, words=("exec", web, "--", "id"))
+    starts: tuple[tuple[str, Any, str], ...] = (
+        (FLEET_ERRAND_WORKFLOW, asked, errand_id(name, "mine", "1")),
+        (WORKLOAD_WORKFLOW, {}, f"{workload}-mine"),
+        (WORKLOAD_WORKFLOW, RawValue(await _start_of(stranger, workload)), f"{workload}-mine"),
+    )
+    for kind, given, id_ in starts:
+        await stranger.start_workflow(kind, given, id=id_, task_queue=FLEET_QUEUE)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await fleet.client.get_workflow_handle(id_).result()
+        assert "the start is refused, since it " in str(failed.value.cause)
+
+    described = (await fleet.say("describe", "node", name)).out
+    assert "signal renew is refused, since it is not signed: only who can read the keys in the fleet's" in described
+    for words_ in (("cordon", name), ("uncordon", name), ("rollout", "restart", f"deployment/{shop}")):
+        await fleet.say(*words_)
+    assert words(await fleet.until(name, lambda view: view.presence == "Ready"))[web] == "Running"
+    await fleet.say("delete", web)
+    await fleet.say("delete", f"deployment/{shop}")

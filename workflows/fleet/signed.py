@@ -1,0 +1,40 @@
+"""What a run of a fleet asks of its commands, and of its own history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.messages.signed import BEGINS, FleetCommands
+
+
+class NotItsHistory(Exception):
+    """A run's history is not what a run of this fleet is. The text says why, and what to do."""
+
+
+def fleet_commands(start: Any) -> FleetCommands:
+    """Return what a run asks of its commands; `start` is its input. Call it before anything else.
+
+    Raises NotItsHistory for a run that was reset, or whose start does not count any more, though it was begun. Its
+    tasks fail with that sentence: what has decided upon its history could not be replayed.
+    """
+    info = workflow.info()
+    commands = FleetCommands(start, info.workflow_start_time)
+    if not commands.signed:
+        return commands
+    if info.original_execution_run_id != info.run_id:
+        raise NotItsHistory(
+            f"workflow {info.workflow_id} was reset, and a fleet does not go on with such a run: terminate it"
+        )
+    begins = workflow.extern_functions().get(BEGINS)
+    if begins is not None and not commands.refusal and (why := begins(info.workflow_id, info.run_id, commands.number)):
+        commands.refusal = commands.refused("the start", why)
+    # Replay: a run that refuses its start takes no other step, so its history has no task that it could repeat.
+    if commands.refusal and workflow.unsafe.is_replaying():
+        raise NotItsHistory(
+            f"workflow {info.workflow_id} cannot go on: {commands.refusal}. If it was begun before the fleet's "
+            "commands were signed, terminate it; then apply a workload or an object again (nodes come by themselves)"
+        )
+    return commands
