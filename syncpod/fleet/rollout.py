@@ -438,6 +438,8 @@ class _DeploymentDecider:
         numbers = f"{counts.updated} of {wish.replicas} pods have it, {counts.available} are available"
         if self._is_complete() or (not wish.replicas and not counts.replicas):
             done = f"{state.target} is rolled out"
+            if wish.paused and wish.revision != state.asked:
+                return f"{done}; {wish.revision} is held back, since it is paused"
             return f"{done}; {state.rolled_back}" if state.rolled_back else done
         if wish.paused:
             return f"{state.target or wish.revision} is paused: {numbers}"

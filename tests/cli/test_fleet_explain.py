@@ -10,9 +10,9 @@ from temporalio.client import Client
 
 from syncpod.cli.commands.fleet_explain import _explain_pod
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.cli.temporal import fleet, fleet_placement, fleet_workloads
 from syncpod.cli.view.without_pods import lines
-from syncpod.messages.fleet import FleetNodeView
+from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 
 HOMELESS = WorkloadPod(name="web-1", why="0/1 nodes are available: 1 Insufficient cpu.")
@@ -76,3 +76,26 @@ async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(monke
     monkeypatch.setattr(fleet_workloads, "view", view)
     with pytest.raises(Failure, match="pod web-1 is on no node yet: node n1 has not answered yet"):
         await _explain_pod(cast(Client, None), ["web-1"], "default", "", [])
+
+
+async def test_the_placement_of_a_pod_that_is_ending_is_not_said_to_be_of_an_unknown_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = FleetNodeView(name="n1", presence="Unknown", placed=(PlacedPod(name="web", state="ending"),))
+
+    async def nodes(_: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+        return [node]
+
+    async def intent(_: Client, name: str) -> Intent:
+        return Intent(fleet="f", generation=1)
+
+    async def all_summaries(_: Client, namespace: str | None) -> list[WorkloadView]:
+        return []
+
+    monkeypatch.setattr(fleet, "views", nodes)
+    monkeypatch.setattr(fleet, "intent", intent)
+    monkeypatch.setattr(fleet_workloads, "all_summaries", all_summaries)
+    with pytest.raises(Failure, match='pod "web" is ending on n1, so no node is looked for'):
+        await fleet_placement.explain_pod(cast(Client, None), "default", "web")
+    with pytest.raises(Failure, match='pods "other" not found in the fleet'):
+        await fleet_placement.explain_pod(cast(Client, None), "default", "other")

@@ -123,6 +123,7 @@ def test_a_pause_lets_only_the_number_change() -> None:
     world.wish = replace(world.wish, revision="b", replicas=5, paused=True)
     world.settle()
     assert [one.revision for one in world.counted()] == ["a"] * 5
+    assert world.decisions[-1].says == "a is rolled out; b is held back, since it is paused"
     world.wish = replace(world.wish, replicas=2)
     world.settle()
     assert [one.revision for one in world.counted()] == ["a"] * 2

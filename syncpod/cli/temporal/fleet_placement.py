@@ -63,6 +63,9 @@ async def explain_pod(client: Client, namespace: str, name: str) -> list[Explain
         if any(each.name == name for each in one.pending):
             (view,) = await fleet_workloads.views(client, one.kind, namespace, [one.name])
             return [_explained(nodes, _sample(view, name), "", _owner(view))]
+    for each in nodes.views:
+        if any((one.namespace, one.name) == (namespace, name) for one in each.placed):
+            raise Failure(f'pod "{name}" is ending on {each.name}, so no node is looked for')
     raise Failure(f'pods "{name}" not found in the fleet')
 
 
