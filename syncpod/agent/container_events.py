@@ -122,8 +122,7 @@ class ContainerEvents:
             if self._pleg.busy(uid):  # such a step returns the pod's listing itself
                 await self._pleg.until_not_busy(uid)
                 continue
-            newest = self._pleg.newest(uid)
-            if newest is None or not due < newest.seq:
+            if not self._pleg.has_seen(uid, due):
                 async with self._reads:
                     try:
                         await self._pleg.look(uid)

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -27,7 +28,7 @@ from temporalio.service import RPCError
 from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
-from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.observed import ObservedPod, Seq
 from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import PlegEvent
@@ -55,6 +56,8 @@ NO_WORKFLOW_SECONDS = 60.0
 """How long after a pod was found to have no workflow it is signalled again."""
 RETRY_SECONDS = (0.1, 5.0)
 """First and longest pause before a signal that the server did not accept is sent again."""
+_FORGOTTEN_KEPT = 1_000
+"""Of how many pods of which nothing is left the last listing's number is kept: events of their end may still come."""
 _EVENTS_MAX = 50
 """How many events a signal has at most: the newest ones. Events are for people; the workflow reads `status`."""
 
@@ -121,6 +124,8 @@ class Pleg:
         self._often_until = 0.0
         self._no_more_rest = asyncio.Event()
         self._pods: dict[str, _Pod] = {}
+        self._forgotten: OrderedDict[str, Seq] = OrderedDict()
+        """The number of the last listing, which was empty, of each pod that was forgotten lately."""
         self._with_steps = 0
         """How many pods have a step now."""
         self._apart: dict[str, asyncio.Task[None]] = {}
@@ -263,6 +268,12 @@ class Pleg:
         pod = self._pods.get(uid)
         return pod.newest if pod else None
 
+    def has_seen(self, uid: str, since: Seq) -> bool:
+        """Say whether a listing of the pod has come that is newer than this number, even if nothing was left of it."""
+        pod = self._pods.get(uid)
+        newest = pod.newest.seq if pod else Seq()
+        return since < max(newest, self._forgotten.get(uid, Seq()))
+
     def listings(self) -> tuple[ObservedPod, ...]:
         """Return the newest listing of every pod."""
         return tuple(pod.newest for pod in self._pods.values())
@@ -293,7 +304,13 @@ class Pleg:
         if pod.owed or _worth_telling(pod):
             pod.flight = asyncio.create_task(self._deliver(uid, pod), name=f"pleg {uid}")
         elif not pod.steps and _empty(pod.newest):
-            del self._pods[uid]
+            self._forget(uid, pod)
+
+    def _forget(self, uid: str, pod: _Pod) -> None:
+        del self._pods[uid]
+        self._forgotten[uid] = pod.newest.seq
+        if len(self._forgotten) > _FORGOTTEN_KEPT:
+            self._forgotten.popitem(last=False)
 
     async def _deliver(self, uid: str, pod: _Pod) -> None:
         """Send the pod's newest listing until the workflow has it, or turns out not to exist."""
@@ -336,7 +353,7 @@ class Pleg:
         """Leave alone a pod that has no workflow: an empty database, or another cluster's, proves nothing about it."""
         metrics.discarded_events.add(events)
         if _empty(pod.newest) and not pod.steps:
-            del self._pods[uid]
+            self._forget(uid, pod)
             return
         if pod.no_workflow_until == 0.0:
             log.warning(

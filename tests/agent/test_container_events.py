@@ -134,14 +134,18 @@ async def test_events_of_others_pods_are_passed_over(scene: Scene) -> None:
     assert (scene.reader.reads, scene.relists) == (reads + 1, relists)
 
 
-async def test_a_pod_that_a_step_is_about_to_return_is_not_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("left", [pod(web="exited"), ObservedPod(uid="u1")])
+async def test_a_pod_that_a_step_is_about_to_return_is_not_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, left: ObservedPod
+) -> None:
+    """Nor one of which the step has left nothing, so that the agent has forgotten it."""
     monkeypatch.setattr(pleg_module, "STEP_PATIENCE", 600.0)
     assert await rests(scene)
     scene.pleg.step_began("u1")
     reads = scene.reader.reads
     scene.runtime.announces()
     await until(scene.runtime.next.empty)
-    scene.pleg.returned(scene.reader.numbered(pod(web="exited")))
+    scene.pleg.returned(scene.reader.numbered(left))
     scene.pleg.step_ended("u1")
     relists = scene.relists
     scene.runtime.announces(other="label")  # an event that comes later, and is obeyed
