@@ -76,7 +76,7 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
         still_running = await end_earlier_lives(attempt, grace_seconds=grace)
         if still_running and not request.adopt:
             raise _failed(attempt, _name_in_use(attempt.ref, still_running))
-        readiness = asyncio.create_task(attempt.node.cri.status())
+        readiness = asyncio.create_task(attempt.node.readiness.status())
         await admit_to_node(attempt, request)
         if request.adopt:
             return await _adopt(attempt, request, images)
@@ -99,7 +99,7 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
                 await _refuse_stranger(attempt, request.attempt, reserved)
                 attempt.doing = f"waits for the runtime to finish sandbox {request.attempt}: its name is reserved"
                 await polls.pause()
-                readiness = asyncio.create_task(attempt.node.cri.status())
+                readiness = asyncio.create_task(attempt.node.readiness.status())
             else:
                 return StepResult(id=sandbox_id, missing_images=await images)
     finally:

@@ -12,6 +12,7 @@ from activities.node.ledger import Ledger
 from activities.node.pairs import Pairs
 from activities.node.pod_queues import PodQueue
 from activities.node.pulls import Pulls, PullSettings
+from activities.node.readiness import Readiness
 from activities.node.stops import Stops
 from activities.node.uid_owners import UidOwners
 from activities.node.views import LastViews
@@ -101,6 +102,7 @@ class Node:
     ledger: Ledger = field(init=False)
     uids: UidOwners = field(init=False)
     pulls: Pulls = field(init=False)
+    readiness: Readiness = field(init=False)
     stops: Stops = field(init=False)
     pre_stops: PreStops = field(init=False)
 
@@ -112,6 +114,7 @@ class Node:
     def __post_init__(self) -> None:
         self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)
         self.pulls = Pulls(self.context.state_dir, self.pull_settings)
+        self.readiness = Readiness(self.cri)
         self.stops = Stops(self.cri)
         self.pre_stops = PreStops(self.cri, self.context)
         self.ledger = Ledger(self.context)
