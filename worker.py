@@ -34,6 +34,7 @@ from activities.fleet_node import fleet_answers
 from activities.images.presence import image_id
 from activities.node.context import Node
 from activities.node.pulls import PullSettings
+from activities.pod_workflows import STARTS_AT_ONCE
 from activities.pods.cgroup import limit_pods
 from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
@@ -124,7 +125,7 @@ RELIST_POD_SECONDS = 1.0
 GRACE = timedelta(seconds=5)
 """How long steps may continue after SIGTERM. Then they let go at a safe point, and the next worker continues them."""
 WORKFLOW_TASKS_AT_ONCE = 10
-EAGER_STARTS_AT_ONCE = 4
+EAGER_STARTS_AT_ONCE = STARTS_AT_ONCE
 """Workflow tasks beside those: the first ones of pods, which the server hands over with the answer to their start. The
 others' places are held by polls that wait for tasks."""
 UNLIMITED_PODS = 10_000

@@ -1,4 +1,6 @@
-"""``apply_pod``, ``delete_pod``, ``delete_pods``: the steps of a node's workflow. They tell pods' workflows its wishes.
+"""The steps of a node's workflow: ``apply_pod`` and ``delete_pod``, and each for several pods at once.
+
+They tell pods' workflows what the node wishes.
 
 Unlike other steps they touch no runtime. Each may run twice: applying what a workflow already has changes nothing, and
 a pod that has ended is not ended again. A workflow's refusal is a result, since another try would be refused as well.
@@ -31,6 +33,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.messages.identity import POD_WORKFLOW, NodeFacts, pod_workflow_id
 from syncpod.messages.node import (
     ApplyPodWorkflow,
+    ApplyPodWorkflows,
     DeletePodWorkflow,
     DeletePodWorkflows,
     NodeStepName,
@@ -46,6 +49,9 @@ _ANSWER_SECONDS: Final = 15.0
 _TOGETHER_SECONDS: Final = 5.0
 """The same where others are asked with it, whose answers wait for the last one."""
 _RPC: Final = timedelta(seconds=5)
+STARTS_AT_ONCE: Final = 4
+"""How many pods' workflows are started at the same time. For so many the worker keeps room to take the first task with
+the answer; any other would come to it by its queue, which costs the server a commit and often a write more."""
 
 Deleted = Callable[[str, datetime], None]
 """Is told that the node itself has a pod deleted: by which workflow, and since when, by that workflow's history."""
@@ -81,6 +87,7 @@ class PodWorkflowSteps:
         self._facts = facts
         self._recorded = recorded
         self._deleted = deleted
+        self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
 
     @activity.defn(name=NodeStepName.APPLY_POD.value)
     async def apply_pod(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
@@ -93,13 +100,28 @@ class PodWorkflowSteps:
         The whole document is checked before any pod is ended for it. Raises ApplicationError, retryable, while the
         workflow does not answer.
         """
+        return await self._told(request, _ANSWER_SECONDS)
+
+    @activity.defn(name=NodeStepName.APPLY_PODS.value)
+    async def apply_pods(self, request: ApplyPodWorkflows) -> PodWorkflowResults:
+        """Hand several pods to their workflows, concurrently, as `apply_pod` does with each.
+
+        One step for many pods spares the server two commits for each of them. A pod for which it fails, or whose
+        workflow takes long, fails no other: it has no result, and the node then tells it alone.
+        """
+        results = await asyncio.gather(
+            *(_or_none(_name_in(each), self._told(each, _TOGETHER_SECONDS)) for each in request.pods)
+        )
+        return PodWorkflowResults(results=tuple(results))
+
+    async def _told(self, request: ApplyPodWorkflow, seconds: float) -> PodWorkflowResult:
         try:
             pod = admit_pod(request.pod)
         except PodInvalid as wrong:
             return PodWorkflowResult(refused=str(wrong))
         if pod.spec.node_name not in ("", request.node):
             return PodWorkflowResult(refused=f"spec.nodeName: is {pod.spec.node_name}, this is {request.node}")
-        async with _in_time(pod.metadata.namespace, pod.metadata.name, _ANSWER_SECONDS):
+        async with _in_time(pod.metadata.namespace, pod.metadata.name, seconds):
             if request.existing_only and not await self._is_open(pod):
                 return PodWorkflowResult(
                     refused=f"node {request.node} is cordoned: it takes no new pod until `syncpod uncordon`",
@@ -126,15 +148,10 @@ class PodWorkflowSteps:
         One step for many pods spares the server two commits for each of them. A pod for which it fails, or whose
         workflow takes long, fails no other: it has no result, and the node then tells it alone.
         """
-        results = await asyncio.gather(*(self._delete_among_others(each) for each in request.pods))
+        results = await asyncio.gather(
+            *(_or_none(f"{each.namespace}/{each.name}", self._delete(each, _TOGETHER_SECONDS)) for each in request.pods)
+        )
         return PodWorkflowResults(results=tuple(results))
-
-    async def _delete_among_others(self, request: DeletePodWorkflow) -> PodWorkflowResult | None:
-        try:
-            return await self._delete(request, _TOGETHER_SECONDS)
-        except (ApplicationError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-            activity.logger.warning("%s/%s is told alone: %s", request.namespace, request.name, error)
-            return None
 
     async def _delete(self, request: DeletePodWorkflow, seconds: float) -> PodWorkflowResult:
         grace = request.grace_period_seconds
@@ -173,9 +190,10 @@ class PodWorkflowSteps:
         """
         arguments = start_arguments(pod, node, has_attributes=self._facts().search_attributes)
         try:
-            await self._client.start_workflow(
-                POD_WORKFLOW, {"pod": pod_to_wire(pod)}, request_eager_start=True, rpc_timeout=_RPC, **arguments
-            )
+            async with self._starts:
+                await self._client.start_workflow(
+                    POD_WORKFLOW, {"pod": pod_to_wire(pod)}, request_eager_start=True, rpc_timeout=_RPC, **arguments
+                )
         except WorkflowAlreadyStartedError:
             return False
         return True
@@ -230,6 +248,24 @@ class PodWorkflowSteps:
 
     def _handle(self, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
         return self._client.get_workflow_handle(pod_workflow_id(namespace, name))
+
+
+async def _or_none(pod: str, telling: Awaitable[PodWorkflowResult]) -> PodWorkflowResult | None:
+    """Return what the workflow of one pod among several has answered; None for any failure."""
+    try:
+        return await telling
+    except (ApplicationError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+        activity.logger.warning("%s is told alone: %s", pod, error)
+    except Exception as error:  # noqa: BLE001  # the step for this pod alone reports it
+        activity.logger.warning("%s is told alone: %s", pod, type(error).__name__)  # its text may have the pod's spec
+    return None
+
+
+def _name_in(request: ApplyPodWorkflow) -> str:
+    """Return the name of the pod in a document that may be invalid."""
+    metadata = request.pod.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    return f"{known.get('namespace')}/{known.get('name')}"
 
 
 @contextlib.asynccontextmanager

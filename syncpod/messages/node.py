@@ -260,6 +260,7 @@ class NodeStepName(StrEnum):
     """Names of the node's activities, as the history shows them."""
 
     APPLY_POD = "apply_pod"
+    APPLY_PODS = "apply_pods"
     DELETE_POD = "delete_pod"
     DELETE_PODS = "delete_pods"
 
@@ -286,6 +287,12 @@ class DeletePodWorkflow(Message):
     uids: tuple[str, ...] = ()
     """Only pods with these UIDs are meant; none = whichever pod has the name."""
     grace_period_seconds: int | None = None
+
+
+class ApplyPodWorkflows(Message):
+    """Hand several pods to their workflows, all at once."""
+
+    pods: tuple[ApplyPodWorkflow, ...] = ()
 
 
 class DeletePodWorkflows(Message):

@@ -25,16 +25,22 @@ OTHERS: Final[Mapping[str, str]] = {
 def step_words(name: str, given: Mapping[str, Any]) -> str:
     """Return which step it is, from its activity's name and the JSON of its input.
 
-    Steps of a pod are told apart by container, number and victims, those of a node by pod. Nothing else of the input
-    is said, so no value of a manifest is.
+    Steps of a pod are told apart by container, number and victims, those of a node by its pods. Nothing else of the
+    input is said, so no value of a manifest is.
     """
-    target, pod = given.get("target") or {}, (given.get("pod") or {}).get("metadata") or {}
+    target = given.get("target") or {}
     if "ref" in given:
         about = [given.get("container", ""), target.get("id", ""), *given.get("ids", ())]
     else:
-        about = [given.get("name") or pod.get("name", "")]
+        about = [_pod_in(each) for each in given.get("pods") or (given,)]
     named = " ".join([name.replace("_", " "), *(part for part in about if part)])
     return ", ".join([named, *(f"{word} {given[word]}" for word in ("restart", "attempt") if word in given)])
+
+
+def _pod_in(given: Mapping[str, Any]) -> str:
+    """Return the name of the pod of which the input of a node's step speaks."""
+    metadata: Mapping[str, Any] = (given.get("pod") or {}).get("metadata") or {}
+    return str(given.get("name") or metadata.get("name", ""))
 
 
 def wait_words(length: timedelta) -> str:

@@ -16,7 +16,15 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities import pod_workflows as module
 from activities.pod_workflows import PodWorkflowSteps
 from syncpod.messages.identity import NodeFacts, node_task_queue, pod_workflow_id
-from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, DeletePodWorkflows, PodWorkflowResult
+from syncpod.messages.node import (
+    ApplyPodWorkflow,
+    ApplyPodWorkflows,
+    DeletePodWorkflow,
+    DeletePodWorkflows,
+    PodWorkflowResult,
+)
+from syncpod.node.pod_records import PodRecord
+from syncpod.pod import Pod
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
@@ -61,6 +69,47 @@ async def test_a_workflow_that_does_not_answer_holds_up_no_other_that_is_told_wi
     finally:
         await handle.terminate()
     assert told.results == (None, PodWorkflowResult(absent=True))
+
+
+async def test_a_pod_that_cannot_be_started_holds_up_no_other_that_starts_with_it(
+    temporal_server: DevServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What cannot be read of one pod is left to a step for it alone, and its text is not logged."""
+    client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
+    broken, refused, whole = (f"{base}-{uuid.uuid4().hex[:8]}" for base in ("web", "job", "other"))
+
+    async def recorded(pod: Pod) -> PodRecord | None:
+        if pod.metadata.name == broken:
+            raise OSError("an unreadable record, with words of the pod")
+        return None
+
+    def document(name: str, **spec: Any) -> dict[str, Any]:
+        metadata = {"name": name, "namespace": "default", "uid": name}
+        spec = {"containers": [{"name": "main", "image": "busybox:1"}], **spec}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    queue = f"nobody-{uuid.uuid4()}"
+    documents: tuple[dict[str, Any], ...] = (
+        document(broken),
+        document(refused, nodeName="elsewhere"),
+        document(whole),
+        {},
+    )
+    request = ApplyPodWorkflows(pods=tuple(ApplyPodWorkflow(node=queue, pod=each) for each in documents))
+    handle = client.get_workflow_handle(pod_workflow_id("default", whole))
+    steps = PodWorkflowSteps(client, NodeFacts, recorded)
+    try:
+        first, second, third, fourth = (await ActivityEnvironment().run(steps.apply_pods, request)).results
+    finally:
+        await handle.terminate()
+    assert first is None
+    assert "is told alone: OSError" in caplog.text
+    assert "words of the pod" not in caplog.text
+    assert second is not None
+    assert second.refused == f"spec.nodeName: is elsewhere, this is {queue}"
+    assert third == PodWorkflowResult(uid=whole)
+    assert fourth is not None
+    assert fourth.refused
 
 
 async def test_a_cancelled_step_does_not_report_an_unanswering_workflow(

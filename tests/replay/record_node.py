@@ -117,7 +117,7 @@ async def main() -> None:
                 client,
                 task_queue=scripted.queue,
                 workflows=[PodWorkflow, NodeWorkflow],
-                activities=[*scripted.activities(), told.apply_pod, told.delete_pod, told.delete_pods],
+                activities=[*scripted.activities(), told.apply_pod, told.apply_pods, told.delete_pod, told.delete_pods],
                 workflow_runner=sandboxed_runner(),
                 build_id=build_id("syncpod-test", DIGEST),
             ):

@@ -16,6 +16,7 @@ from syncpod.messages.node import (
     LISTED_LIMIT,
     MADE_LIMIT,
     ApplyPodWorkflow,
+    ApplyPodWorkflows,
     DeletePodWorkflows,
     NodeCondition,
     NodeStepName,
@@ -368,6 +369,37 @@ def test_pods_that_end_at_the_same_time_are_told_by_one_step_and_all_others_alon
     assert together.summary.startswith("delete 2 pods: no longer in file: default/a, default/b")
     alone = decide.steps(actions, {"default/b"})
     assert [each.name for each in alone] == [NodeStepName.DELETE_POD, NodeStepName.DELETE_POD, NodeStepName.APPLY_POD]
+
+
+def test_pods_that_start_at_the_same_time_are_told_by_one_step_and_those_that_replace_one_alone() -> None:
+    node = Node()
+    node.say("team", {"a": 1, "e": 1})
+    node.settle()
+    node.say("team", {"a": 2, "b": 1, "c": 1, "d": 1, "e": 1})
+    actions = decide.plan(node.state, node.now, ()).actions
+    *single, together = decide.steps(actions, {"default/d"})
+    assert [(step.name, [each.key for each in step.actions]) for step in single] == [
+        (NodeStepName.APPLY_POD, ["default/a"]),
+        (NodeStepName.APPLY_POD, ["default/d"]),
+        (NodeStepName.APPLY_POD, ["default/e"]),  # asked whether it is still there, as its list came again
+    ]
+    assert together.name == NodeStepName.APPLY_PODS
+    assert together.input == ApplyPodWorkflows(pods=tuple(each.input for each in together.actions))
+    assert together.summary == "apply 2 pods: of team: new: default/b, default/c"
+
+
+def test_no_step_for_several_pods_has_more_than_its_share_of_bytes() -> None:
+    """Each limit on a payload is a multiple of it; a larger pod is told alone, as every pod was."""
+    node = Node()
+    sizes = {"a": 90_000, "b": 90_000, "c": 90_000, "d": 300_000}
+    pods = [{"metadata": {"name": name, "labels": {"long": "x" * size}}} for name, size in sizes.items()]
+    absorb.absorb(node.state, "sync_pods", ({"source": "file", "pods": pods},), node.now)
+    steps = decide.steps(decide.plan(node.state, node.now, ()).actions)
+    assert sorted([each.key for each in step.actions] for step in steps) == [
+        ["default/a", "default/b"],
+        ["default/c"],
+        ["default/d"],
+    ]
 
 
 def test_a_refused_single_pod_is_retried_only_if_refused_for_a_cordon() -> None:

@@ -240,7 +240,7 @@ async def test_a_list_is_signalled_where_no_worker_takes_it_at_once(
 
 
 @pytest.mark.parametrize("seconds", [5.0, 0.0])
-async def test_pods_that_leave_a_list_together_are_told_by_one_step(
+async def test_pods_that_join_or_leave_a_list_together_are_told_by_one_step(
     node_under_test: NodeUnderTest, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     """A pod whose workflow does not answer in that step's time is told alone, at once."""
@@ -257,7 +257,8 @@ async def test_pods_that_leave_a_list_together_are_told_by_one_step(
         for event in (await node.handle.fetch_history()).events
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
     ]
-    assert begun[3:] == ["delete_pods"] + 3 * ["delete_pod"] * (not seconds)
+    ways = ("apply_pods", "apply_pod"), ("delete_pods", "delete_pod")
+    assert begun == [name for all_, one in ways for name in (all_, *(3 * [one] * (not seconds)))]
     assert not _messages(view, "FailedPodSync", "")
 
 
@@ -617,5 +618,6 @@ def test_every_node_step_is_registered_with_the_types_of_the_table(client: Clien
     }
     assert registered.keys() == {name.value for name in NODE_STEPS} == {name.value for name in NodeStepName}
     for name, hints in registered.items():
-        result = PodWorkflowResults if name == NodeStepName.DELETE_PODS else PodWorkflowResult
+        several = name in (NodeStepName.APPLY_PODS, NodeStepName.DELETE_PODS)
+        result = PodWorkflowResults if several else PodWorkflowResult
         assert hints == {"request": NODE_STEPS[NodeStepName(name)].input, "return": result}

@@ -8,7 +8,7 @@ has received it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,7 @@ from syncpod.messages.node import (
     SEEN_ANNOTATION,
     SOURCE_ANNOTATION,
     ApplyPodWorkflow,
+    ApplyPodWorkflows,
     DeleteFromNode,
     DeletePodWorkflow,
     DeletePodWorkflows,
@@ -34,6 +35,8 @@ AT_ONCE: Final = 16
 """How many pods' workflows are told something at the same time, at most."""
 SERVERS_MARKS: Final = ("resourceVersion", "creationTimestamp", "managedFields")
 """Metadata that only an API server writes. Admission drops the UID of a document that has any of it, or a status."""
+TOGETHER_BYTES: Final = 256 * 1024
+"""How large the documents of pods may be that one step applies, all in all: the server warns of larger payloads."""
 UIDS_KEPT: Final = 7
 """How many UIDs of one pod are kept while none of its changes is answered."""
 
@@ -54,6 +57,8 @@ class Action:
     uid: str = ""
     doubted: int = 0
     """apply_pod: how often the pod's list had been sent again when the step began; 0 if that is not the reason."""
+    size: int = 0
+    """apply_pod: how many bytes the document has."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Step:
     """One activity: an action, or several of one kind."""
 
     name: NodeStepName
-    input: ApplyPodWorkflow | DeletePodWorkflow | DeletePodWorkflows
+    input: ApplyPodWorkflow | ApplyPodWorkflows | DeletePodWorkflow | DeletePodWorkflows
     summary: str
     actions: tuple[Action, ...]
 
@@ -99,28 +104,65 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
 
 
 def steps(actions: Sequence[Action], alone: Container[str] = ()) -> list[Step]:
-    """Return the activities that carry out the actions: one for all deletions, except those of the pods in `alone`."""
-    deletions = {
-        each.key: each.input for each in actions if isinstance(each.input, DeletePodWorkflow) and each.key not in alone
-    }
-    if len(deletions) < 2:
-        deletions = {}
-    single = [Step(each.name, each.input, each.summary, (each,)) for each in actions if each.key not in deletions]
-    if not deletions:
-        return single
-    together = tuple(each for each in actions if each.key in deletions)
-    request = DeletePodWorkflows(pods=tuple(deletions.values()))
-    return [*single, Step(NodeStepName.DELETE_PODS, request, _summary_of(together), together)]
+    """Return the activities that carry out the actions: one for all deletions, and one for all pods that start.
+
+    The pods in `alone` have activities of their own. So has a pod that replaces another one, which is told first.
+    """
+    together = {name: [each for each in actions if _joins(each, name) and each.key not in alone] for name in _TOGETHER}
+    parts = [
+        (name, part)
+        for name, some in together.items()
+        for part in (_parts(some) if name == NodeStepName.APPLY_POD else [some])
+        if len(part) > 1
+    ]
+    joined = {each.key for _, part in parts for each in part}
+    single = [Step(each.name, each.input, each.summary, (each,)) for each in actions if each.key not in joined]
+    return [*single, *(_several(name, part) for name, part in parts)]
 
 
-def _summary_of(deletions: Sequence[Action]) -> str:
-    """Return why several pods end: each reason once, with the pods that end for it."""
+_TOGETHER: Final = {
+    NodeStepName.APPLY_POD: NodeStepName.APPLY_PODS,
+    NodeStepName.DELETE_POD: NodeStepName.DELETE_PODS,
+}
+"""The step for several pods, by that for one."""
+
+
+def _joins(action: Action, name: NodeStepName) -> bool:
+    """Say whether an action may be carried out by a step of that kind for several pods."""
+    request = action.input
+    return action.name == name and not (
+        isinstance(request, ApplyPodWorkflow) and (request.replaces or request.unless_there)
+    )
+
+
+def _parts(actions: Sequence[Action]) -> Iterator[list[Action]]:
+    """Divide actions, in their order, so that no part with several of them has more than `TOGETHER_BYTES`."""
+    part: list[Action] = []
+    for each in actions:
+        if part and sum(other.size for other in part) + each.size > TOGETHER_BYTES:
+            yield part
+            part = []
+        part.append(each)
+    yield part
+
+
+def _several(name: NodeStepName, actions: Sequence[Action]) -> Step:
+    """Return the activity that carries out several actions of one kind."""
+    applied = tuple(each.input for each in actions if isinstance(each.input, ApplyPodWorkflow))
+    deleted = tuple(each.input for each in actions if isinstance(each.input, DeletePodWorkflow))
+    request = ApplyPodWorkflows(pods=applied) if applied else DeletePodWorkflows(pods=deleted)
+    return Step(_TOGETHER[name], request, _summary_of(_TOGETHER[name], actions), tuple(actions))
+
+
+def _summary_of(name: NodeStepName, actions: Sequence[Action]) -> str:
+    """Return why several pods start or end: each reason once, with the pods that have it."""
     by_reason: dict[str, list[str]] = {}
-    for each in deletions:
-        by_reason.setdefault(each.summary.removeprefix(f"delete {each.key}: "), []).append(each.key)
+    for each in actions:
+        _, _, why = each.summary.partition(each.key)
+        by_reason.setdefault(why.lstrip(": "), []).append(each.key)
     reasons = "; ".join(f"{why}: {', '.join(keys)}" for why, keys in by_reason.items())
-    longest = LONGEST_SUMMARY - len(f"{NodeStepName.DELETE_PODS.value} • ")
-    return clip(f"delete {len(deletions)} pods: {reasons}", longest)
+    what = "apply" if name == NodeStepName.APPLY_PODS else "delete"
+    return clip(f"{what} {len(actions)} pods: {reasons}", LONGEST_SUMMARY - len(f"{name.value} • "))
 
 
 def _action(state: NodeState, key: str) -> Action | None:
@@ -150,7 +192,9 @@ def _action(state: NodeState, key: str) -> Action | None:
     if doubted:
         why = "if it has ended, as its list was sent again"
     summary = f"apply {pod.namespace}/{pod.name} of {source}: {why}"
-    return Action(key, NodeStepName.APPLY_POD, request, summary, source, wanted.digest, wanted.uid, doubted)
+    return Action(
+        key, NodeStepName.APPLY_POD, request, summary, source, wanted.digest, wanted.uid, doubted, size=wanted.size
+    )
 
 
 def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None) -> Action:

@@ -11,7 +11,13 @@ from datetime import timedelta
 
 from temporalio.common import Priority, RetryPolicy
 
-from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, DeletePodWorkflows, NodeStepName
+from syncpod.messages.node import (
+    ApplyPodWorkflow,
+    ApplyPodWorkflows,
+    DeletePodWorkflow,
+    DeletePodWorkflows,
+    NodeStepName,
+)
 
 NODE_RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
@@ -28,13 +34,14 @@ ANSWER = timedelta(seconds=20)
 class NodeStepSpec:
     """How one kind of step is run."""
 
-    input: type[ApplyPodWorkflow | DeletePodWorkflow | DeletePodWorkflows]
+    input: type[ApplyPodWorkflow | ApplyPodWorkflows | DeletePodWorkflow | DeletePodWorkflows]
     priority: Priority
     start_to_close: timedelta = ANSWER
 
 
 NODE_STEPS: dict[NodeStepName, NodeStepSpec] = {
     NodeStepName.APPLY_POD: NodeStepSpec(ApplyPodWorkflow, Priority(priority_key=3)),
+    NodeStepName.APPLY_PODS: NodeStepSpec(ApplyPodWorkflows, Priority(priority_key=3)),
     NodeStepName.DELETE_POD: NodeStepSpec(DeletePodWorkflow, Priority(priority_key=1)),
     NodeStepName.DELETE_PODS: NodeStepSpec(DeletePodWorkflows, Priority(priority_key=1)),
 }

@@ -7,7 +7,7 @@
                                                   └──────────── outcome ◄────────┘
 
 Each pod's own workflow decides what the pod does; this one only tells it. Steps run concurrently, one per pod, but one
-for all pods that are to end at the same time.
+for all pods that are to start at the same time, and one for all that are to end.
 Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, syncLoopIteration, HandlePodAdditions and its
 siblings).
 """
@@ -374,7 +374,7 @@ def answers(step: Step, returned: Any) -> Sequence[PodWorkflowResult | None]:
     An unreadable result of a step for one pod counts as an empty one; that of a step for several pods as none at all.
     """
     try:
-        if step.name != NodeStepName.DELETE_PODS:
+        if step.name not in (NodeStepName.APPLY_PODS, NodeStepName.DELETE_PODS):
             return (PodWorkflowResult.model_validate(returned),)
         results = PodWorkflowResults.model_validate(returned).results
     except ValueError:
