@@ -16,6 +16,7 @@ from temporalio.client import Client
 from bench.engine import Engine
 from bench.idle import cpu_seconds
 from bench.stage import NODE, compiled
+from syncpod.cli.machine.server_database import drop_costly_indexes
 from syncpod.cri.client import CriClient
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import connect
@@ -73,6 +74,7 @@ async def simulated_node(*, signed: bool = False) -> AsyncIterator[SimulatedNode
         stack.push_async_callback(asyncio.to_thread, runtime.close)
         server = await asyncio.to_thread(DevServer.launch)
         stack.push_async_callback(asyncio.to_thread, server.close)
+        await asyncio.to_thread(drop_costly_indexes, server.db)  # as `syncpod up` does
         worker = NodeProcess(
             directory,
             *("--no-pod-cgroups", "--log-level", "warning", *(("--signed",) if signed else ())),
