@@ -23,7 +23,7 @@ from protos.cri.v1 import api_pb2 as cri
 from syncpod.agent.housekeeping import duplicates as module
 from syncpod.agent.housekeeping import orphans
 from syncpod.agent.housekeeping.duplicates import Duplicates
-from syncpod.agent.housekeeping.orphans import Orphans
+from syncpod.agent.housekeeping.orphans import Orphans, pause_seconds
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import ContainerSummary
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
@@ -223,6 +223,12 @@ async def test_only_orphans_proven_by_the_servers_records_are_killed_and_complet
     assert [each.state for each in (await foreign.view()).containers] == ["running"]
     assert [each.uid for each in scene.told[-1]] == [foreign.uid]
     assert scene.orphans.total == 2
+
+
+def test_rounds_are_the_rarer_the_more_pods_a_node_has() -> None:
+    assert [pause_seconds(pods, 60.0) for pods in (0, 110, 2_000)] == [60.0] * 3
+    assert pause_seconds(10_000, 60.0) == 300.0
+    assert pause_seconds(10_000, 600.0) == 600.0, "no more often than the settings say"
 
 
 async def test_a_pod_with_a_step_or_a_new_workflow_is_not_killed_as_an_orphan(scene: Scene) -> None:

@@ -35,6 +35,8 @@ from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 
+SECONDS_PER_POD: Final = 0.03
+"""From one round to the next, for each pod, at least: a round takes the worker 0.15 ms of CPU for each."""
 _AT_ONCE: Final = 8
 """How many orphans are ended at the same time."""
 
@@ -71,8 +73,9 @@ class Orphans:
     ) -> None:
         """Look every `period` seconds; `on_orphans` is called with all orphans when they have changed.
 
-        `coverage` returns what the node's history knows; it may raise RPCError. `is_signed`: commands to the node are
-        signed, so that nothing is killed on the server's word alone.
+        It looks more rarely on a large node (`pause_seconds`). `coverage` returns what the node's history knows; it may
+        raise RPCError. `is_signed`: commands to the node are signed, so that nothing is killed on the server's word
+        alone.
         """
         self._is_signed = is_signed
         self._node = node
@@ -84,6 +87,8 @@ class Orphans:
         self._period = period
         self._records: RecordCache[PodRecord] = RecordCache(node, lambda record: record)
         self._known: dict[str, Orphan] = {}
+        self._pods = 0
+        """How many pods the last round saw."""
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.total = 0
@@ -94,7 +99,7 @@ class Orphans:
         complaint = ""
         try:
             while True:
-                await asyncio.sleep(self._period)
+                await asyncio.sleep(pause_seconds(self._pods, self._period))
                 try:
                     await self.round()
                 except (RPCError, CriError) as error:
@@ -111,6 +116,7 @@ class Orphans:
     async def round(self) -> tuple[Orphan, ...]:
         """Look once, and start ending what may be ended; return all orphans. Raises RPCError, CriError, OSError."""
         inventory = await self._inventory()
+        self._pods = len(inventory.pods)
         suspects = await self._suspects(inventory)
         coverage = await self._covered() if suspects or inventory.nameless else Coverage()
         found: dict[str, Orphan] = {}
@@ -246,6 +252,14 @@ class Orphans:
         if found != self._known:
             self._on_orphans(tuple(found.values()))
         self._known = found
+
+
+def pause_seconds(pods: int, period: float) -> float:
+    """Return the seconds between two rounds of a node with so many pods, at least `period`. Pure.
+
+    So the rounds take the same share of a core, however many pods there are.
+    """
+    return max(period, SECONDS_PER_POD * pods)
 
 
 def _as_found(thing: Nameless) -> Found:
