@@ -178,6 +178,7 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
 
     Raises Failure, also if it uses another runtime or server.
     """
+    from syncpod.cli.machine import dev_server
     from syncpod.cli.temporal import session
 
     config = server.config
@@ -191,6 +192,8 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
     worker, started = worker_process.start(here, endpoint, config, own_server=server.own is not None)
     if started:
         remark(paint(f"worker started (pid {worker.pid})", "dim"))
+        if server.own is not None:
+            dev_server.give_back_start_pages(server.own)
         return Node(worker, own, started)
     _require_server(here, worker, config["target_host"], config["namespace"])
     if kept_settings(here.state_dir).encrypts != here.encrypt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import sqlite3
@@ -20,9 +21,10 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from syncpod.cli import console, local_processes
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod
-from syncpod.cli.machine import dev_server
+from syncpod.cli.machine import dev_server, worker_process
 from syncpod.cli.machine.listening_process import listens
-from syncpod.cli.machine.processes import end, identify
+from syncpod.cli.machine.processes import ProcessIdentity, end, identify
+from syncpod.cli.machine.runtime_choice import Choice
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_server, write_server
 from syncpod.cli.main import run
@@ -79,6 +81,35 @@ def test_a_server_writes_no_index_that_a_node_has_no_use_for(tmp_path: Path) -> 
         assert visibility_indexes(tmp_path) == few
 
 
+def test_a_server_gives_back_what_only_its_start_has_needed_once_its_worker_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ServerRecord(ProcessIdentity(2**22 + 1, 1, "boot"), "127.0.0.1:1", "", True)
+    worker = WorkerRecord(
+        pid=1, identity="", node="n", endpoint="", runtime="", address="", namespace="", task_queue="", boot=1
+    )
+    done: list[str] = []
+
+    def begun(*_: object, **__: object) -> tuple[WorkerRecord, bool]:
+        done.append("worker")
+        return worker, True
+
+    def refused(pid: int) -> int:
+        done.append(f"pages of {pid}")
+        raise PermissionError(errno.EPERM, "not root's")
+
+    async def connected(_: object) -> None: ...
+
+    monkeypatch.setattr(session, "connect", connected)
+    monkeypatch.setattr(local_processes, "_start_runtime", lambda *_: (None, False))
+    monkeypatch.setattr(worker_process, "start", begun)
+    monkeypatch.setattr(dev_server, "free_program_pages", refused)
+    choice = Choice(endpoint="unix:///run/none.sock")
+    server = local_processes.Server({"target_host": own.address, "namespace": "default"}, own)
+    assert local_processes.start_node(settings(state_dir=str(tmp_path)), choice, server).worker == worker
+    assert done == ["worker", f"pages of {own.process.pid}"]
+
+
 def test_an_empty_database_that_a_server_left_as_it_began_keeps_no_other_from_starting(tmp_path: Path) -> None:
     prepare(tmp_path)
     (tmp_path / "temporal").mkdir(mode=0o700)
@@ -96,7 +127,22 @@ def free_port() -> int:
 def test_a_server_gets_no_settings_of_clients_and_no_exporter_of_the_workers_traces() -> None:
     """With OTEL_TRACES_EXPORTER=console it would not start."""
     given = {"PATH": "/bin", "TEMPORAL_API_KEY": "secret", "OTEL_TRACES_EXPORTER": "console", "USER": "me"}
-    assert dev_server.environment(given) == {"PATH": "/bin", "USER": "me", "TEMPORAL_CONFIG_FILE": os.devnull}
+    passed = {"PATH": "/bin", "USER": "me", "TEMPORAL_CONFIG_FILE": os.devnull}
+    assert dev_server.environment(given) == passed | {"GOGC": "50"}
+
+
+def test_a_server_keeps_less_garbage_than_go_does_unless_told_otherwise() -> None:
+    assert dev_server.environment({})["GOGC"] == "50"
+    assert dev_server.environment({"GOGC": "off"})["GOGC"] == "off"
+
+
+def test_a_server_is_told_all_settings_that_spare_memory_and_knows_each(tmp_path: Path) -> None:
+    """A key that a later server does not know would be ignored without a word."""
+    line = dev_server.command(database=tmp_path / "temporal.db", port=1, ui_port=None)
+    given = {word.partition("=")[0] for word, before in zip(line[1:], line, strict=False) if before.startswith("--dyn")}
+    assert given == {*dev_server.DYNAMIC_CONFIGURATION, *dev_server.MEMORY_CONFIGURATION}
+    known = dev_server.program().read_bytes()
+    assert [key for key in given if key.encode() not in known] == []
 
 
 def test_the_process_listening_on_a_port_is_found() -> None:
@@ -449,7 +495,7 @@ def test_a_workflow_status_unknown_to_the_sdk_is_reported_in_one_sentence(tempor
 _SIGNALLED = """
 import os, signal, subprocess, sys, threading, time
 from syncpod.cli.commands.server import server
-from syncpod.cli.machine import dev_server
+from syncpod.cli.machine import dev_server, worker_process
 from syncpod.cli.machine.processes import identify
 from syncpod.cli.machine.state_directory import ServerRecord
 

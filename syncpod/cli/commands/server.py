@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
@@ -11,6 +12,10 @@ from syncpod.cli.input.options import ServerGuard, ServerPort, ServerUi, ServerU
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
+
+_SETTLED_SECONDS: Final = 30.0
+"""How long after it serves a server has probably done all that it does once, and its worker has connected to it."""
 
 
 def server(
@@ -49,7 +54,7 @@ def server(
         set_rule(here.node, listening_ports(child.pid))
         say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
         notify_ready()
-        code = asyncio.run(_ended(child))
+        code = asyncio.run(_ended(child, partial(dev_server.give_back_start_pages, record)))
     except BaseException:  # also a signal that comes before the loop takes them
         child.terminate()
         child.wait()
@@ -60,8 +65,8 @@ def server(
         raise Failure(f"the Temporal server ended with {code}; its log is {server_log(directory)}")
 
 
-async def _ended(child: subprocess.Popen[bytes]) -> int:
-    """Return the child's exit code; end it on SIGINT and SIGTERM.
+async def _ended(child: subprocess.Popen[bytes], settled: Callable[[], None]) -> int:
+    """Return the child's exit code; end it on SIGINT and SIGTERM. Calls `settled` once it has served for a while.
 
     A signal wakes the loop whichever thread the kernel gives it to. A main thread within waitpid, or just before it,
     would not hear of it.
@@ -71,4 +76,5 @@ async def _ended(child: subprocess.Popen[bytes]) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, child.terminate)
+    loop.call_later(_SETTLED_SECONDS, settled)
     return await asyncio.to_thread(child.wait)

@@ -1,0 +1,38 @@
+"""Frees the pages of a program that only its start has needed.
+
+They are pages of the program's file, which the kernel may take away at any time, and does where memory runs short.
+Until then they count as the process's memory. A page that is needed again is read from the file again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from syncpod.kernel.libc import process_madvise
+
+_MADV_PAGEOUT: Final = 21
+_MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r(.)\S* \S+ \S+ \d+\s+(/.*)")
+"""A readable mapping of a file in /proc/PID/maps: its begin, its end, whether it is writable, and the file."""
+
+
+def free_program_pages(pid: int) -> int:
+    """Have the kernel free the pages of a process's own program, and return of how many bytes.
+
+    Its data stays, as do the pages that another process of the same program uses. Blocks for some milliseconds. Raises
+    OSError: EPERM for anybody but root, ENOSYS before Linux 5.10, and another one if the process has ended.
+    """
+    program = str(Path(f"/proc/{pid}/exe").readlink())
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    found = [match for line in lines if (match := _MAPPING.fullmatch(line)) and match[3] == "-" and match[4] == program]
+    pidfd = os.pidfd_open(pid)
+    try:
+        return sum(
+            process_madvise(pidfd, begin, int(match[2], 16) - begin, _MADV_PAGEOUT)
+            for match in found
+            if (begin := int(match[1], 16))
+        )
+    finally:
+        os.close(pidfd)
