@@ -19,6 +19,7 @@ from syncpod.messages.fleet_objects import (
     SEALED_LIMIT,
     FleetObjectRef,
     ObjectsSealed,
+    SealedKey,
     SealedObject,
     SealObjects,
     object_id,
@@ -30,7 +31,15 @@ _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = '
 
 
 class Sealing(Protocol):
-    """Seals an object that the fleet keeps, for a node."""
+    """Seals for a node: an object that the fleet keeps, and which key the fleet uses."""
+
+    @property
+    def current(self) -> str:
+        """The id of the fleet's key in use."""
+        ...
+
+    def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
+        """Return the metadata and the data of what a node is told of that key. Raises OSError."""
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
         """Return the metadata and the data of an object, sealed for a node. Raises ValueError if that is impossible."""
@@ -55,7 +64,15 @@ def object_steps(client: Client, sealing: Sealing) -> list[Callable[..., Any]]:
             found.append(given)
         found += [SealedObject(kind=ref.kind, namespace=ref.namespace, name=ref.name) for ref in claimed]
         referred = tuple(ref.key for ref in (*needed, *claimed))
-        return ObjectsSealed(objects=tuple(found), referred=referred, left_out=tuple(left_out))
+        current = await asyncio.to_thread(lambda: sealing.current)
+        is_told = asked.trusted not in ("", current)
+        return ObjectsSealed(
+            objects=tuple(found),
+            referred=referred,
+            left_out=tuple(left_out),
+            current=current,
+            key=await asyncio.to_thread(_told, sealing, asked.node) if is_told else None,
+        )
 
     async def announce_object(changed: FleetObjectRef) -> None:
         body = changed.model_dump(mode="json", by_alias=True)
@@ -102,6 +119,11 @@ async def _kept(client: Client, ref: FleetObjectRef) -> SealedObject | None:
             raise
         return None
     return SealedObject.model_validate(said) if said else None
+
+
+def _told(sealing: Sealing, node: str) -> SealedKey:
+    metadata, data = sealing.tell_key(node)
+    return SealedKey(metadata=metadata, sealed=base64.b64encode(data).decode())
 
 
 def _given(sealing: Sealing, node: str, kept: SealedObject) -> SealedObject:

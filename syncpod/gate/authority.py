@@ -71,6 +71,8 @@ class Issued:
     """The number of the authority that issued it."""
     revoked: bool
     """It is worth nothing any more."""
+    issued: datetime
+    """When it was issued, in whole seconds."""
     dismissed: bool = False
     """It is worth nothing, but its node was removed while it was away: the gate tells it so when it is back."""
 
@@ -120,7 +122,7 @@ class Fleet:
 
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
         """Return a certificate for a node from the newest authority, and its key. The record is on disk by then."""
-        with _locked(self.directory):
+        with locked(self.directory):
             # It is welcome again, also if it comes back with its earlier certificate before it has this one.
             self._revoke([each for each in self.issued() if each.node == node and each.dismissed], now)
             serial, pair = self._make(
@@ -190,7 +192,8 @@ class Fleet:
             number = by.number if by is not None else 0
             dismissed = not gone and (self.directory / _DISMISSED / serial).exists()
             ends = certificate.not_valid_after_utc
-            found.append(Issued(node, serial, ends, number, revoked=bool(gone) or dismissed, dismissed=dismissed))
+            revoked, begins = bool(gone) or dismissed, certificate.not_valid_before_utc + _SKEW
+            found.append(Issued(node, serial, ends, number, revoked=revoked, issued=begins, dismissed=dismissed))
         return sorted(found, key=lambda each: (each.node, each.not_after, each.serial))
 
     def has_issued(self, serial: str) -> bool:
@@ -199,7 +202,7 @@ class Fleet:
 
     def revoke(self, node: str, now: datetime, serial: str = "") -> list[str]:
         """Revoke all certificates of a node, or only that of `serial`; return the serials that are newly revoked."""
-        with _locked(self.directory):
+        with locked(self.directory):
             ours = [each for each in self.issued() if each.node == node and (not each.revoked or each.dismissed)]
             ours = [each for each in ours if serial in ("", each.serial)]
             self._revoke(ours, now)
@@ -216,7 +219,7 @@ class Fleet:
 
         With its certificates the node can do nothing else from now on. `issue` and `revoke` end that.
         """
-        with _locked(self.directory):
+        with locked(self.directory):
             ours = [each.serial for each in self.issued() if each.node == node and not each.revoked]
             for serial in ours:
                 replace_file(self.directory / _DISMISSED / serial, "", durable=True)
@@ -224,12 +227,12 @@ class Fleet:
 
     def rotate(self, now: datetime) -> int:
         """Make a new authority, which issues to nodes from now on; return its number."""
-        with _locked(self.directory):
+        with locked(self.directory):
             return self._make_authority(max(self.authorities(), default=0) + 1, now)
 
     def retire(self) -> int | None:
         """Remove the oldest authority, whose certificates are then distrusted; return None if it is the only one."""
-        with _locked(self.directory):
+        with locked(self.directory):
             numbers = self.authorities()
             if len(numbers) < 2:
                 return None
@@ -325,7 +328,7 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
     directory.chmod(0o700)
     for name in (_AUTHORITIES, _CERTIFICATES, _DISMISSED):
         (directory / name).mkdir(mode=0o700, exist_ok=True)
-    with _locked(directory):
+    with locked(directory):
         path = directory / _ID_FILE
         if not path.exists():
             replace_file(path, secrets.token_hex(8) + "\n", durable=True)
@@ -448,7 +451,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
     """Lock the directory against other writers during the block."""
     opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from syncpod.gate.sealing_keys import FleetSealingKeys
-from syncpod.messages.fleet_objects import GIVEN, KEPT
-from syncpod.messages.sealing import CONTENT_KEY_BYTES, NONCE_BYTES, Fresh, open_sealed, seal
+from syncpod.messages.fleet_objects import FLEET_KEY, GIVEN, KEPT
+from syncpod.messages.sealing import CONTENT_KEY_BYTES, NONCE_BYTES, Fresh, open_sealed, receiver_ids, seal
 from syncpod.messages.signature import PayloadPlace
 
 
@@ -28,27 +29,57 @@ class ObjectSealing:
 
     def version(self, content: bytes) -> str:
         """Return a digest that is equal for equal content. Without the fleet's key it reveals nothing else."""
-        own = self._keys.own.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+        own = self._keys.own[0].private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
         return hmac.digest(hashlib.sha256(b"syncpod object version\0" + own).digest(), content, hashlib.sha256).hex()[
             :32
         ]
 
     def keep(self, key: str, content: bytes) -> tuple[dict[str, str], bytes]:
         """Seal an object for the fleet; return metadata and data. `key` is its kind, namespace and name."""
-        return self._seal([self._keys.own.public_key()], PayloadPlace("", key, "", KEPT), content)
+        return self._seal([self._keys.own[0].public_key()], PayloadPlace("", key, "", KEPT), content)
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
         """Seal an object for a node. `kept` is the object as `keep` has sealed it. Raises Unsealable."""
-        own = self._keys.own
-        said = {name: text.encode() for name, text in metadata.items()}
-        content = open_sealed([own], [own.public_key()], PayloadPlace("", key, "", KEPT), said, kept)
-        return self._seal(list(self._keys.receiving(node)), PayloadPlace(node, key, "", GIVEN), content)
+        content = self._opened(key, metadata, kept)
+        return self._seal(self._keys.receiving(node), PayloadPlace(node, key, "", GIVEN), content)
+
+    def keep_anew(self, key: str, metadata: Mapping[str, str], kept: bytes) -> tuple[str, dict[str, str], bytes] | None:
+        """Seal an object of the fleet for the key in use; return its version, metadata and data.
+
+        None if it is sealed for that key already. Raises Unsealable.
+        """
+        if receiver_ids(_bytes(metadata)) == [self._keys.current]:
+            return None
+        content = self._opened(key, metadata, kept)
+        return self.version(content), *self.keep(key, content)
+
+    @property
+    def current(self) -> str:
+        """The id of the fleet's key in use."""
+        return self._keys.current
+
+    def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
+        """Seal for a node which key the fleet uses, with each of the fleet's keys: the node trusts one of them.
+
+        The later of two has the higher number, so that nobody can take a node back to an earlier key. Raises OSError.
+        """
+        told = json.dumps({"number": self._keys.files.number(), "key": self._keys.public_pem()})
+        return self._seal(self._keys.receiving(node), PayloadPlace(node, "", "", FLEET_KEY), told.encode())
+
+    def _opened(self, key: str, metadata: Mapping[str, str], kept: bytes) -> bytes:
+        said = _bytes(metadata)
+        own = self._keys.opening(receiver_ids(said))
+        return open_sealed(own, [each.public_key() for each in own], PayloadPlace("", key, "", KEPT), said, kept)
 
     def _seal(
-        self, receivers: list[EllipticCurvePublicKey], place: PayloadPlace, content: bytes
+        self, receivers: Sequence[EllipticCurvePublicKey], place: PayloadPlace, content: bytes
     ) -> tuple[dict[str, str], bytes]:
         fresh = Fresh(
             generate_private_key(SECP256R1()), secrets.token_bytes(CONTENT_KEY_BYTES), secrets.token_bytes(NONCE_BYTES)
         )
         metadata, data = seal(self._keys.own, receivers, place, content, fresh)
         return {name: text.decode() for name, text in metadata.items()}, data
+
+
+def _bytes(metadata: Mapping[str, str]) -> dict[str, bytes]:
+    return {name: text.encode() for name, text in metadata.items()}

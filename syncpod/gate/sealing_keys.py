@@ -2,53 +2,74 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    SECP256R1,
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-    generate_private_key,
-)
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from syncpod.gate.authority import Fleet
-from syncpod.kernel.atomic_file import replace_file
+from syncpod.gate.sealing_key_files import SealingKeyFiles
+from syncpod.messages.sealing import public_key_id
 from syncpod.settings.errors import SettingsInvalid
 
-KEY_FILE: Final = "sealing.key"
-"""The file of the fleet's own key, in the fleet's directory. Without it histories with sealed payloads cannot be
-replayed."""
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""How long it may take until a process uses another key. One that something is sealed for is found at once."""
 
 
 class FleetSealingKeys:
-    """The keys of one fleet, including those of nodes that it invites while this process runs."""
+    """The keys of one fleet, including those that are made, and of nodes that are invited, while this process runs."""
 
     def __init__(self, fleet: Fleet, clock: Callable[[], datetime]) -> None:
-        """Read the fleet's own key, which is made at the first use. Blocks. Raises SettingsInvalid, OSError."""
+        """Read the fleet's own keys; the first one is made at the first use. Blocks. Raises SettingsInvalid, OSError.
+
+        Keys that can no longer be read change nothing: what is known goes on to seal and to open.
+        """
         self._fleet, self._clock = fleet, clock
-        self._own = _own_key(fleet.directory / KEY_FILE)
+        self.files = SealingKeyFiles(fleet)
+        self._own = self.files.read()
+        self._changed, self._next_look = self.files.changed(), time.monotonic() + LOOK_SECONDS
         self._seen: object = None
         self._nodes: dict[str, list[tuple[EllipticCurvePublicKey, datetime, bool]]] = {}
 
     @property
-    def own(self) -> EllipticCurvePrivateKey:
-        """The fleet's own key."""
-        return self._own
+    def own(self) -> Sequence[EllipticCurvePrivateKey]:
+        """The fleet's own keys, first the one in use: nodes trust that one, or still an earlier one. Blocks briefly."""
+        if time.monotonic() >= self._next_look:
+            self._look()
+        return tuple(self._own.values())
+
+    @property
+    def current(self) -> str:
+        """The id of the key in use. Blocks briefly."""
+        return public_key_id(self.own[0].public_key())
+
+    def opening(self, ids: Sequence[str]) -> Sequence[EllipticCurvePrivateKey]:
+        """Return the fleet's own keys, reading them again if they have none of these ids. Blocks briefly."""
+        if not self._own.keys() & set(ids):
+            self._look()
+        return self.own
 
     def public_pem(self) -> str:
-        """Return the public part of the fleet's key, PEM, as it is in an invitation."""
-        return self._own.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        """Return the public part of the fleet's key in use, PEM, as it is in an invitation."""
+        return self.own[0].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+    def _look(self) -> None:
+        """Read the own keys again if they have changed."""
+        try:
+            # Before they are read: a change in between is seen the next time.
+            if (changed := self.files.changed()) != self._changed:
+                self._own, self._changed = self.files.read(), changed
+        except (SettingsInvalid, OSError) as error:
+            where = self.files.directory
+            log.warning("the keys in %s cannot be read again, those that are known go on: %s", where, error)
+        self._next_look = time.monotonic() + LOOK_SECONDS
 
     def receiving(self, node: str) -> Sequence[EllipticCurvePublicKey]:
         """Return the keys of a node's valid certificates, the one that expires last first. Blocks briefly."""
@@ -70,17 +91,3 @@ class FleetSealingKeys:
                     found.setdefault(each.node, []).append((key, each.not_after, each.revoked))
             self._nodes, self._seen = found, seen
         return self._nodes.get(node, [])
-
-
-def _own_key(path: Path) -> EllipticCurvePrivateKey:
-    if not path.exists():
-        made = generate_private_key(SECP256R1())
-        pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        replace_file(path, pem, durable=True)
-    try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
-    except ValueError:
-        key = None
-    if not isinstance(key, EllipticCurvePrivateKey):
-        raise SettingsInvalid(f"{path}: is not a private key: restore it")
-    return key

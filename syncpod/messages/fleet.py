@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from pydantic import AwareDatetime, Field
 
-from syncpod.messages.fleet_objects import SealedObject
+from syncpod.messages.fleet_objects import SealedKey, SealedObject
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import EventRecord
@@ -94,6 +94,8 @@ class Intent(WhoAsks):
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()
     """The fleet's ConfigMaps and Secrets that the pods refer to, sealed for the node."""
+    key: SealedKey | None = None
+    """Which key the fleet uses, if the node trusts an earlier one."""
 
 
 class IntentTaken(Message):
@@ -104,6 +106,8 @@ class IntentTaken(Message):
     """By ``namespace/name``: why a pod cannot run on any node, in one sentence."""
     objects: dict[str, str] = Field(default_factory=dict)
     """By ``kind/namespace/name``: why the node cannot keep an object, in one sentence."""
+    key: str = ""
+    """Why the node does not take the fleet's key, in one sentence; "" if it does, or was told none."""
 
 
 class Attend(WhoAsks):
@@ -131,6 +135,8 @@ class NodeReport(Message):
     """Where the node listens for who commands its fleet, ``host:port``; "" = nowhere."""
     key: str = ""
     """A digest of the public key that its objects must be sealed for; "" = it does not say."""
+    fleet_key: str = ""
+    """The id of the fleet's sealing key that the node trusts, and seals its answers for; "" = it does not say."""
 
 
 class PodReport(Message):
@@ -266,6 +272,10 @@ class FleetNodeSummary(Message):
     """How many pods the fleet wants on the node."""
     endpoint: str = ""
     """Where the node itself listens, ``host:port``; "" = nowhere."""
+    fleet_key: str = ""
+    """The id of the fleet's sealing key that the node trusts, as it last said; "" = it has not said."""
+    fleet_key_since: datetime | None = None
+    """When it came to trust that key in place of another; None = it has never trusted another."""
 
 
 class FleetNodeView(FleetNodeSummary):

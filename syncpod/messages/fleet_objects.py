@@ -29,6 +29,8 @@ KEPT: Final = "fleet object"
 """The sealing purpose of an object that its fleet keeps."""
 GIVEN: Final = "node object"
 """The sealing purpose of an object for a node."""
+FLEET_KEY: Final = "fleet key"
+"""The sealing purpose of what a node is told of its fleet's key."""
 SEALED_LIMIT: Final = 500_000
 """The most bytes of all sealed objects in one node's list: the list and its objects are one payload."""
 
@@ -62,12 +64,25 @@ class SealedObject(FleetObjectRef):
     """The data of the sealed payload, base64; "" = the receiver keeps the object if it already has it."""
 
 
+class SealedKey(Message):
+    """What a node is told of its fleet's key, sealed for the node with a key that it trusts: a number and the key.
+
+    The content is JSON, ``{"number": 1, "key": "<PEM>"}``.
+    """
+
+    metadata: dict[str, str] = Field(default_factory=dict)
+    sealed: str = ""
+    """The data of the sealed payload, base64."""
+
+
 class PutObject(SealedObject):
     """Update ``put``: an object that is sealed for the fleet, with the fields that lists show."""
 
     type: str = ""
     """The type of a Secret."""
     keys: int = 0
+    replaces: str = ""
+    """The same content under another key of the fleet. It changes nothing unless the object has this version."""
 
 
 class FleetObjectView(FleetObjectRef):
@@ -86,6 +101,8 @@ class SealObjects(Message):
     node: str = ""
     unproven: tuple[str, ...] = ()
     """``namespace/name`` of pods that only the node itself claims to have been given. They get it no new objects."""
+    trusted: str = ""
+    """The id of the fleet's key that the node says it trusts; "" = it does not say."""
 
 
 class ObjectsSealed(Message):
@@ -96,6 +113,10 @@ class ObjectsSealed(Message):
     """The keys of all objects that its pods refer to, including those that the fleet does not have."""
     left_out: tuple[str, ...] = ()
     """The keys of objects that did not fit."""
+    current: str = ""
+    """The id of the fleet's key in use."""
+    key: SealedKey | None = None
+    """What the node must be told of that key; None = it trusts it."""
 
 
 _MENTIONS: Final = frozenset(

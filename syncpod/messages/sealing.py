@@ -2,10 +2,11 @@
 
 The fleet's database holds the messages to a node and the answers. Both sides have an elliptic curve key (P-256): the
 node uses that of its certificate, and the fleet has its own, whose public part is in the invitation. Each payload is
-encrypted as a whole with a new content key (AES-256-GCM). The content key is wrapped once for each key of the receiver,
-since a node that is invited anew has two keys for a while. The wrapping key is derived (HKDF-SHA256) from two key
-agreements (ECDH) with the receiver's key: one by a key that is made for this payload, and one by the sender's key. So
-only the receiver can open the payload, and the receiver knows who has sealed it.
+encrypted as a whole with a new content key (AES-256-GCM). The content key is wrapped once for each key of the receiver
+and each key of the sender: a node that is invited anew has two keys for a while, and so has a fleet that changes its
+own. The wrapping key is derived (HKDF-SHA256) from two key agreements (ECDH) with the receiver's key: one by a key that
+is made for this payload, and one by the sender's key. So only the receiver can open the payload, and it knows that
+one of the senders that it trusts has sealed it.
 
 A sealed payload is bound to its workflow, to the type of its activity and to one direction. It may still be a copy of
 an earlier one of the same kind. The receiver has to notice that: an intent has a generation.
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 ENCODING: Final = "encoding"
 SEALED: Final = b"binary/sealed"
 """The encoding of a sealed payload."""
-SENDER: Final = "syncpod-sealed-by"
-"""Metadata: the id of the sender's key."""
+RECEIVERS: Final = "syncpod-sealed-for"
+"""Metadata: the ids of the receiver's keys, separated by commas. A search for what needs a key finds it by them."""
 NONCE_BYTES: Final = 12
 CONTENT_KEY_BYTES: Final = 32
 _VERSION: Final = b"syncpod sealing 1"
@@ -34,6 +35,7 @@ _POINT_BYTES: Final = 65
 _ID_BYTES: Final = 8
 _WRAPPED_BYTES: Final = CONTENT_KEY_BYTES + 16
 _HEAD_BYTES: Final = _POINT_BYTES + NONCE_BYTES + 1
+_ENTRY_BYTES: Final = 2 * _ID_BYTES + _WRAPPED_BYTES
 _MOST_KEYS: Final = 255
 
 
@@ -57,6 +59,11 @@ def is_sealed(metadata: Mapping[str, bytes]) -> bool:
     return metadata.get(ENCODING) == SEALED
 
 
+def receiver_ids(metadata: Mapping[str, bytes]) -> list[str]:
+    """Return the ids of the keys that a payload with this metadata says it is sealed for."""
+    return [each for each in metadata.get(RECEIVERS, b"").decode(errors="replace").split(",") if each]
+
+
 def public_key_id(key: EllipticCurvePublicKey) -> str:
     """Return the id of a public key: 16 hexadecimal digits."""
     import hashlib
@@ -65,7 +72,7 @@ def public_key_id(key: EllipticCurvePublicKey) -> str:
 
 
 def seal(
-    sender: EllipticCurvePrivateKey,
+    senders: Sequence[EllipticCurvePrivateKey],
     receivers: Sequence[EllipticCurvePublicKey],
     place: PayloadPlace,
     payload: bytes,
@@ -73,19 +80,23 @@ def seal(
 ) -> tuple[dict[str, bytes], bytes]:
     """Return metadata and data of a sealed payload that holds `payload`. Each of `receivers` can open it.
 
-    Without receivers nobody can. The payload is bound to all of its place except the activity's id.
+    It is enough if a receiver trusts one of `senders`. Without receivers nobody can open it. The payload is bound to
+    all of its place except the activity's id.
     """
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    by, point = public_key_id(sender.public_key()), _point(fresh.key.public_key())
-    wrapped = []
-    for each in receivers[:_MOST_KEYS]:
-        to = public_key_id(each)
-        key = _wrapping(_agreed(fresh.key, each) + _agreed(sender, each), place, by, to, point)
-        wrapped.append(bytes.fromhex(to) + AESGCM(key).encrypt(bytes(NONCE_BYTES), fresh.content_key, None))
+    point, ids, wrapped = _point(fresh.key.public_key()), [], []
+    by_id = [(public_key_id(each.public_key()), each) for each in senders[:_MOST_KEYS]]
+    for each in receivers[: _MOST_KEYS // max(1, len(by_id))]:
+        ids.append(to := public_key_id(each))
+        agreed = _agreed(fresh.key, each)
+        for by, sender in by_id:
+            key = _wrapping(agreed + _agreed(sender, each), place, by, to, point)
+            entry = AESGCM(key).encrypt(bytes(NONCE_BYTES), fresh.content_key, None)
+            wrapped.append(bytes.fromhex(by + to) + entry)
     head = point + fresh.nonce + bytes([len(wrapped)]) + b"".join(wrapped)
-    sealed = AESGCM(fresh.content_key).encrypt(fresh.nonce, payload, _bound(place, by.encode(), head))
-    return {ENCODING: SEALED, SENDER: by.encode()}, head + sealed
+    sealed = AESGCM(fresh.content_key).encrypt(fresh.nonce, payload, _bound(place, head))
+    return {ENCODING: SEALED, RECEIVERS: ",".join(ids).encode()}, head + sealed
 
 
 def open_sealed(
@@ -100,28 +111,39 @@ def open_sealed(
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    by = metadata.get(SENDER, b"").decode(errors="replace")
-    sender = next((each for each in senders if public_key_id(each) == by), None)
-    if sender is None:
-        raise Unsealable("it was sealed by somebody else")
     if len(data) < _HEAD_BYTES:
         raise Unsealable("it is too short")
-    count, entry = data[_HEAD_BYTES - 1], _ID_BYTES + _WRAPPED_BYTES
-    head, sealed = data[: _HEAD_BYTES + count * entry], data[_HEAD_BYTES + count * entry :]
+    end = _HEAD_BYTES + data[_HEAD_BYTES - 1] * _ENTRY_BYTES
+    head, sealed = data[:end], data[end:]
     point, nonce = head[:_POINT_BYTES], head[_POINT_BYTES : _HEAD_BYTES - 1]
-    entries = [head[at : at + entry] for at in range(_HEAD_BYTES, len(head), entry)]
-    wrapped = {each[:_ID_BYTES].hex(): each[_ID_BYTES:] for each in entries}
+    found = [_Entry(head[at : at + _ENTRY_BYTES]) for at in range(_HEAD_BYTES, len(head), _ENTRY_BYTES)]
+    trusted = {public_key_id(each): each for each in senders}
     ours = {public_key_id(each.public_key()): each for each in receivers}
-    to = next((each for each in wrapped if each in ours), None)
-    if to is None:
+    if not any(each.to in ours for each in found):
         raise Unsealable("it was sealed for another key")
+    entry = next((each for each in found if each.to in ours and each.by in trusted), None)
+    if entry is None:
+        raise Unsealable("it was sealed by somebody else")
+    # A search for what needs a key believes the metadata: a stolen node must not hide a key there.
+    if receiver_ids(metadata) != list(dict.fromkeys(each.to for each in found)):
+        raise Unsealable("it does not say for whom it is sealed")
+    own = ours[entry.to]
     try:
         fresh = EllipticCurvePublicKey.from_encoded_point(SECP256R1(), point)
-        key = _wrapping(_agreed(ours[to], fresh) + _agreed(ours[to], sender), place, by, to, point)
-        content_key = AESGCM(key).decrypt(bytes(NONCE_BYTES), wrapped[to], None)
-        return AESGCM(content_key).decrypt(nonce, sealed, _bound(place, by.encode(), head))
+        agreed = _agreed(own, fresh) + _agreed(own, trusted[entry.by])
+        key = _wrapping(agreed, place, entry.by, entry.to, point)
+        content_key = AESGCM(key).decrypt(bytes(NONCE_BYTES), entry.wrapped, None)
+        return AESGCM(content_key).decrypt(nonce, sealed, _bound(place, head))
     except (InvalidTag, ValueError):  # ValueError: not a point of the curve, or a key or a nonce that is too short
         raise Unsealable("it was sealed for another workflow or activity, or altered") from None
+
+
+class _Entry:
+    """The content key, as one sender has wrapped it for one receiver."""
+
+    def __init__(self, data: bytes) -> None:
+        self.by, self.to = data[:_ID_BYTES].hex(), data[_ID_BYTES : 2 * _ID_BYTES].hex()
+        self.wrapped = data[2 * _ID_BYTES :]
 
 
 def _agreed(own: EllipticCurvePrivateKey, other: EllipticCurvePublicKey) -> bytes:

@@ -52,7 +52,7 @@ class Invitation:
     key: str = field(repr=False)
     """The node's private key, PEM (PKCS 8). It also opens payloads that the fleet has sealed for the node."""
     fleet_key: str
-    """The public part of the fleet's sealing key, PEM."""
+    """The public part of the fleet's sealing key, PEM: the one that the node trusts."""
 
 
 def is_node_name(text: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +13,22 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation, read_invitation, write_invitation
 
 FILE_NAME: Final = "fleet.json"
+TOLD_FILE_NAME: Final = "fleet-told-key.json"
 LISTEN_FILE_NAME: Final = "fleet-listen"
 EARLIER_FILE_NAME: Final = "fleet-earlier-keys.json"
+EARLIER_FLEET_FILE_NAME: Final = "fleet-earlier-fleet-keys.json"
 _EARLIER: Final = 4
 """The most earlier keys that are kept. Only a node that is invited several times while it is cut off needs more."""
+
+
+@dataclass(frozen=True)
+class ToldKey:
+    """The key that a fleet uses, as it has told its node."""
+
+    number: int
+    """A later one has a higher number."""
+    key: str
+    """PEM."""
 
 
 def membership_file(state_dir: Path) -> Path:
@@ -23,15 +37,51 @@ def membership_file(state_dir: Path) -> Path:
 
 
 def read_membership(state_dir: Path) -> Invitation | None:
-    """Return the invitation; None if the node belongs to no fleet. Blocks. Raises SettingsInvalid."""
+    """Return the invitation, with the key that the fleet has told the node since then.
+
+    None if the node belongs to no fleet. Blocks. Raises SettingsInvalid.
+    """
     path = membership_file(state_dir)
-    return read_invitation(path) if path.exists() else None
+    if not path.exists():
+        return None
+    invitation = read_invitation(path)
+    told = _read_told_key(state_dir, invitation)
+    return invitation if told is None else replace(invitation, fleet_key=told.key)
+
+
+def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> None:
+    """Have the node trust this key of its fleet, and no other, as long as it has this invitation.
+
+    Atomic. Blocks. Raises OSError; ValueError, if a later key was told.
+    """
+    before = _read_told_key(state_dir, invitation)
+    if before is not None and before.number > told.number:
+        raise ValueError("a later key was told")
+    document = {"invitation": _digest(invitation), "number": told.number, "key": told.key}
+    replace_file(state_dir / TOLD_FILE_NAME, json.dumps(document) + "\n", durable=True)
+
+
+def _read_told_key(state_dir: Path, invitation: Invitation) -> ToldKey | None:
+    """Return the key that was told to a node with this invitation; None if none was."""
+    try:
+        found = json.loads((state_dir / TOLD_FILE_NAME).read_text())
+        told, key = found["invitation"], ToldKey(number=int(found["number"]), key=str(found["key"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise SettingsInvalid(f"{state_dir / TOLD_FILE_NAME}: cannot be read: join with a new invitation") from None
+    return key if told == _digest(invitation) else None
+
+
+def _digest(invitation: Invitation) -> str:
+    return hashlib.sha256(invitation.certificate.encode()).hexdigest()
 
 
 def keep_membership(state_dir: Path, invitation: Invitation) -> None:
     """Have the node belong to a fleet. Atomic. Blocks. Raises OSError.
 
-    The key of an earlier invitation to the same fleet is kept beside it: the list on the node's disk is sealed for it.
+    The keys of an earlier invitation to the same fleet are kept beside it: the list on the node's disk is sealed with
+    them. A key that the fleet has told the node before counts no more.
     """
     try:
         before = read_membership(state_dir)
@@ -39,11 +89,22 @@ def keep_membership(state_dir: Path, invitation: Invitation) -> None:
         before = None
     if before is None or (before.fleet, before.node) != (invitation.fleet, invitation.node):
         forget_earlier_keys(state_dir)
-    elif before.key != invitation.key:
-        keys = [each for each in (before.key, *read_earlier_keys(state_dir)) if each != invitation.key]
-        text = json.dumps(list(dict.fromkeys(keys))[:_EARLIER])
-        replace_file(state_dir / EARLIER_FILE_NAME, text + "\n", durable=True)
+    else:
+        _keep_earlier(state_dir / EARLIER_FILE_NAME, before.key, invitation.key)
+        _keep_earlier(state_dir / EARLIER_FLEET_FILE_NAME, before.fleet_key, invitation.fleet_key)
     write_invitation(membership_file(state_dir), invitation)
+    try:
+        is_told = _read_told_key(state_dir, invitation) is not None
+    except SettingsInvalid:
+        is_told = False
+    if not is_told:
+        (state_dir / TOLD_FILE_NAME).unlink(missing_ok=True)
+
+
+def _keep_earlier(path: Path, before: str, now: str) -> None:
+    if before != now:
+        keys = [each for each in (before, *_read_keys(path)) if each != now]
+        replace_file(path, json.dumps(list(dict.fromkeys(keys))[:_EARLIER]) + "\n", durable=True)
 
 
 def read_earlier_keys(state_dir: Path) -> tuple[str, ...]:
@@ -51,8 +112,20 @@ def read_earlier_keys(state_dir: Path) -> tuple[str, ...]:
 
     A file that cannot be read counts as none: the node then waits for its fleet to seal anew.
     """
+    return _read_keys(state_dir / EARLIER_FILE_NAME)
+
+
+def read_earlier_fleet_keys(state_dir: Path) -> tuple[str, ...]:
+    """Return the public keys of the fleet that earlier invitations named, likewise. Blocks.
+
+    Only the list on the node's disk may be sealed with them: the node believes nothing that comes with them.
+    """
+    return _read_keys(state_dir / EARLIER_FLEET_FILE_NAME)
+
+
+def _read_keys(path: Path) -> tuple[str, ...]:
     try:
-        found = json.loads((state_dir / EARLIER_FILE_NAME).read_text())
+        found = json.loads(path.read_text())
     except (OSError, ValueError):
         return ()
     return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
@@ -60,7 +133,8 @@ def read_earlier_keys(state_dir: Path) -> tuple[str, ...]:
 
 def forget_earlier_keys(state_dir: Path) -> None:
     """Remove the keys of earlier invitations. Blocks. Raises OSError."""
-    (state_dir / EARLIER_FILE_NAME).unlink(missing_ok=True)
+    for name in (EARLIER_FILE_NAME, EARLIER_FLEET_FILE_NAME):
+        (state_dir / name).unlink(missing_ok=True)
 
 
 def read_listening(state_dir: Path) -> str:
@@ -83,4 +157,5 @@ def forget_membership(state_dir: Path) -> None:
     """Have the node belong to no fleet. Blocks. Raises OSError."""
     keep_listening(state_dir, "")
     forget_earlier_keys(state_dir)
+    (state_dir / TOLD_FILE_NAME).unlink(missing_ok=True)
     membership_file(state_dir).unlink(missing_ok=True)

@@ -11,7 +11,6 @@ derives its own from it. All uses find keys by id in the same :class:`SigningKey
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file, sync_directory
+from syncpod.kernel.next_number import next_number
 from syncpod.messages.signature import key_id
 from syncpod.settings.errors import SettingsInvalid
 
@@ -36,8 +36,6 @@ _BYTES: Final = 32
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 LOOK_SECONDS = 1.0
 """How long it may take until a key that was removed counts no more; one that was added is found at once."""
-_LOCK_TRIES: Final = 50
-_LOCK_PAUSE_SECONDS: Final = 0.001
 
 
 class SigningKeys:
@@ -90,7 +88,7 @@ class SigningKeys:
 
         It is the time in microseconds, if the clock has not gone back. Raises OSError.
         """
-        return _next_number(self.directory / _NUMBER)
+        return next_number(self.directory / _NUMBER)
 
     def _look(self) -> None:
         """Read the keys again if they have changed, with a look each second: this is asked for each payload."""
@@ -233,31 +231,3 @@ def _read(path: Path) -> bytes:
     if len(key) != _BYTES or key_id(key) != path.stem:
         raise SettingsInvalid(f"{path}: is no key: restore it, or remove it")
     return key
-
-
-def _next_number(path: Path) -> int:
-    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with _locked(opened):
-            said = os.pread(opened, 32, 0).strip()
-            number = max(time.time_ns() // 1000, (int(said) if said.isdigit() else 0) + 1)
-            os.pwrite(opened, f"{number:020d}\n".encode(), 0)
-            return number
-    finally:
-        os.close(opened)
-
-
-@contextlib.contextmanager
-def _locked(opened: int) -> Iterator[None]:
-    """Hold the file's lock, if it can be had soon: a holder that was stopped must not stop the node.
-
-    Without it, two processes could give the same microsecond to two commands, one of which a workflow then refuses.
-    """
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_LOCK_PAUSE_SECONDS)
-        else:
-            break
-    yield

@@ -33,6 +33,7 @@ from syncpod.messages.sealing import (
     Unsealable,
     is_sealed,
     open_sealed,
+    receiver_ids,
     seal,
 )
 from syncpod.messages.signature import FIELDS, Keys, PayloadPlace
@@ -46,14 +47,19 @@ if TYPE_CHECKING:
 QUEUE_PREFIX: Final = "fleet-node/"
 """Before a node's name: the task queue whose payloads are sealed."""
 _UNSEALED: Final = "it is not sealed"
+_NOT_ELLIPTIC: Final = "a key of the invitation is none of an elliptic curve"
 
 
 class FleetKeys(Protocol):
-    """The fleet's own key, and those of its nodes."""
+    """The fleet's own keys, and those of its nodes."""
 
     @property
-    def own(self) -> EllipticCurvePrivateKey:
-        """The fleet's."""
+    def own(self) -> Sequence[EllipticCurvePrivateKey]:
+        """The fleet's, first the one in use. While the key is being changed there are several."""
+        ...
+
+    def opening(self, ids: Sequence[str]) -> Sequence[EllipticCurvePrivateKey]:
+        """Return the fleet's keys, reading them again if they have none of these ids."""
         ...
 
     def receiving(self, node: str) -> Sequence[EllipticCurvePublicKey]:
@@ -113,7 +119,8 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
         opened = []
         for payload in payloads:
             try:
-                opened.append(_opened([self._sealing.own], known, place, payload))
+                own = self._sealing.opening(receiver_ids(payload.metadata))
+                opened.append(_opened(own, known, place, payload))
             except Unsealable as why:
                 opened.append(Payload(metadata={ENCODING: REFUSED}, data=str(why).encode()))
         return opened
@@ -124,16 +131,40 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
         return decrypted(self._keys.by_id, self._place, payload)
 
 
+class FleetKey:
+    """The fleet's public key that a node trusts. It may change while the node is connected."""
+
+    def __init__(self, pem: str) -> None:
+        self.pem = pem
+        self._read: tuple[str, EllipticCurvePublicKey] | None = None
+
+    @property
+    def public(self) -> EllipticCurvePublicKey:
+        """The key. Raises ValueError."""
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        if self._read is None or self._read[0] != self.pem:
+            key = load_pem_public_key(self.pem.encode())
+            if not isinstance(key, EllipticCurvePublicKey):
+                raise ValueError(_NOT_ELLIPTIC)
+            self._read = self.pem, key
+        return self._read[1]
+
+
 class NodeCodec(PayloadCodec, WithSerializationContext):
     """Opens what the fleet has sealed for this node, and seals its answers for the fleet."""
 
     def __init__(
         self,
         own: Sequence[EllipticCurvePrivateKey],
-        fleet: EllipticCurvePublicKey,
+        fleet: FleetKey,
         place: PayloadPlace | None = None,
     ) -> None:
-        """`own`: the key of the node's invitation, and then those of earlier ones that may still be sealed for."""
+        """`own`: the key of the node's invitation, and then those of earlier ones that may still be sealed for.
+
+        `fleet`: the fleet's key that the node trusts, whenever something is sealed or opened.
+        """
         self._own, self._fleet, self._place = own, fleet, place
 
     def with_context(self, context: SerializationContext) -> NodeCodec:
@@ -144,13 +175,13 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Seal for the fleet."""
         place = self._place or PayloadPlace("", "")
-        return [_sealed(self._own[0], [self._fleet], place, payload) for payload in payloads]
+        return [_sealed(self._own[:1], [self._fleet.public], place, payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Open what the fleet, or an earlier try of this node, has sealed. Raises Undecipherable for all else."""
         place = self._place or PayloadPlace("", "")
         try:
-            return [_opened(self._own, [self._fleet], place, payload) for payload in payloads]
+            return [_opened(self._own, [self._fleet.public], place, payload) for payload in payloads]
         except Unsealable as why:
             raise Undecipherable(f"what the fleet is said to tell this node is refused: {why}") from None
 
@@ -164,20 +195,16 @@ def fleet_converter(codec: FleetCodec | NodeCodec) -> DataConverter:
     )
 
 
-def node_codec(key_pem: str, fleet_key_pem: str, *earlier_pem: str) -> NodeCodec:
-    """Return a node's codec from the `key` and `fleet_key` of its invitation; `earlier_pem`: keys of earlier ones.
+def node_codec(key_pem: str, fleet: FleetKey) -> NodeCodec:
+    """Return a node's codec from the `key` of its invitation and the fleet's key. Raises ValueError."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    Raises ValueError.
-    """
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-
-    own = [load_pem_private_key(each.encode(), password=None) for each in (key_pem, *earlier_pem)]
-    fleet = load_pem_public_key(fleet_key_pem.encode())
-    elliptic = [each for each in own if isinstance(each, EllipticCurvePrivateKey)]
-    if len(elliptic) != len(own) or not isinstance(fleet, EllipticCurvePublicKey):
-        raise ValueError("a key of the invitation is none of an elliptic curve")
-    return NodeCodec(elliptic, fleet)
+    own = load_pem_private_key(key_pem.encode(), password=None)
+    if not isinstance(own, EllipticCurvePrivateKey):
+        raise ValueError(_NOT_ELLIPTIC)
+    assert fleet.public  # an invitation that cannot be used is refused before anything is sent
+    return NodeCodec([own], fleet)
 
 
 def _place(context: SerializationContext) -> PayloadPlace | None:
@@ -197,7 +224,10 @@ def _unmarked(payload: Payload) -> Payload:
 
 
 def _sealed(
-    own: EllipticCurvePrivateKey, receivers: Sequence[EllipticCurvePublicKey], place: PayloadPlace, payload: Payload
+    own: Sequence[EllipticCurvePrivateKey],
+    receivers: Sequence[EllipticCurvePublicKey],
+    place: PayloadPlace,
+    payload: Payload,
 ) -> Payload:
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 

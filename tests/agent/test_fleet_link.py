@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -14,8 +15,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.fleet import link
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.link import Dismissed, FleetLink
+from syncpod.agent.fleet.member import Member
 from syncpod.messages.fleet import dismissal
 from syncpod.settings.invitation import Invitation
+from syncpod.settings.membership import ToldKey, keep_membership, keep_told_key
+from syncpod.temporal.sealing import FleetKey
 from tests.agent.waiting import until
 
 INVITATION = Invitation("f", "n1", "fleet.example.com:7300", "gate.f.syncpod", "default", "", "", "", "")
@@ -74,3 +78,58 @@ async def test_a_silence_of_the_fleet_is_logged_once_with_its_reason_and_its_end
 )
 def test_nothing_but_the_gates_own_sentence_ends_a_nodes_pods(error: BaseException | None) -> None:
     link.require_not_dismissed(error, "n1")
+
+
+class Told:
+    """A member that notes which key it trusts."""
+
+    def __init__(self) -> None:
+        self.trusted: list[str] = []
+
+    def trust(self, invitation: Invitation) -> None:
+        self.trusted.append(invitation.fleet_key)
+
+    async def tell_again(self, _view: object) -> None:
+        """Has no list."""
+
+    async def mind_silence(self) -> None:
+        """Has no pods."""
+
+
+async def test_a_key_that_the_fleet_has_told_is_used_at_once_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is under way for the fleet goes on: nobody loses the shell in which they work."""
+    monkeypatch.setattr(link, "LOOK_SECONDS", 0.01)
+    texts = {"certificate": "-----BEGIN CERTIFICATE-----", "authorities": "-----BEGIN CERTIFICATE-----"}
+    keys = {"key": "-----BEGIN PRIVATE KEY-----", "fleet_key": "-----BEGIN PUBLIC KEY-----\n1"}
+    invitation = replace(INVITATION, **texts, **keys)
+    keep_membership(tmp_path, invitation)
+    member: Any = Told()
+    made: list[Invitation] = []
+    connected: list[FleetKey] = []
+
+    def join(given: Invitation) -> Member:
+        made.append(given)
+        return cast(Member, member)
+
+    async def to_fleet(_: Invitation, key: FleetKey) -> Any:
+        connected.append(key)
+        await asyncio.Event().wait()
+
+    async def view() -> None:
+        return None
+
+    linked = FleetLink(tmp_path, "n1", Contact(tmp_path), join, lambda _: [], view=view, to_fleet=to_fleet)
+    running = asyncio.create_task(linked.run())
+    try:
+        await until(lambda: bool(connected))
+        keep_told_key(tmp_path, invitation, ToldKey(number=1, key="-----BEGIN PUBLIC KEY-----\n2"))
+        await until(lambda: bool(member.trusted))
+        assert [key.pem[-1] for key in connected] == ["2"] and len(made) == len(member.trusted) == 1
+        keep_membership(tmp_path, replace(invitation, certificate="-----BEGIN CERTIFICATE-----\n2"))
+        await until(lambda: len(connected) == 2)
+        assert connected[1].pem.endswith("1"), "what was told before counts no more"
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

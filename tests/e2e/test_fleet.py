@@ -220,6 +220,7 @@ async def rotated(fleet: FleetOfOne) -> None:
     assert [line.split(maxsplit=2)[0::2] for line in (await fleet.say("key", "list")).out.splitlines()[1:]] == [
         [first, "encrypts and decrypts"],
         [second, "decrypts"],
+        [FleetSealingKeys(fleet.authority, now).current, "seals and opens"],
     ]
     for _ in range(2):  # the first one may have been killed
         assert (await fleet.say("key", "use", second)).out == f"key/{second} encrypts from now on\n"

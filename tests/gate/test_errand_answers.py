@@ -24,7 +24,7 @@ from syncpod.messages.errand import RUN_ERRAND, Errand, ErrandChunk, ErrandPiece
 from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
-from syncpod.temporal.sealing import fleet_converter, node_codec
+from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from tests.gate.conftest import Gated
 from workflows.fleet.errand import FleetErrandWorkflow
@@ -42,7 +42,7 @@ async def stolen(door: Gated, answer: Answer, *, seals: bool = True) -> AsyncIte
     settings = ClientConnectConfig(target_host=door.behind, namespace="default")
     fleet = await connect_to_fleet(settings, access)
     pair = door.pair(NODE.name)
-    codec = {"data_converter": fleet_converter(node_codec(pair.key, keys.public_pem()))} if seals else {}
+    codec = {"data_converter": fleet_converter(node_codec(pair.key, FleetKey(keys.public_pem())))} if seals else {}
     node = await door.client(NODE.name, pair, **codec)
 
     @activity.defn(name=RUN_ERRAND)

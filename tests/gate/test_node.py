@@ -30,6 +30,7 @@ from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import NoServer
+from syncpod.temporal.sealing import FleetKey
 from tests.agent.waiting import until, until_asked
 from tests.gate.conftest import SERVICE, Gated
 
@@ -147,7 +148,8 @@ async def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_is_back
     async def is_kept_out() -> bool:
         with contextlib.suppress(Dismissed):
             with pytest.raises(NoServer):
-                await to_gate()(invitation(door, "b", pair))
+                invited = invitation(door, "b", pair)
+                await to_gate()(invited, FleetKey(invited.fleet_key))
             return True
         return False
 

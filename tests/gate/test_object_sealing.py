@@ -135,6 +135,34 @@ def test_a_node_with_a_new_invitation_opens_what_was_sealed_before_until_it_is_s
     assert FleetObjects(replace(renewed, key="none"), store).key_id == ""
 
 
+def test_objects_open_with_the_key_that_a_node_trusts_while_the_fleet_has_several(
+    sealed: Sealed, store: ObjectStore
+) -> None:
+    """A node may take the new key, or be killed just before: the list on its disk is sealed with both."""
+    before = sealed.invitation("n1")
+    old = sealed.given("n1")
+    second = sealed.keys.files.create()
+    sealed.keys.files.use(second)
+    sealed.keys.opening([second])
+    both, node = sealed.given("n1"), FleetObjects(before, store)
+    assert node.keep([both]) == {}
+    node.trust(sealed.keys.public_pem())
+    assert node.keep([both]) == {} and not node.needs_earlier
+    assert node.keep([old]) == {KEY: "it was sealed by somebody else"}
+
+
+def test_after_a_new_invitation_the_list_on_disk_opens_with_the_earlier_key_of_the_fleet(
+    sealed: Sealed, store: ObjectStore
+) -> None:
+    before, kept = sealed.invitation("n1"), sealed.given("n1")
+    second = sealed.keys.files.create()
+    sealed.keys.files.use(second)
+    sealed.keys.opening([second])
+    node = FleetObjects(sealed.invitation("n1"), store, [before.key], [before.fleet_key])
+    assert node.keep([kept]) == {} and node.needs_earlier and store.get(REF) is not None
+    assert node.keep([sealed.given("n1")]) == {} and not node.needs_earlier
+
+
 @pytest.mark.parametrize(
     ("spec", "refers"),
     [

@@ -25,13 +25,13 @@ from syncpod.fleet_client import FleetAccess
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.encryption import Undecipherable
-from syncpod.messages.sealing import Fresh, Unsealable, open_sealed, seal
+from syncpod.messages.sealing import Fresh, Unsealable, open_sealed, public_key_id, seal
 from syncpod.messages.signature import Keys, PayloadPlace
 from syncpod.messages.signed import Refused
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
-from syncpod.temporal.sealing import FleetCodec, NodeCodec, fleet_converter, node_codec
+from syncpod.temporal.sealing import FleetCodec, FleetKey, NodeCodec, fleet_converter, node_codec
 from tests.gate.conftest import Gated
 
 FLEET, NODE, OTHER = (generate_private_key(SECP256R1()) for _ in range(3))
@@ -55,12 +55,12 @@ def opened(
 
 @given(st.binary(max_size=300))
 def test_each_receiver_opens_it(said: bytes) -> None:
-    sealed = seal(FLEET, [OTHER.public_key(), NODE.public_key()], PLACE, said, fresh())
+    sealed = seal([FLEET], [OTHER.public_key(), NODE.public_key()], PLACE, said, fresh())
     assert opened(*sealed) == opened(*sealed, own=[OTHER]) == said
     assert len(said) < 4 or said not in sealed[1]
 
 
-SEALED = seal(FLEET, [NODE.public_key()], PLACE, b"said", fresh())
+SEALED = seal([FLEET], [NODE.public_key()], PLACE, b"said", fresh())
 
 
 @given(st.integers(0, len(SEALED[1]) - 1), st.integers(1, 255))
@@ -95,14 +95,43 @@ def test_it_is_of_one_sender_one_receiver_and_one_place(otherwise: dict[str, Any
 
 
 def test_who_names_the_fleet_as_sender_without_its_key_is_found_out() -> None:
-    metadata, data = seal(OTHER, [NODE.public_key()], PLACE, b"run this", fresh())
+    metadata, data = seal([OTHER], [NODE.public_key()], PLACE, b"run this", fresh())
+    theirs, fleets = (bytes.fromhex(public_key_id(each.public_key())) for each in (OTHER, FLEET))
+    assert data.count(theirs) == 1
     with pytest.raises(Unsealable, match="altered"):
-        opened({**metadata, "syncpod-sealed-by": SEALED[0]["syncpod-sealed-by"]}, data)
+        opened(metadata, data.replace(theirs, fleets))
+
+
+def test_who_trusts_one_of_several_senders_opens_it() -> None:
+    """A fleet that changes its key seals with the earlier one too."""
+    sealed = seal([FLEET, OTHER], [NODE.public_key()], PLACE, b"said", fresh())
+    assert opened(*sealed) == opened(*sealed, by=[OTHER]) == b"said"
+    with pytest.raises(Unsealable, match="somebody else"):
+        opened(*sealed, by=[NODE])
+
+
+def test_an_entry_of_another_sender_does_not_vouch_for_what_a_thief_has_sealed() -> None:
+    """Whoever has one of the fleet's keys copies what the other has wrapped: it is another content key."""
+    _, true = seal([FLEET], [NODE.public_key()], PLACE, b"said", fresh())
+    metadata, forged = seal([OTHER], [NODE.public_key()], PLACE, b"run this", fresh())
+    head, entry = 65 + 12, 8 + 8 + 48
+    both = forged[:head] + b"\x02" + true[head + 1 : head + 1 + entry] + forged[head + 1 :]
+    with pytest.raises(Unsealable, match="altered"):
+        opened(metadata, both)
+
+
+@pytest.mark.parametrize("said", [b"", b"0" * 16])
+def test_it_names_the_keys_that_open_it(said: bytes) -> None:
+    """`fleet key remove` finds by these which histories need a key."""
+    metadata, data = SEALED
+    assert metadata["syncpod-sealed-for"].decode() == public_key_id(NODE.public_key())
+    with pytest.raises(Unsealable, match="does not say for whom"):
+        opened({**metadata, "syncpod-sealed-for": said}, data)
 
 
 def test_without_a_receiver_nobody_opens_it() -> None:
     with pytest.raises(Unsealable, match="another key"):
-        opened(*seal(FLEET, [], PLACE, b"said", fresh()))
+        opened(*seal([FLEET], [], PLACE, b"said", fresh()))
 
 
 def test_keys_follow_invitations_and_revocations(tmp_path: Path) -> None:
@@ -169,7 +198,7 @@ async def told(door: Gated, fleet: DataConverter, node: DataConverter, spec: str
 
 
 def of_node(door: Gated) -> NodeCodec:
-    return node_codec(door.pair("a").key, FleetSealingKeys(door.fleet, now).public_pem())
+    return node_codec(door.pair("a").key, FleetKey(FleetSealingKeys(door.fleet, now).public_pem()))
 
 
 async def test_the_fleets_database_shows_no_spec(door: Gated) -> None:
@@ -213,13 +242,13 @@ class Stranger(FleetSealingKeys):
     """Knows the nodes' public keys, and has a key of its own."""
 
     @property
-    def own(self) -> EllipticCurvePrivateKey:
-        return OTHER
+    def own(self) -> Sequence[EllipticCurvePrivateKey]:
+        return (OTHER,)
 
 
 async def test_the_fleet_believes_no_answer_that_the_node_has_not_sealed(door: Gated) -> None:
     """It wedges no workflow either."""
-    liar = SealedByAnother([OTHER], FleetSealingKeys(door.fleet, now).own.public_key(), of_node(door))
+    liar = SealedByAnother([OTHER], FleetKey(FleetSealingKeys(door.fleet, now).public_pem()), of_node(door))
     said, _ = await told(door, of_fleet(door.fleet), fleet_converter(liar))
     assert said == "it was sealed by somebody else"
 

@@ -379,7 +379,10 @@ async def test_what_cannot_be_placed_is_refused_in_one_sentence(fleet: Fleet) ->
         await fleet.place(pod("web", "busybox:2"))
         await fleet.handle.execute_update("uncordon")
         await fleet.place(pod("late"))
-        for signal, said in (("object_changed", "signal object_changed: "), ("obj", "known: object_changed, renew")):
+        for signal, said in (
+            ("object_changed", "signal object_changed: "),
+            ("obj", "known: key_changed, object_changed, renew"),
+        ):
             await fleet.handle.signal(signal, 7)
             await fleet.until(lambda view, said=said: any(said in each.message for each in view.events))  # type: ignore[misc]
 

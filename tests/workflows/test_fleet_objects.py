@@ -6,7 +6,7 @@ import asyncio
 import base64
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
 from syncpod.cli.temporal import fleet_deletion
 from syncpod.lifecycle.version import build_id
-from syncpod.messages.fleet import fleet_node_id
+from syncpod.messages.fleet import FleetNodeView, fleet_node_id
 from syncpod.messages.fleet_objects import (
     ANNOUNCE_OBJECT,
     FLEET_OBJECT_WORKFLOW,
@@ -39,6 +39,11 @@ from workflows.fleet.workload import WorkloadWorkflow
 
 class Marked:
     """Seals by writing the recipient's name."""
+
+    current = "k1"
+
+    def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
+        return {}, f"{self.current} for {node}".encode()
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
         return {**metadata, "for": node}, b"for " + node.encode() + b": " + kept
@@ -185,6 +190,73 @@ async def test_nodes_hear_of_an_object_that_is_applied_again_while_they_hear_tha
         await handle.execute_update("delete")
         await handle.result()
         assert await going.left() == ""
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_same_content_under_another_key_changes_nothing_but_the_seal(fleet: Fleet) -> None:
+    """The object that was applied meanwhile stays, and nodes are told of nothing."""
+    keys, machine = f"{fleet.prefix}-keys", await fleet.join(1)
+    await put(fleet, keys, "a")
+    node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
+    await node.execute_update("place", {"pods": [pod(f"p-{machine.name}", keys)]})
+    await until(machine, {keys: f"for {machine.name}: a"})
+    handle, generation = (
+        fleet.client.get_workflow_handle(object_id("Secret", "default", keys)),
+        machine.taken.generation,
+    )
+    anew = PutObject(kind="Secret", name=keys, version="a2", metadata={"by": "k2"}, sealed="YQ==", replaces="a")
+    body = anew.model_dump(mode="json", by_alias=True)
+    for _ in range(2):
+        assert (await handle.execute_update("put", body))["change"] == "unchanged"
+    kept = await handle.query("sealed")
+    assert (kept["version"], kept["metadata"], kept["sealed"]) == ("a2", {"by": "k2"}, "YQ==")
+    assert await put(fleet, keys, "b") == "configured"
+    assert (await handle.execute_update("put", body | {"replaces": "a2"}))["change"] == "unchanged"
+    assert (await handle.query("sealed"))["version"] == "b"
+    await until(machine, {keys: f"for {machine.name}: b"})
+    assert machine.taken.generation == generation + 1
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_is_told_which_key_the_fleet_uses_until_it_trusts_that(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then its workflow continues as new: nothing that begins with it needs the earlier key."""
+    machine = Machine(f"{fleet.prefix}-1", fleet_key="k1")
+    fleet.machines[machine.name] = machine
+    await fleet.client.start_workflow(
+        "FleetNode", {"fleet": "f", "node": machine.name}, id=fleet_node_id(machine.name), task_queue=fleet.queue
+    )
+    fleet.started.append(fleet_node_id(machine.name))
+    await fleet.bring_back(machine.name)
+    handle = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
+
+    async def seen(is_so: Callable[[FleetNodeView], bool]) -> FleetNodeView:
+        deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+        while not is_so(view := FleetNodeView.model_validate(await handle.query("fleet_node"))):
+            assert time.monotonic() < deadline, view
+            await asyncio.sleep(next(pause))
+        return view
+
+    await seen(lambda view: view.fleet_key == "k1" and view.taken == view.generation > 0)
+    assert machine.taken.key is None, "it trusts the key in use"
+    first_run = (await handle.describe()).run_id
+    monkeypatch.setattr(Marked, "current", "k2")
+    await handle.signal("key_changed")
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+    while machine.taken.key is None:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(next(pause))
+    assert base64.b64decode(machine.taken.key.sealed).decode() == f"k2 for {machine.name}"
+    async with machine.news:
+        machine.fleet_key, machine.number = "k2", machine.number + 1
+        machine.news.notify_all()
+    view = await seen(lambda view: view.fleet_key == "k2" and view.taken == view.generation)
+    assert view.fleet_key_since is not None
+    deadline = time.monotonic() + PATIENCE
+    while (await handle.describe()).run_id == first_run:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(next(pause))
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -42,7 +42,7 @@ from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, fleet_node_id
 from syncpod.messages.signature import SIGNATURE
 from syncpod.messages.workload import PLACE_PODS, WORKLOAD_WORKFLOW, WorkloadView
 from syncpod.temporal.queries import AskAgain
-from syncpod.temporal.sealing import fleet_converter, node_codec
+from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from syncpod.temporal.signing import SigningClient
 from tests.agent.waiting import pauses
@@ -93,7 +93,7 @@ class SignedFleet(Fleet):
         assert isinstance(self.access.sealing, FleetSealingKeys)
         pair = self.authority.issue(name, timedelta(hours=1), now())
         config = self.stranger.config()
-        config["data_converter"] = fleet_converter(node_codec(pair.key, self.access.sealing.public_pem()))
+        config["data_converter"] = fleet_converter(node_codec(pair.key, FleetKey(self.access.sealing.public_pem())))
         node = Client(**config)
         worker = Worker(node, task_queue=fleet_node_id(name), activities=fleet_answers(self.machines[name]))
         await worker.__aenter__()
@@ -203,7 +203,7 @@ async def test_the_fleet_works_and_a_stranger_commands_nothing(fleet: SignedFlee
             else:
                 with pytest.raises(WorkflowUpdateFailedError):
                     await client.get_workflow_handle(node.id).execute_update(name, given)
-        for name in ("renew", "object_changed"):
+        for name in ("renew", "object_changed", "key_changed"):
             await client.get_workflow_handle(node.id).signal(name, {"kind": "Secret", "name": "x"})
             await said_of(fleet, node, "fleet_node", f"signal {name} {UNSIGNED}")
         gone = {"node": machine.name, "presence": "Ready", "gone": [{"namespace": "default", "name": names[0]}]}

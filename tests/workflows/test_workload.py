@@ -79,6 +79,8 @@ class Machine:
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     speaks: asyncio.Event = field(default_factory=asyncio.Event)
     """It reports how it is; without that it does only what it is asked to do."""
+    fleet_key: str = ""
+    """The fleet's key that it trusts."""
 
     def __post_init__(self) -> None:
         self.speaks.set()
@@ -103,7 +105,12 @@ class Machine:
             version=str(self.number),
             generation=self.taken.generation,
             present=tuple(PodKey(namespace=each.namespace, name=each.name) for each in reports),
-            node=NodeReport(ready=True, labels=labels, allocatable={"cpu": "2", "memory": "1Gi", "pods": "110"}),
+            node=NodeReport(
+                ready=True,
+                labels=labels,
+                allocatable={"cpu": "2", "memory": "1Gi", "pods": "110"},
+                fleet_key=self.fleet_key,
+            ),
             pods=reports,
         )
 

@@ -66,6 +66,7 @@ class FleetNodeWorkflow:
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
         self.busy = UnderWay(self.entity.wake)
         self.node = NodeQuestions(self.state)
+        self.trusted = self.state.report.fleet_key
         self.doubted: set[str] = set()
         """Owners that are being signalled, and perhaps do not exist: no more than :data:`DOUBTED`."""
         self.published: FleetNodeSummary | None = None
@@ -82,6 +83,9 @@ class FleetNodeWorkflow:
                 return
             # Replay: nothing is awaited from here to the wait. A message that came in between would not wake the
             # workflow, and would be handled too late.
+            if self.trusted and self.trusted != self.state.report.fleet_key:
+                self.entity.renew()  # this history has answers that only the earlier key opens
+            self.trusted = self.state.report.fleet_key
             due = self.entity.is_due()
             if not due:
                 self.ask()
@@ -178,7 +182,10 @@ class FleetNodeWorkflow:
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
-        """Handle `object_changed`, and show any other or invalid signal as a rejection."""
+        """Handle `object_changed` and `key_changed`, and show any other or invalid signal as a rejection."""
+        if name == "key_changed":
+            node_changes.key_changed(self.state)
+            return
         if name == "object_changed":
             try:
                 ref = FleetObjectRef.model_validate(args[0] if len(args) == 1 else None)
@@ -187,7 +194,7 @@ class FleetNodeWorkflow:
                 return
             node_changes.object_changed(self.state, ref.key)
             return
-        self.state.reject(workflow.now(), f"signal {name}", "unknown; known: object_changed, renew")
+        self.state.reject(workflow.now(), f"signal {name}", "unknown; known: key_changed, object_changed, renew")
 
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
@@ -222,6 +229,12 @@ class FleetNodeWorkflow:
             self.entity.wake()
             return
         self.entity.put("object_changed", [plain(each) for each in args])
+
+    @workflow.signal
+    def key_changed(self, *args: Any) -> None:
+        """Learn that the fleet uses another sealing key."""
+        if self.entity.is_accepted("key_changed", args):
+            self.entity.put("key_changed", [])
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:

@@ -287,6 +287,14 @@ def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
         if state.objects_refused.get(key) != why:
             state.event(now, "Warning", "RefusedObject", f"{key}: {why}")
     state.objects_refused = objects
+    if answer.key:
+        state.event(now, "Warning", "RefusedKey", clipped(f"the node does not take the fleet's new key: {answer.key}"))
+
+
+def key_changed(state: FleetNodeState) -> None:
+    """Send the node its list anew, with the key that the fleet uses if the node trusts another."""
+    state.generation += 1
+    state.key_generation = state.generation
 
 
 def object_changed(state: FleetNodeState, key: str) -> None:
@@ -297,7 +305,7 @@ def object_changed(state: FleetNodeState, key: str) -> None:
 
 def sealed(state: FleetNodeState, answer: ObjectsSealed, now: datetime) -> None:
     """Note the objects that the node's pods refer to, and those that do not fit into the list."""
-    state.referred = answer.referred
+    state.referred, state.fleet_key = answer.referred, answer.current
     if answer.left_out:
         text = f"objects that do not fit into the node's list are left out: {', '.join(answer.left_out)}"
         state.event(now, "Warning", "TooManyObjects", text)
@@ -309,6 +317,7 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     was_cordoned = state.is_cordoned
     if answer.node is not None:
         _seal_anew(state, answer.node.key, now)
+        _trust(state, answer.node.fleet_key, now)
         state.report = answer.node
         state.joined = state.joined or now
     if state.is_cordoned != was_cordoned:
@@ -338,6 +347,18 @@ def _seal_anew(state: FleetNodeState, key: str, now: datetime) -> None:
         state.generation += 1
         text = "the node has another key: the ConfigMaps and Secrets of its pods are sealed for that"
         state.event(now, "Normal", "SealedAnew", text)
+
+
+def _trust(state: FleetNodeState, key: str, now: datetime) -> None:
+    """Note which key of the fleet the node trusts. If that is not the one in use, it is told that with its list."""
+    before = state.report.fleet_key
+    if not key or key == before:
+        return
+    if before:
+        state.fleet_key_since = now
+        state.event(now, "Normal", "KeyChanged", f"the node trusts the fleet's key {clipped(key)}")
+    if key != state.fleet_key:
+        key_changed(state)
 
 
 def unchanged(answer: Attended) -> set[str]:

@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         WhoAsks,
         fleet_node_id,
     )
-    from syncpod.messages.fleet_objects import SEAL_OBJECTS, ObjectsSealed, SealedObject, SealObjects
+    from syncpod.messages.fleet_objects import SEAL_OBJECTS, ObjectsSealed, SealObjects
     from syncpod.messages.identity import Message
     from workflows.entity import PAUSE, decoded
     from workflows.event_log import clipped
@@ -86,10 +86,10 @@ class NodeQuestions:
         # Replay: the list and its generation are read together, before any await: the workflow compares the generation.
         intent = self.state.intent()
         self.sent = intent.generation
-        objects = await self.seal_objects()
-        if objects is None:
+        sealed = await self.seal_objects()
+        if sealed is None:
             return
-        intent = intent.model_copy(update={"objects": objects})
+        intent = intent.model_copy(update={"objects": sealed.objects, "key": sealed.key})
         summary = f"intent {intent.generation}: {len(intent.pods)} pods"
         answer = await self.call(TAKE_INTENT, intent, IntentTaken, summary=summary)
         if answer is not None and answer.generation != intent.generation:
@@ -97,17 +97,21 @@ class NodeQuestions:
         elif answer is not None:
             node_changes.taken(self.state, answer, workflow.now())
 
-    async def seal_objects(self) -> tuple[SealedObject, ...] | None:
-        """Return the fleet's objects that the pods refer to, sealed for the node; None if that fails for now."""
-        if not self.state.needs_objects():
+    async def seal_objects(self) -> ObjectsSealed | None:
+        """Return the fleet's objects that the pods refer to, sealed for the node; None if that fails for now.
+
+        If the node trusts an earlier key of the fleet, the answer also has what it must be told of the key in use.
+        """
+        if not self.state.needs_objects() and not self.state.needs_key():
             self.state.referred = ()
-            return ()
+            return ObjectsSealed()
         try:
             returned: RawValue = await workflow.execute_activity(
                 SEAL_OBJECTS,
                 SealObjects(
                     node=self.state.name,
                     unproven=tuple(key for key, placed in sorted(self.state.placed.items()) if placed.recalled),
+                    trusted=self.state.report.fleet_key,
                 ),
                 start_to_close_timeout=_ANSWER,
                 retry_policy=_RETRY,
@@ -123,7 +127,7 @@ class NodeQuestions:
             await self.stumble(TAKE_INTENT, "the objects that its pods refer to cannot be read")
             return None
         node_changes.sealed(self.state, answer, workflow.now())
-        return answer.objects
+        return answer
 
     async def attend(self) -> None:
         """Wait until something changes on the node, or the node falls silent."""

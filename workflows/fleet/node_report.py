@@ -24,6 +24,8 @@ def summary(state: FleetNodeState) -> FleetNodeSummary:
         node_info=state.report.node_info,
         pods=len(state.placed),
         endpoint=state.report.endpoint,
+        fleet_key=state.report.fleet_key,
+        fleet_key_since=state.fleet_key_since,
     )
 
 

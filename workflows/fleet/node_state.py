@@ -84,6 +84,12 @@ class FleetNodeState(BaseModel):
     """It is being drained: owners move their pods elsewhere where they can."""
     generation: int = 0
     """Grows with each change of `placed`."""
+    key_generation: int = 0
+    """The first generation with which the node must be told which key the fleet uses, if it trusts another."""
+    fleet_key: str = ""
+    """The id of the key that the fleet uses, as far as is known here; "" = it is not."""
+    fleet_key_since: datetime | None = None
+    """When the node came to trust one key in place of another; None = it never has."""
     taken: int = 0
     is_recalled: bool = False
     """The node has been asked for the list that it was last given. Before that it is sent nothing: a fleet whose
@@ -217,6 +223,10 @@ class FleetNodeState(BaseModel):
     def trouble(self) -> str:
         """Why the node does not answer as it should; "" if it does."""
         return "; ".join(why for _, why in sorted(self.troubles.items()))
+
+    def needs_key(self) -> bool:
+        """Say whether the node may have to be told which key the fleet uses."""
+        return self.key_generation > self.taken
 
     def needs_objects(self) -> bool:
         """Say whether one of the pods may refer to a ConfigMap or a Secret."""

@@ -147,6 +147,9 @@ class FleetObjectWorkflow:
         """Keep this content (:class:`syncpod.messages.fleet_objects.PutObject`)."""
         given = _given(self.entity.obey("put", args))
         state, before = self.state, self.state.put
+        if given.replaces:
+            await self.entity.change(lambda: self.replace(given))
+            return {"change": "unchanged"}
 
         def change() -> None:
             state.put, state.since, state.deleting = given, state.since or workflow.now(), False
@@ -155,6 +158,19 @@ class FleetObjectWorkflow:
         await self.entity.change(change)
         was = "created" if before is None else "unchanged" if before.version == given.version else "configured"
         return {"change": was}
+
+    def replace(self, given: PutObject) -> None:
+        """Keep the same content as it is sealed for another key of the fleet, unless it has changed meanwhile.
+
+        Nodes need not hear of it.
+        """
+        state = self.state
+        if state.put is None or state.deleting or state.put.version != given.replaces:
+            return
+        if state.announced == given.replaces:
+            state.announced = given.version
+        state.put = state.put.model_copy(update=given.model_dump(include={"version", "metadata", "sealed"}))
+        workflow.upsert_memo(_memo(state))
 
     @put.validator
     def check_put(self, *args: Any) -> None:

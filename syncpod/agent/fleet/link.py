@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import read_membership
 from syncpod.temporal.plugin import NoServer, connect
-from syncpod.temporal.sealing import fleet_converter, node_codec
+from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ _SILENT_SECONDS: Final = 20.0
 _DISMISSED_SECONDS: Final = 60.0
 """How often a node that was removed asks whether it still is. An invitation is noticed at once."""
 
-ToFleet = Callable[[Invitation], Awaitable[Client]]
+ToFleet = Callable[[Invitation, FleetKey], Awaitable[Client]]
 
 
 class Dismissed(Exception):
@@ -87,9 +88,16 @@ class FleetLink:
             if invitation is None:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            serving = asyncio.create_task(self._serve(invitation), name="fleet link")
+            member, key = self._member(invitation), FleetKey(invitation.fleet_key)
+            serving = asyncio.create_task(self._serve(invitation, member, key), name="fleet link")
             try:
-                while await self._invitation() == invitation and not serving.done():
+                while not serving.done():
+                    found = await self._invitation()
+                    if found is None or replace(found, fleet_key=invitation.fleet_key) != invitation:
+                        break
+                    if found.fleet_key != key.pem:  # the fleet has told it: what is under way for the fleet goes on
+                        key.pem = found.fleet_key
+                        member.trust(found)
                     await asyncio.wait({serving}, timeout=LOOK_SECONDS)
             finally:
                 serving.cancel()
@@ -107,9 +115,8 @@ class FleetLink:
             return None
         return invitation
 
-    async def _serve(self, invitation: Invitation) -> None:
-        """Serve one fleet, until cancelled."""
-        member = self._member(invitation)
+    async def _serve(self, invitation: Invitation, member: Member, key: FleetKey) -> None:
+        """Serve one fleet, until cancelled. `key` is the fleet's, and may change."""
         telling = [
             asyncio.create_task(self._keep_told(member), name="fleet list"),
             asyncio.create_task(self._mind_silence(member), name="fleet silence"),
@@ -118,7 +125,7 @@ class FleetLink:
         try:
             while True:
                 try:
-                    await self._poll(invitation, member)
+                    await self._poll(invitation, member, key)
                 except (NoServer, RPCError, RuntimeError) as error:
                     self._warn(f"fleet {invitation.fleet} at {invitation.address}: {error}")
                 except Dismissed as why:
@@ -132,9 +139,9 @@ class FleetLink:
                 task.cancel()
             await asyncio.gather(*telling, return_exceptions=True)
 
-    async def _poll(self, invitation: Invitation, member: Member) -> None:
+    async def _poll(self, invitation: Invitation, member: Member, key: FleetKey) -> None:
         """Poll the node's queue at the fleet's server. Raises NoServer, RPCError, RuntimeError."""
-        client = await self._to_fleet(invitation)
+        client = await self._to_fleet(invitation, key)
         queue = fleet_node_id(self._node)
         worker = Worker(
             client,
@@ -231,7 +238,7 @@ def to_gate() -> ToFleet:
         filtered = TelemetryFilter(core_level="ERROR", other_level="ERROR")
         return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=filtered, forwarding=forwarding)))
 
-    async def through_gate(invitation: Invitation) -> Client:
+    async def through_gate(invitation: Invitation, key: FleetKey) -> Client:
         tls = TLSConfig(
             server_root_ca_cert=invitation.authorities.encode(),
             domain=invitation.server_name,
@@ -248,7 +255,7 @@ def to_gate() -> ToFleet:
                 settings=settings,
                 runtime=runtime(),
                 identity=fleet_node_id(invitation.node),
-                converter=fleet_converter(node_codec(invitation.key, invitation.fleet_key)),
+                converter=fleet_converter(node_codec(invitation.key, key)),
             )
         except ValueError as wrong:
             raise NoServer(f"the invitation cannot be used: {wrong}") from wrong

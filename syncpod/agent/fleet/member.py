@@ -21,6 +21,7 @@ from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
+from syncpod.agent.fleet.told_key import fleet_key_id, told_key
 from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
 from syncpod.go_durations import go_duration
 from syncpod.messages.errand import Errand, ErrandPiece
@@ -36,11 +37,12 @@ from syncpod.messages.fleet import (
     IntentTaken,
     WhoAsks,
 )
+from syncpod.messages.fleet_objects import SealedKey
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, SyncPods
 from syncpod.pod import PodInvalid, admit_pod
 from syncpod.settings.invitation import Invitation
-from syncpod.settings.membership import forget_earlier_keys
+from syncpod.settings.membership import forget_earlier_keys, keep_told_key
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class Member:
         ConfigMaps and Secrets. `tell` sends the list to the node's own workflow. `open_pods` returns the workflows of
         the node's open pods, by id. Both raise RPCError.
         """
-        self._fleet, self._node = invitation.fleet, invitation.node
+        self._invitation, self._fleet, self._node = invitation, invitation.fleet, invitation.node
         self._state_dir, self._reports = state_dir, reports
         self._contact, self._tell, self._open_pods = contact, tell, open_pods
         self._errands = errands
@@ -109,7 +111,27 @@ class Member:
             if not self._objects.needs_earlier:
                 await asyncio.to_thread(forget_earlier_keys, self._state_dir)
             refused = await self._tell_list(intent)
-        return IntentTaken(generation=intent.generation, refused=refused, objects=unkept)
+            # Last, since the list that was just kept is sealed with the earlier key too, and not the other way round.
+            untaken = await asyncio.to_thread(self._take_key, intent.key)
+        return IntentTaken(generation=intent.generation, refused=refused, objects=unkept, key=untaken)
+
+    def trust(self, invitation: Invitation) -> None:
+        """Trust another key of the fleet, as the link does from now on, and tell the fleet so."""
+        self._invitation = invitation
+        self._objects.trust(invitation.fleet_key)
+        self._reports.fleet_key = fleet_key_id(invitation)
+
+    def _take_key(self, told: SealedKey | None) -> str:
+        """Keep the key that the fleet uses, which the link then notices; return why not, "" if it is done.
+
+        Raises OSError.
+        """
+        if told is not None:
+            try:
+                keep_told_key(self._state_dir, self._invitation, told_key(self._invitation, told))
+            except ValueError as wrong:
+                return str(wrong)
+        return ""
 
     async def dismiss(self) -> None:
         """End all pods that the fleet has given the node: it was removed from the fleet while it was away.

@@ -6,22 +6,15 @@ it is there again even without the fleet.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import logging
 from collections.abc import Sequence
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from syncpod.agent.fleet.told_key import decoded, private_key, public_key
 from syncpod.messages.fleet_objects import GIVEN, SealedObject
 from syncpod.messages.sealing import Unsealable, open_sealed
 from syncpod.messages.signature import PayloadPlace
@@ -31,7 +24,6 @@ from syncpod.settings.invitation import Invitation
 
 log = logging.getLogger(__name__)
 
-_WRONG_KEY: Final = "a key of the invitation is not an elliptic curve key"
 OF_FLEET: Final = "syncpod.dev/fleet"
 """The annotation of objects from a fleet, with the fleet's id. An object without it is the node's own."""
 
@@ -39,18 +31,28 @@ OF_FLEET: Final = "syncpod.dev/fleet"
 class FleetObjects:
     """The objects that one fleet keeps on its node."""
 
-    def __init__(self, invitation: Invitation, store: ObjectStore, earlier: Sequence[str] = ()) -> None:
-        """`earlier` has the private keys of earlier invitations, PEM: a list on disk may still be sealed for them."""
+    def __init__(
+        self, invitation: Invitation, store: ObjectStore, earlier: Sequence[str] = (), earlier_fleet: Sequence[str] = ()
+    ) -> None:
+        """`earlier` has the private keys of earlier invitations, and `earlier_fleet` the fleet's public ones, all PEM.
+
+        A list on disk may still be sealed for the former, or only with the latter.
+        """
         self._fleet, self._node, self._store = invitation.fleet, invitation.node, store
-        self._key, self._fleet_key, self._earlier = invitation.key, invitation.fleet_key, tuple(earlier)
+        self._key, self._fleet_key = invitation.key, invitation.fleet_key
+        self._earlier, self._earlier_fleet = tuple(earlier), tuple(earlier_fleet)
         self.needs_earlier = False
-        """One of the objects that were kept last is not sealed for the key of the invitation."""
+        """One of the objects that were kept last is not sealed for the key of the invitation, with the fleet's key."""
+
+    def trust(self, fleet_key: str) -> None:
+        """Open with another key of the fleet from now on, PEM."""
+        self._fleet_key = fleet_key
 
     @property
     def key_id(self) -> str:
         """A digest of the public key that the fleet must seal for; "" if the invitation's key is none."""
         try:
-            public = _private(self._key).public_key()
+            public = private_key(self._key).public_key()
         except ValueError:
             return ""
         return hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()[:16]
@@ -110,21 +112,18 @@ class FleetObjects:
 
     def _opened(self, sealed: SealedObject) -> ConfigMap | Secret:
         """Return an object that is sealed for this node. Raises ValueError, whose text does not show the content."""
-        own, fleet = _private(self._key), load_pem_public_key(self._fleet_key.encode())
-        if not isinstance(fleet, EllipticCurvePublicKey):
-            raise Unsealable(_WRONG_KEY)
+        own, fleet = private_key(self._key), public_key(self._fleet_key)
         said = {name: text.encode() for name, text in sealed.metadata.items()}
-        try:
-            data = base64.b64decode(sealed.sealed, validate=True)
-        except binascii.Error:
-            raise Unsealable("it is not sealed") from None
+        data = decoded(sealed.sealed)
         place = PayloadPlace(self._node, sealed.key, "", GIVEN)
         try:
             content = open_sealed([own], [fleet], place, said, data)
         except Unsealable:
-            if not self._earlier:
+            if not self._earlier and not self._earlier_fleet:
                 raise
-            content = open_sealed([own, *map(_private, self._earlier)], [fleet], place, said, data)
+            owns = [own, *map(private_key, self._earlier)]
+            fleets = [fleet, *map(public_key, self._earlier_fleet)]
+            content = open_sealed(owns, fleets, place, said, data)
             self.needs_earlier = True
         try:
             document = json.loads(content)
@@ -136,11 +135,3 @@ class FleetObjects:
             raise Unsealable("it holds a different object")
         annotations = {**found.metadata.annotations, OF_FLEET: self._fleet}
         return found.model_copy(update={"metadata": found.metadata.model_copy(update={"annotations": annotations})})
-
-
-def _private(pem: str) -> EllipticCurvePrivateKey:
-    """Return a private key. Raises ValueError."""
-    key = load_pem_private_key(pem.encode(), None)
-    if not isinstance(key, EllipticCurvePrivateKey):
-        raise Unsealable(_WRONG_KEY)
-    return key

@@ -34,13 +34,19 @@ class FleetReports:
     """Finds the changes since an earlier report. All methods belong to the agent's event loop."""
 
     def __init__(
-        self, published: PublishedPods, node: str, endpoint: Callable[[], str] = lambda: "", key: str = ""
+        self,
+        published: PublishedPods,
+        node: str,
+        endpoint: Callable[[], str] = lambda: "",
+        key: str = "",
+        fleet_key: str = "",
     ) -> None:
         """Report from `published`: the states of the pods of `node`, and that of the node's own workflow.
 
-        `endpoint` says where the node listens, ``host:port``; "" = nowhere. `key` names the key that it opens with.
+        `endpoint` says where the node listens, ``host:port``; "" = nowhere. `key` names the key that it opens with, and
+        `fleet_key` the fleet's key that it trusts.
         """
-        self._published, self._endpoint, self._key = published, endpoint, key
+        self._published, self._endpoint, self._key, self.fleet_key = published, endpoint, key, fleet_key
         self._node = node_workflow_id(node)
         self._known: dict[str, _Known] = {}
         self._node_run: PublishedRun | None = None
@@ -115,6 +121,7 @@ class FleetReports:
             addresses=view.addresses,
             node_info=view.node_info,
             key=self._key,
+            fleet_key=self.fleet_key,
             endpoint=reachable(
                 self._endpoint(), [each.address for each in view.addresses if each.type == "InternalIP"]
             ),

@@ -16,12 +16,13 @@ from syncpod.agent.fleet.listener import Listener
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
+from syncpod.agent.fleet.told_key import fleet_key_id
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.messages.identity import node_task_queue
 from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
-from syncpod.settings.membership import read_earlier_keys
+from syncpod.settings.membership import read_earlier_fleet_keys, read_earlier_keys
 from syncpod.translation.context import NodeContext
 
 
@@ -51,8 +52,11 @@ def add_fleet_link(
 
     def member(invitation: Invitation) -> Member:
         store = ObjectStore(context.state_dir, context.memory_dir)
-        objects = FleetObjects(invitation, store, read_earlier_keys(context.state_dir))
-        reports = FleetReports(agent.published_pods, context.name, lambda: listener.address, objects.key_id)
+        earlier = read_earlier_keys(context.state_dir), read_earlier_fleet_keys(context.state_dir)
+        objects = FleetObjects(invitation, store, *earlier)
+        reports = FleetReports(
+            agent.published_pods, context.name, lambda: listener.address, objects.key_id, fleet_key_id(invitation)
+        )
         return Member(
             invitation,
             context.state_dir,

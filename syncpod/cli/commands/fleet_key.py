@@ -1,4 +1,4 @@
-"""``syncpod fleet key``: the keys that encrypt the histories on a fleet's server."""
+"""``syncpod fleet key``: the keys that encrypt the histories on a fleet's server, and those that it seals with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.cli.commands import fleet_sealing_key
 from syncpod.cli.console import columns, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
@@ -19,15 +20,21 @@ if TYPE_CHECKING:
     from syncpod.signing.keys import SigningKeys
 
 app = typer.Typer(
-    cls=Group, help="Show and change the keys that encrypt the histories of a fleet.", no_args_is_help=True
+    cls=Group,
+    help="Show and change the keys that a fleet encrypts its histories with, and those that it seals with.",
+    no_args_is_help=True,
 )
+
+Sealing = Annotated[
+    bool, typer.Option("--sealing", help="Of the keys that seal what passes between the fleet and its nodes.")
+]
 
 
 @app.command("list", cls=Page)
 def list_(state_dir: StateDir = "") -> None:
-    """List the fleet's keys by their ids, the oldest first.
+    """List the fleet's keys by their ids: those of histories, and then those that seal, each the oldest first.
 
-    One encrypts; all of them decrypt.
+    One key encrypts the histories; all keys of histories decrypt them. One key seals; all sealing keys open.
     """
     from datetime import UTC, datetime
 
@@ -40,28 +47,39 @@ def list_(state_dir: StateDir = "") -> None:
     for named in _by_age(keys):
         use = "encrypts and decrypts" if named == current else "decrypts"
         rows.append((named, age(datetime.fromtimestamp(keys.made_at(named), UTC)), use))
+    for named, made, use in fleet_sealing_key.listed(state_dir):
+        rows.append((named, age(made), use))
     say("\n".join(columns(rows)))
 
 
 @app.command("rotate", cls=Page)
-def rotate(state_dir: StateDir = "") -> None:
-    """Make a new key, which encrypts from now on.
+def rotate(sealing: Sealing = False, state_dir: StateDir = "") -> None:
+    """Make a new key, which encrypts the histories from now on, or with --sealing seals.
 
     Use it if all of the fleet's workers run on this machine, and you run its commands only here. If there are other
     machines, use `fleet key create`, copy the key there, and then use `fleet key use`: without the key they could not
     read new data.
     """
+    if sealing:
+        fleet_sealing_key.use(state_dir, fleet_sealing_key.create(state_dir))
+        return
     keys = _of(state_dir)
     _use(keys, _create(keys), state_dir)
 
 
 @app.command("create", cls=Page)
-def create(state_dir: StateDir = "") -> None:
-    """Make a new key, which does not encrypt yet.
+def create(sealing: Sealing = False, state_dir: StateDir = "") -> None:
+    """Make a new key, which is not used yet.
 
-    Copy its file to the `keys` directory of every other machine where the fleet's workers run, or where you run its
-    commands. Then have it encrypt: `syncpod fleet key use ID`.
+    Copy its file to the `keys` directory, or with --sealing to the `sealing` directory, of every other machine where
+    the fleet's workers run, or where you run its commands. Then have it used: `syncpod fleet key use ID`.
     """
+    if sealing:
+        named = fleet_sealing_key.create(state_dir)
+        path = fleet_sealing_key.directory(state_dir) / f"{named}.key"
+        say(f"key/{named} opens from now on")
+        remark(f"copy {path} to the fleet's other machines; then it may seal: `{program()} fleet key use {named}`")
+        return
     keys = _of(state_dir)
     named = _create(keys)
     say(f"key/{named} decrypts from now on")
@@ -73,14 +91,18 @@ def create(state_dir: StateDir = "") -> None:
 def use(
     key: Annotated[str, typer.Argument(metavar="ID", hidden=True, show_default=False)], state_dir: StateDir = ""
 ) -> None:
-    """Encrypt with a key from now on, named by its id.
+    """Use a key from now on, named by its id.
 
-    The fleet's worker starts to use it within a second or two, without a restart. Earlier keys still decrypt existing
-    histories. All workflows of the fleet continue as new, so that soon they need only this key: then `syncpod fleet key
-    remove` removes the others. If this command was interrupted, repeat it. Afterwards copy `keys/current` to the
-    fleet's other machines: until then they encrypt with the earlier key.
+    The fleet's worker starts to use it within a second or two, without a restart. Earlier keys still open what needs
+    them. All workflows of the fleet continue as new, so that soon they need only this key: then `syncpod fleet key
+    remove` removes the others. If it is a sealing key, all nodes are told of it, and all ConfigMaps and Secrets are
+    sealed anew. If this command was interrupted, repeat it. Afterwards copy `keys/current`, or `sealing/current`, to
+    the fleet's other machines: until then they use the earlier key.
     """
     keys, named = _of(state_dir), key.removeprefix("key/")
+    if fleet_sealing_key.has(state_dir, named):
+        fleet_sealing_key.use(state_dir, named)
+        return
     if named not in keys.by_id:
         raise Failure(f'keys "{named}" not found')
     _use(keys, named, state_dir)
@@ -129,14 +151,22 @@ def _use(keys: SigningKeys, after: str, state_dir: str) -> None:
 def remove(
     key: Annotated[str, typer.Argument(metavar="ID", hidden=True, show_default=False)],
     force: Annotated[
-        bool, typer.Option("--force", help="Also if closed runs need it: nobody can read those any more.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Also if closed runs need it: nobody can read those any more. A sealing key also if nodes trust no "
+            "other: those are cut off.",
+        ),
     ] = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Remove a key that no history needs, named by its id.
+    """Remove a key that nothing needs any more, named by its id.
 
     The histories of all open workflows are searched for the key. The server keeps closed runs for its retention time. A
     backup of the fleet's database from the time of the key needs it too: keep a copy of the key as long as the backup.
+
+    A sealing key is also needed by ConfigMaps and Secrets that are sealed for it, and by nodes that have not heard of
+    another one, because they have been away.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import ended_before, workflows_with_key
@@ -145,6 +175,9 @@ def remove(
     from syncpod.signing.keys import remove_signing_key
 
     keys, named = _of(state_dir), key.removeprefix("key/")
+    if fleet_sealing_key.has(state_dir, named):
+        fleet_sealing_key.remove(state_dir, named, force=force)
+        return
     if named not in keys.by_id:
         raise Failure(f'keys "{named}" not found')
     if named == key_id(keys.current):

@@ -53,11 +53,20 @@ BUGS = (
     ),
     Plant(
         name="numbers-follow-the-clock",
-        room="syncpod/signing",
-        file="syncpod/signing/keys.py",
+        room="syncpod/kernel",
+        file="syncpod/kernel/next_number.py",
         before="number = max(time.time_ns() // 1000, (int(said) if said.isdigit() else 0) + 1)",
         after="number = time.time_ns() // 1000",
         harm="After the clock was set back, pods refuse their owner's commands as older than earlier ones.",
+        tests=("tests/signing/test_keys.py",),
+    ),
+    Plant(
+        name="key-that-others-read",
+        room="syncpod/signing",
+        file="syncpod/signing/keys.py",
+        before="or found.st_mode & 0o077 or",
+        after="or",
+        harm="A key that other accounts of the machine can read goes on to sign commands to its node.",
         tests=("tests/signing/test_keys.py",),
     ),
     Plant(

@@ -1,0 +1,67 @@
+"""What a node is told of its fleet's key: it believes it only under the key that it trusts already."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from syncpod.messages.fleet_objects import FLEET_KEY, SealedKey
+from syncpod.messages.sealing import Unsealable, open_sealed, public_key_id
+from syncpod.messages.signature import PayloadPlace
+from syncpod.settings.invitation import Invitation
+from syncpod.settings.membership import ToldKey
+
+WRONG_KEY = "a key of the invitation is not an elliptic curve key"
+
+
+def told_key(invitation: Invitation, sealed: SealedKey) -> ToldKey:
+    """Return the key that the fleet has told its node. Raises ValueError, whose text is a clause that says why not."""
+    own, fleet = private_key(invitation.key), public_key(invitation.fleet_key)
+    said = {name: text.encode() for name, text in sealed.metadata.items()}
+    place = PayloadPlace(invitation.node, "", "", FLEET_KEY)
+    content = open_sealed([own], [fleet], place, said, decoded(sealed.sealed))
+    try:
+        document = json.loads(content)
+        number, key = document["number"], document["key"]
+        public_key(key)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Unsealable("it holds no key") from None
+    if not isinstance(number, int):
+        raise Unsealable("it holds no number")
+    return ToldKey(number=number, key=key)
+
+
+def fleet_key_id(invitation: Invitation) -> str:
+    """Return the id of the fleet's key that a node trusts; "" if that is none."""
+    try:
+        return public_key_id(public_key(invitation.fleet_key))
+    except ValueError:
+        return ""
+
+
+def private_key(pem: str) -> EllipticCurvePrivateKey:
+    """Return a private key. Raises ValueError."""
+    key = load_pem_private_key(pem.encode(), None)
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise Unsealable(WRONG_KEY)
+    return key
+
+
+def public_key(pem: str) -> EllipticCurvePublicKey:
+    """Return a public key. Raises ValueError."""
+    key = load_pem_public_key(pem.encode())
+    if not isinstance(key, EllipticCurvePublicKey):
+        raise Unsealable(WRONG_KEY)
+    return key
+
+
+def decoded(sealed: str) -> bytes:
+    """Return the data of a sealed payload from its base64. Raises Unsealable."""
+    try:
+        return base64.b64decode(sealed, validate=True)
+    except binascii.Error:
+        raise Unsealable("it is not sealed") from None

@@ -1,0 +1,169 @@
+"""What ``syncpod fleet key`` does with the keys that seal what passes between a fleet and its nodes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.failure import BadInput, Failure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from temporalio.client import Client
+
+    from syncpod.cli.temporal.sealing_keys import Certified, Needs
+    from syncpod.gate.sealing_key_files import SealingKeyFiles
+
+_ANSWER_SECONDS: Final = 10.0
+"""How long `use` waits until the nodes that are present have taken the key."""
+
+
+def directory(state_dir: str) -> Path:
+    """Return where the keys are. Raises BadInput."""
+    return _files(state_dir).directory
+
+
+def listed(state_dir: str) -> list[tuple[str, datetime, str]]:
+    """Return each key with its age and its use, the oldest first. Blocks. Raises BadInput."""
+    files = _files(state_dir)
+    with _readable():
+        found = list(files.read())
+        made = {named: datetime.fromtimestamp(files.made_at(named), UTC) for named in found}
+    return [
+        (named, made[named], "seals and opens" if named == found[0] else "opens")
+        for named in sorted(found, key=lambda named: (made[named], named))
+    ]
+
+
+def has(state_dir: str, named: str) -> bool:
+    """Say whether there is a sealing key of this id. Blocks. Raises BadInput."""
+    with _readable():
+        return named in _files(state_dir).read()
+
+
+def create(state_dir: str) -> str:
+    """Make a key that is not used yet; return its id. Blocks. Raises BadInput."""
+    with _readable():
+        return _files(state_dir).create()
+
+
+def use(state_dir: str, after: str) -> None:
+    """Seal with a key, tell the nodes, and seal the fleet's objects anew. May be repeated. Raises Failure, BadInput."""
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.sealing_keys import use_everywhere, without_it
+    from syncpod.gate.sealing_keys import LOOK_SECONDS
+
+    files = _files(state_dir)
+    with _readable():
+        before = next(iter(files.read()))
+        files.use(after)
+    say(f"key/{after} seals from now on")
+    if before != after:
+        remark(f"key/{before} still opens, until it is removed: `{program()} fleet key remove {before}`")
+    sealing = fleet.object_sealing(state_dir)
+
+    async def work(client: Client) -> list[str]:
+        import asyncio
+
+        # A worker that has not looked yet would tell nodes of the earlier key.
+        await asyncio.sleep(2 * LOOK_SECONDS)
+        await use_everywhere(client, sealing)
+        return await without_it(client, after, _ANSWER_SECONDS)
+
+    if late := fleet.run(work, state_dir=state_dir):
+        remark(f"not taken yet by {_named(late)}: a node takes it when it is back")
+
+
+def remove(state_dir: str, named: str, *, force: bool) -> None:
+    """Remove a key that nothing needs. Raises Failure, which says what needs it, and BadInput."""
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.key_uses import ended_before
+    from syncpod.cli.temporal.sealing_keys import what_needs
+    from syncpod.gate.sealing_keys import LOOK_SECONDS
+    from syncpod.messages.fleet import FLEET_QUEUE
+
+    files = _files(state_dir)
+    with _readable():
+        found = list(files.read())
+        made = {each: files.made_at(each) for each in found}
+    if named == found[0]:
+        raise BadInput(f"key {named} seals: make another one first with `{program()} fleet key rotate --sealing`")
+    # The times in certificates are whole seconds.
+    used = datetime.fromtimestamp(int(made[found[0]]), UTC)
+    later = min(each for each in made.values() if each > made[named] or each == made[found[0]])
+    superseded = datetime.fromtimestamp(later, UTC) + timedelta(seconds=2 * LOOK_SECONDS)
+    certified = _certified(state_dir)
+
+    async def work(client: Client) -> tuple[Needs, int]:
+        needs = await what_needs(client, named, certified, used)
+        until = max(superseded, needs.until or superseded)
+        return needs, await ended_before(client, FLEET_QUEUE, until)
+
+    needs, ended = fleet.run(work, state_dir=state_dir)
+    _require_unneeded(named, found[0], needs, ended, force=force)
+    with _readable():
+        files.remove(named)
+    say(f"key/{named} removed")
+
+
+def _require_unneeded(named: str, current: str, needs: Needs, ended: int, *, force: bool) -> None:
+    """Raise Failure, which says what to do, for whatever needs a key; with `force` not for nodes and closed runs."""
+    anew = f"`{program()} fleet key use {current}`"
+    if needs.nodes and not force:
+        raise Failure(
+            f"key {named}: {_named(needs.nodes)} would not believe the fleet without it: a node learns of the new key "
+            "when it is back, or from a new invitation; --force cuts these nodes off"
+        )
+    if needs.objects:
+        raise Failure(f"key {named}: {_named(needs.objects)} could not be read without it: {anew} seals them anew")
+    if needs.workflows:
+        raise Failure(
+            f"key {named}: {_named(needs.workflows)} could no longer be replayed without it: {anew} has them continue "
+            "as new"
+        )
+    if ended and not force:
+        raise Failure(
+            f"key {named}: {ended} closed runs cannot be read without it; the server deletes them after its retention "
+            "time; --force removes the key now"
+        )
+
+
+def _certified(state_dir: str) -> list[Certified]:
+    """Return the nodes with a certificate that is valid, and when each was last invited. Blocks. Raises BadInput."""
+    from syncpod.cli.commands.fleet_certificates import issued_by, open_here
+    from syncpod.cli.temporal.sealing_keys import Certified
+
+    at, invited = datetime.now(UTC), dict[str, datetime]()
+    for each in issued_by(open_here(state_dir)):
+        if not each.revoked and each.not_after > at:
+            invited[each.node] = max(each.issued, invited.get(each.node, each.issued))
+    return [Certified(node, last) for node, last in invited.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
+
+
+def _files(state_dir: str) -> SealingKeyFiles:
+    from syncpod.cli.commands.fleet_certificates import open_here
+    from syncpod.gate.sealing_key_files import SealingKeyFiles
+
+    return SealingKeyFiles(open_here(state_dir))
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Raise BadInput if the keys cannot be read or written."""
+    from syncpod.settings.errors import SettingsInvalid
+
+    try:
+        yield
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    except OSError as wrong:
+        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None

@@ -1,0 +1,119 @@
+"""A fleet's sealing key is changed while the fleet serves a complete node, whose pod has a Secret."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.pod import Secret
+from syncpod.settings.membership import keep_membership
+from tests.agent.waiting import pauses
+from tests.e2e.engine import PATIENCE
+from tests.e2e.test_fleet import FleetOfOne, Node, fleet, node, words
+from tests.runtimes.images import BUSYBOX
+
+__all__ = ["fleet", "node"]
+
+
+def secret(word: str) -> str:
+    """A Secret's manifest."""
+    data = {"password": base64.b64encode(word.encode()).decode()}
+    return json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": data})
+
+
+def pod(name: str, node: str) -> str:
+    """A pod that refers to it."""
+    container = {"name": "main", "image": BUSYBOX, "envFrom": [{"secretRef": {"name": "keys"}}]}
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+async def until(seen: Callable[[], Any]) -> None:
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.2)
+    while not seen():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(next(pause))
+
+
+def held(node: Node) -> str:
+    """The word in the Secret that the node has in memory."""
+    found = ObjectStore(node.state_dir, node.directory / "memory").get(ObjectRef("Secret", "default", "keys"))
+    return base64.b64decode(found.data["password"]).decode() if isinstance(found, Secret) else ""
+
+
+async def sealing_keys(fleet: FleetOfOne) -> list[tuple[str, str]]:
+    """The fleet's sealing keys, the oldest first, and what each is used for."""
+    lines = (await fleet.say("key", "list")).out.splitlines()
+    rows = [line.split(maxsplit=2) for line in lines if line.endswith("opens")]
+    return [(named, use) for named, _, use in rows]
+
+
+async def rotated(fleet: FleetOfOne) -> tuple[str, str]:
+    """Change the key; return the ids of the earlier one and of the new one."""
+    before = (await sealing_keys(fleet))[-1][0]
+    done = await fleet.say("key", "rotate", "--sealing")
+    after = done.out.removeprefix("key/").removesuffix(" seals from now on\n")
+    assert await sealing_keys(fleet) == [(before, "opens"), (after, "seals and opens")]
+    return before, after
+
+
+async def removed(fleet: FleetOfOne, key: str) -> None:
+    """Remove a key as soon as nothing needs it but closed runs."""
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.5)
+    while "closed runs cannot be read" not in (refused := (await fleet.say("key", "remove", key, code=1)).err):
+        assert time.monotonic() < deadline, refused
+        await asyncio.sleep(next(pause))
+    assert (await fleet.say("key", "remove", key, "--force")).out == f"key/{key} removed\n"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_sealing_key_is_changed_while_a_node_serves_a_pod_with_a_secret(
+    node: Node, fleet: FleetOfOne
+) -> None:
+    name = node.name
+    invitation = fleet.invitation(name)
+    await fleet.expect(name, grace=5)
+    keep_membership(node.state_dir, invitation)
+    await fleet.until(name, lambda view: view.presence == "Ready")
+    await fleet.say("apply", "-f", "-", stdin=secret("one"))
+    await fleet.say("apply", "-f", "-", stdin=pod("web", name))
+    await fleet.until(name, lambda view: words(view) == {"web": "Running"})
+    assert held(node) == "one"
+
+    first, second = await rotated(fleet)
+    await fleet.until(name, lambda view: view.fleet_key == second)
+    await removed(fleet, first)
+    assert (await fleet.say("apply", "-f", "-", stdin=secret("one"))).out == "secret/keys unchanged\n"
+    await fleet.say("apply", "-f", "-", stdin=secret("two"))
+    await until(lambda: held(node) == "two")
+
+    await fleet.cut()
+    node.kill()
+    shutil.rmtree(node.directory / "memory")  # it is rebooted, and its fleet is away
+    await node.serve()
+    await until(lambda: held(node) == "two")
+
+    node.kill()
+    _, third = await rotated(fleet)  # the node is away all the time
+    refused = await fleet.say("key", "remove", second, code=1)
+    assert f"{name} would not believe the fleet without it" in refused.err
+    await fleet.open()
+    await node.serve()
+    await fleet.until(name, lambda view: view.fleet_key == third)
+    await removed(fleet, second)
+    await fleet.say("apply", "-f", "-", stdin=secret("three"))
+    await until(lambda: held(node) == "three")
+
+    keep_membership(node.state_dir, fleet.invitation(name))
+    view = await fleet.until(name, lambda view: view.taken == view.generation and not view.trouble)
+    assert view.fleet_key == third
+    await fleet.say("apply", "-f", "-", stdin=secret("four"))
+    await until(lambda: held(node) == "four")
