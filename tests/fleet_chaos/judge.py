@@ -280,10 +280,15 @@ def answers(rows: Sequence[Row], asked: Asked, before: Mapping[str, int], after:
 
 
 def restarts(notes: Notes) -> dict[str, int]:
-    """How often the containers of each pod were restarted, without its init container."""
+    """How often the containers of each pod were restarted, without its init container.
+
+    A pod may have had an earlier life, under another UID or on another node: the fleet counts only the last one.
+    """
     found = {}
     for pod, lines in notes.items():
-        starts = Counter(note.container for note in lines if note.what == "START" and note.container != "first")
+        began = [note for note in lines if note.what == "START" and note.container != "first"]
+        last = max(began, key=lambda note: note.at).uid if began else ""
+        starts = Counter(note.container for note in began if note.uid == last)
         found[pod] = sum(number - 1 for number in starts.values())
     return found
 

@@ -125,6 +125,12 @@ ROWS = (
 COUNTED = restarts({pod: parse(lines) for pod, lines in NOTES.items()})
 
 
+def test_an_earlier_life_of_a_pod_adds_no_restarts() -> None:
+    """A node that was cut off for a short time had begun a copy, and the fleet places it anew under its name."""
+    lives = (*NOTES["keep-1"], "START 20 f@n2 web k1 s 1 1 free", "START 330 h@n3 web l1 s 1 0 free")
+    assert restarts({"keep-1": parse(lives), "keep-3": parse(())}) == {"keep-1": 0, "keep-3": 0}
+
+
 def test_true_answers_pass() -> None:
     assert answers(ROWS, ASKED, COUNTED, COUNTED) == []
 
