@@ -7,13 +7,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 import yaml
 
 from syncpod.cli.machine.dev_server import DYNAMIC_CONFIGURATION
+from syncpod.telemetry import Signal
 from tests.runtimes.temporal import DevServer
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,12 @@ def test_every_variable_is_one_that_the_image_reads(service: str) -> None:
 def test_every_value_in_an_environment_is_a_string(service: str) -> None:
     """YAML would make a number of 5432 and a boolean of no, which compose takes or refuses by version."""
     assert [value for value in SERVICES[service]["environment"].values() if not isinstance(value, str)] == []
+
+
+def test_the_collector_takes_each_signal_that_a_node_exports_to_it() -> None:
+    settings = yaml.safe_load((ROOT / "deploy" / "otel-collector.yml").read_text())
+    taken = {name for name, pipeline in settings["service"]["pipelines"].items() if "otlp" in pipeline["receivers"]}
+    assert taken == set(get_args(Signal))
 
 
 def test_every_port_is_published_on_the_loopback() -> None:
