@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from syncpod.agent import metrics
@@ -48,6 +49,8 @@ _LOG_SEARCHED: Final = 40 * 1024
 """How many bytes from a log's end are searched for its last KiB: each line has a prefix, and at most 16 KiB."""
 SIGN_SECONDS: Final = 1.0
 """The time between two signs of life."""
+_SIGN_ON_DISK_SECONDS: Final = 60.0
+"""The time between two signs of life on the disk. Each has the kernel write a page or two, and flash memory wears."""
 _FORGET_SECONDS: Final = 3600.0
 """How often records that are too old are removed."""
 _UNWRITTEN_ENDS: Final = 1000
@@ -218,6 +221,8 @@ class _Writer:
         self._commands: list[Command] = []
         self.began: float | None = None
         """When the thread that uses the disk began, by the monotonic clock; None = none does."""
+        self._next_sign_on_disk = 0.0
+        """When the next sign of life is given on the disk, by the monotonic clock."""
 
     def commands(self) -> list[Command]:
         """Return the written commands whose senders are not in the file, each only once."""
@@ -273,7 +278,7 @@ class _Writer:
         with self._using():
             if not self._serves:
                 try:
-                    last_sign = last_sign_of(self._node.state_dir)
+                    last_sign = last_sign_of(self._node.state_dir, self._node.memory_dir)
                     self._file.begin_service(datetime.now(UTC), boot_id(), last_sign)
                 except (sqlite3.Error, OSError) as error:
                     if not (isinstance(error, sqlite3.Error) and self._replaces_broken_file(error)):
@@ -284,17 +289,16 @@ class _Writer:
         return True
 
     def give_sign(self) -> None:
-        """Give a sign of life of this worker."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with contextlib.suppress(OSError):  # without it the journal knows less exactly when the worker ended
-            sign = os.open(self._node.state_dir / SIGN_NAME, flags, 0o600)
-            try:
-                os.utime(sign)
-            finally:
-                os.close(sign)
+        """Give a sign of life of this worker: in memory each time, and on the disk each minute, for a reboot."""
+        _sign(self._node.memory_dir)
+        now = time.monotonic()
+        if self._next_sign_on_disk <= now:
+            self._next_sign_on_disk = now + _SIGN_ON_DISK_SECONDS
+            _sign(self._node.state_dir)
 
     def close(self) -> None:
         """Record that this worker stops, and close the file."""
+        _sign(self._node.state_dir)
         with self._using(), contextlib.suppress(sqlite3.Error, OSError):
             if self._serves:
                 self._file.end_service(datetime.now(UTC))
@@ -421,3 +425,14 @@ class _Writer:
             ),
             present=hide(told.present),
         )
+
+
+def _sign(directory: Path) -> None:
+    """Give a sign of life in a directory. Without it the journal knows less exactly when the worker ended."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        sign = os.open(directory / SIGN_NAME, flags, 0o600)
+        try:
+            os.utime(sign)
+        finally:
+            os.close(sign)

@@ -26,7 +26,8 @@ FILE_NAME: Final = "journal.db"
 BROKEN_NAME: Final = "journal.db.broken"
 """The name of the last file that could not be read, and was set aside."""
 SIGN_NAME: Final = "journal.sign"
-"""An empty file beside the journal. Its modification time is the last sign of life of the node's worker."""
+"""An empty file whose modification time is a sign of life of the node's worker: one lies in memory, and one beside the
+journal, which a reboot leaves."""
 VERSION: Final = 3
 """The number of the file's format. A file with another number is set aside."""
 _BROKEN: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -83,13 +83,13 @@ def services_of(state_dir: Path) -> list[Service]:
         return [Service(moment(begun), _when(ended), how) for begun, ended, how in rows]
 
 
-def last_sign_of(state_dir: Path) -> datetime | None:
+def last_sign_of(state_dir: Path, memory_dir: Path) -> datetime | None:
     """Return the last sign of life of a node's worker; None if it is not known. Blocks."""
-    try:
-        changed = (state_dir / SIGN_NAME).stat().st_mtime_ns
-    except OSError:
-        return None
-    return moment(changed // 1000)
+    signs = []
+    for directory in (state_dir, memory_dir):
+        with suppress(OSError):
+            signs.append((directory / SIGN_NAME).stat().st_mtime_ns)
+    return moment(max(signs) // 1000) if signs else None
 
 
 def absences_of(services: Sequence[Service]) -> list[Absence]:

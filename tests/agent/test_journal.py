@@ -223,12 +223,12 @@ async def test_a_deletion_whose_record_was_lost_is_known_to_the_next_worker(cont
 async def test_the_next_worker_knows_when_a_killed_one_gave_its_last_sign_of_life(context: NodeContext) -> None:
     killed = Journal(context)
     running = asyncio.create_task(killed.run())
-    await until(lambda: last_sign_of(context.state_dir) is not None)
+    await until(lambda: last_sign_of(context.state_dir, context.memory_dir) is not None)
     running.cancel()  # and it is never closed
     await asyncio.wait([running])
     # A thread outlives the call that began it: the sign may have been made, and not have its time yet.
     await until(lambda: all(each.name != "journal" for each in threading.enumerate()))
-    sign, (first,) = last_sign_of(context.state_dir), services_of(context.state_dir)
+    sign, (first,) = last_sign_of(context.state_dir, context.memory_dir), services_of(context.state_dir)
     following = Journal(context)
     running = asyncio.create_task(following.run())
     await until(lambda: len(services_of(context.state_dir)) == 2)
@@ -240,6 +240,25 @@ async def test_the_next_worker_knows_when_a_killed_one_gave_its_last_sign_of_lif
     await following.close()
     assert services_of(context.state_dir)[-1].how == "stopped"
     await killed.close()
+
+
+async def test_a_sign_of_life_is_given_on_the_disk_now_and_then_and_in_memory_each_time(context: NodeContext) -> None:
+    context.memory_dir.mkdir(exist_ok=True)
+    journal = Journal(context)
+    running = asyncio.create_task(journal.run())
+    try:
+        await until(lambda: (context.memory_dir / "journal.sign").exists())
+        await until(lambda: (context.state_dir / "journal.sign").exists())
+        on_disk = (context.state_dir / "journal.sign").stat().st_mtime_ns
+        before = (context.memory_dir / "journal.sign").stat().st_mtime_ns
+        await until(lambda: (context.memory_dir / "journal.sign").stat().st_mtime_ns > before)
+        assert (context.state_dir / "journal.sign").stat().st_mtime_ns == on_disk
+        assert last_sign_of(context.state_dir, context.memory_dir) != last_sign_of(context.state_dir, context.state_dir)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await journal.close()
+    assert (context.state_dir / "journal.sign").stat().st_mtime_ns > on_disk
 
 
 async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -> None:

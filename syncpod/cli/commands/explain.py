@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from syncpod.cli.view.explanation import HasLog
     from syncpod.journal.reading import LifeRecords
     from syncpod.journal.records import Absence, Life
+    from syncpod.settings.node import NodeSettings
 
 At = Annotated[
     str | None,
@@ -143,7 +144,7 @@ def _explain_pod(
     here, past = settings(), moment != now
     lives, records = _lives(here.state_dir, namespace, name, moment, uid)
     absences = _absences(here.state_dir)
-    unserved, last_sign = ("", None) if past else _unserved(here.state_dir, records)
+    unserved, last_sign = ("", None) if past else _unserved(here, records)
     doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(
         records, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
@@ -288,17 +289,17 @@ def _unknown(lives: list[LifeRecords], namespace: str, name: str, state_dir: Pat
     return Failure(f"{where}; for a pod of another node, run `explain` there")
 
 
-def _unserved(state_dir: Path, records: LifeRecords) -> tuple[str, datetime | None]:
+def _unserved(here: NodeSettings, records: LifeRecords) -> tuple[str, datetime | None]:
     """Return a sentence if no worker serves the node, and the last sign of life of the last one.
 
     Returns "" and None if a worker serves it, or if the pod is gone.
     """
+    from syncpod.cli.machine.last_sign import last_sign
     from syncpod.cli.machine.worker_process import serving
-    from syncpod.journal.reading import last_sign_of
 
-    if records.gone is not None or serving(state_dir) is not None:
+    if records.gone is not None or serving(here.state_dir) is not None:
         return "", None
-    seen, sign = records.seen, last_sign_of(state_dir)
+    seen, sign = records.seen, last_sign(here)
     known = max(seen, sign) if sign is not None else seen
     since = f" since {known.astimezone():%Y-%m-%d %H:%M:%S}" if sign is not None else ""
     remark(f"Note: no worker serves this node{since}; this is the state at {known.astimezone():%Y-%m-%d %H:%M:%S}")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from syncpod.settings.node import NodeSettings
+
 _A_DAY: Final = timedelta(days=1)
 _MOST: Final = 15
 """How many pods are shown."""
@@ -39,7 +41,7 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
         absences = [each for each in absences_of(services_of(here.state_dir)) if each.ended >= begin]
     except NoJournal as why:
         raise Failure(str(why)) from None
-    served = [_served(here.state_dir)]
+    served = [_served(here)]
     if (by := recorded_cordon(here.state_dir)) is not None:
         served.append(f"it is cordoned{by and f' by {by}'}: it takes no new pods (`syncpod uncordon` ends that)")
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
@@ -70,14 +72,14 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
     return node
 
 
-def _served(state_dir: Path) -> str:
+def _served(here: NodeSettings) -> str:
     """Return by whom the node is served."""
+    from syncpod.cli.machine.last_sign import last_sign
     from syncpod.cli.machine.worker_process import serving
-    from syncpod.journal.reading import last_sign_of
 
-    worker = serving(state_dir)
+    worker = serving(here.state_dir)
     if worker is None:
-        last = last_sign_of(state_dir)
+        last = last_sign(here)
         since = f" since {last.astimezone():%Y-%m-%d %H:%M:%S}" if last is not None else ""
         return f"no worker serves it{since}: nothing happens to its pods before `syncpod up`"
     return f"worker {worker.pid} serves it, on {worker.runtime}; `syncpod node` shows its conditions"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.state_directory import FLEET, MARK, OURS, exclusive, is_marked, mark, pod_directories
+from syncpod.journal.file import SIGN_NAME
 from syncpod.settings.directories import require_own_memory_directory
 from syncpod.settings.errors import SettingsInvalid
 
@@ -106,7 +107,7 @@ def _purge_memory(memory: Path) -> None:
 
     try:
         require_own_memory_directory(memory)
-        for name in ("objects", "pods"):
+        for name in ("objects", "pods", SIGN_NAME):
             remove_tree(memory / name)
         with contextlib.suppress(FileNotFoundError):
             if not any(memory.iterdir()):
