@@ -203,7 +203,7 @@ class _DeploymentDecider:
         counts = Counts(
             desired=self._wish.replicas,
             replicas=len(counted),
-            updated=len(self._new()),
+            updated=len(self._new()) if not self._is_held_back() else self._wished(counted),
             ready=sum(member.is_ready() for member in counted),
             available=len(self._available(counted)),
         )
@@ -239,6 +239,14 @@ class _DeploymentDecider:
 
     def _new(self) -> list[Member]:
         return [member for member in self._counted() if member.revision == self._state.target and not member.moving]
+
+    def _is_held_back(self) -> bool:
+        """Say whether there is a newer template than the target, which a pause holds back."""
+        return self._wish.paused and self._wish.revision != self._state.asked
+
+    def _wished(self, members: Iterable[Member]) -> int:
+        """Return how many pods have the newest template: as in a cluster, those are up to date, also in a pause."""
+        return sum(member.revision == self._wish.revision and not member.moving for member in members)
 
     def _old(self) -> list[Member]:
         return [member for member in self._counted() if member.revision != self._state.target or member.moving]
@@ -435,10 +443,10 @@ class _DeploymentDecider:
 
     def _says(self, counts: Counts) -> str:
         wish, state = self._wish, self._state
-        numbers = f"{counts.updated} of {wish.replicas} pods have it, {counts.available} are available"
+        numbers = f"{len(self._new())} of {wish.replicas} pods have it, {counts.available} are available"
         if self._is_complete() or (not wish.replicas and not counts.replicas):
             done = f"{state.target} is rolled out"
-            if wish.paused and wish.revision != state.asked:
+            if self._is_held_back():
                 return f"{done}; {wish.revision} is held back, since it is paused"
             return f"{done}; {state.rolled_back}" if state.rolled_back else done
         if wish.paused:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncpod.fleet.members import Member, leaving_order
-from syncpod.fleet.rollout import RolloutState, Wish, decide
+from syncpod.fleet.rollout import Counts, RolloutState, Wish, decide
 from syncpod.fleet.sizes import surge_and_unavailable
 from syncpod.fleet.when_lost import WAIT, WhenLost
 from tests.fleet.simulation import BAD, DUD, START, World
@@ -124,6 +124,7 @@ def test_a_pause_lets_only_the_number_change() -> None:
     world.settle()
     assert [one.revision for one in world.counted()] == ["a"] * 5
     assert world.decisions[-1].says == "a is rolled out; b is held back, since it is paused"
+    assert world.decisions[-1].counts == Counts(desired=5, replicas=5, updated=0, ready=5, available=5)
     world.wish = replace(world.wish, replicas=2)
     world.settle()
     assert [one.revision for one in world.counted()] == ["a"] * 2

@@ -93,7 +93,7 @@ def details(state: WorkloadState, decided: WorkloadDecision | None, asked: Colle
     """Return the workload as a page: the state of its rollout, and its pods. `asked` as in :func:`view`."""
     whole = view(state, decided, asked)
     lines = [f"**{whole.kind} {whole.namespace}/{whole.name}**: {whole.says}", ""]
-    lines.append(f"- {whole.ready} of {whole.desired} ready, {whole.updated} of {whole.revision}")
+    lines.append(f"- {whole.ready} of {whole.desired} ready, {whole.updated} up to date")
     if whole.pods:
         lines += ["", "| pod | node | revision | status | restarts |", "|---|---|---|---|---|"]
     for pod in whole.pods[:_SHOWN]:
