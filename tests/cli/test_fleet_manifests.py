@@ -46,3 +46,16 @@ def test_a_field_that_the_placement_uses_is_not_said_to_have_no_effect(tmp_path:
         "spec.affinity.podAntiAffinity",
         "spec.topologySpreadConstraints",
     ]
+
+
+@pytest.mark.parametrize("spec", [{}, {"nodeName": "n1"}])
+def test_two_documents_of_one_name_are_refused_before_anything_is_applied(tmp_path: Path, spec: dict[str, str]) -> None:
+    containers = [{"name": "main", "image": "busybox:1"}]
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": containers, **each}}
+        for each in ({}, spec)
+    ]
+    path = tmp_path / "pods.yaml"
+    path.write_text("\n---\n".join(map(json.dumps, pods)))
+    with pytest.raises(BadInput, match="document 2: pod default/web: given twice"):
+        fleet_manifests([str(path)], "")

@@ -35,7 +35,7 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
     from syncpod.pod.documents import read_documents
 
     problems: list[str] = []
-    found = FleetManifests([], [], [], [])
+    found, seen = FleetManifests([], [], [], []), set[tuple[str, str, str]]()
     for source, text in texts(sources, problems):
         try:
             documents = list(read_documents(text, source=source))
@@ -44,7 +44,7 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
             continue
         for number, document in documents:
             for each in _opened(document):
-                problems += _take(found, each, namespace, f"{source}: document {number}")
+                problems += _take(found, seen, each, namespace, f"{source}: document {number}")
     if problems:
         raise BadInput("\n".join(problems))
     if not found.pods and not found.workloads and not found.objects:
@@ -57,8 +57,10 @@ def _opened(document: Any) -> Sequence[Any]:
     return items if isinstance(items, list) else [document]
 
 
-def _take(found: FleetManifests, document: Any, namespace: str, where: str) -> list[str]:
-    """Add one document to what was found; return what is wrong with it."""
+def _take(
+    found: FleetManifests, seen: set[tuple[str, str, str]], document: Any, namespace: str, where: str
+) -> list[str]:
+    """Add one document to what was found, and its kind and names to `seen`; return what is wrong with it."""
     from syncpod.fleet.workload_documents import admit_workload
     from syncpod.objects import admit_object
     from syncpod.pod import Pod, PodInvalid
@@ -74,16 +76,22 @@ def _take(found: FleetManifests, document: Any, namespace: str, where: str) -> l
     try:
         if kind in ("ConfigMap", "Secret"):
             read = parse_secret if kind == "Secret" else parse_config_map
-            given, warnings = admit_object(read(document))
-            found.objects.append(given)
+            taken, warnings = admit_object(read(document))
+            meta = taken.metadata
+            found.objects.append(taken)
         else:
             workload, warnings = admit_workload(document)
+            meta = workload.metadata
             if isinstance(workload, Pod):
                 found.pods.append(workload)
             else:
                 found.workloads.append(workload)
     except PodInvalid as error:
         return [f"{where}: {line}" for line in lines(error.problems)]
+    if (key := (kind, meta.namespace, meta.name)) in seen:
+        # Of two Pods of one name the one with a node's name would go there, and the other one be placed beside it.
+        return [f"{where}: {kind.lower()} {meta.namespace}/{meta.name}: given twice"]
+    seen.add(key)
     found.warnings.extend(f"{kind.lower()}: {warning}" for warning in warnings)
     return []
 
