@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -38,7 +39,11 @@ class LateWorkflow:
         return self
 
     async def start_update_with_start_workflow(self, *_: Any, **how: Any) -> LateWorkflow:
-        return await self.start_update(**how)
+        try:
+            return await self.start_update(**how)
+        except WorkflowUpdateRPCTimeoutOrCancelledError as late:
+            how["start_workflow_operation"]._workflow_handle.set_exception(late)  # as the SDK does
+            raise
 
     async def result(self, **_: Any) -> dict[str, int]:
         self.asked += 1
@@ -129,3 +134,12 @@ async def test_a_command_that_is_ended_asks_no_more() -> None:
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
+
+
+@pytest.mark.usefixtures("life")
+async def test_of_attempts_that_failed_python_reports_nothing_in_the_end() -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, what: reported.append(what))
+    assert await started(LateWorkflow(takes=3)) == {"asked": 1}
+    gc.collect()
+    assert reported == []

@@ -32,6 +32,7 @@ from syncpod.cli.temporal.session import refused
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, stop_if_cancelled
 from syncpod.cli.view.durations import age
 from syncpod.messages.fleet import FLEET_QUEUE
+from syncpod.temporal.pod_start import look_at
 from syncpod.temporal.signing import is_overtaken
 
 RPC: Final = timedelta(seconds=5)
@@ -91,14 +92,18 @@ async def update_with_start(
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary=summary,
         )
-        return await client.start_update_with_start_workflow(
-            name,
-            argument,
-            id=named,
-            start_workflow_operation=starting,
-            wait_for_stage=WorkflowUpdateStage.ACCEPTED,
-            rpc_timeout=RPC,
-        )
+        try:
+            return await client.start_update_with_start_workflow(
+                name,
+                argument,
+                id=named,
+                start_workflow_operation=starting,
+                wait_for_stage=WorkflowUpdateStage.ACCEPTED,
+                rpc_timeout=RPC,
+            )
+        except BaseException:
+            await look_at(starting)
+            raise
 
     return await _outcome(client, send)
 
