@@ -23,7 +23,15 @@ from temporalio.worker import Worker
 
 from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
-from syncpod.fleet_client import FleetAccess, access_to, connect_to_fleet, object_sealing_of, verifying_client
+from syncpod.fleet_client import (
+    FleetAccess,
+    OtherFleet,
+    access_to,
+    check_whose,
+    connect_to_fleet,
+    object_sealing_of,
+    verifying_client,
+)
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.messages.fleet import FLEET_QUEUE
@@ -67,8 +75,9 @@ def make_worker(client: Client, access: FleetAccess, sealing: ObjectSealing) -> 
 async def serve(
     connection: ClientConnectConfig, access: FleetAccess, sealing: ObjectSealing, stop: asyncio.Event
 ) -> None:
-    """Serve the fleet until `stop` is set. Raises NoServer; any other exception is a defect."""
+    """Serve the fleet until `stop` is set. Raises NoServer, OtherFleet; any other exception is a defect."""
     client = await connect_to_fleet(connection, access)
+    await check_whose(client, access)
     async with make_worker(client, access, sealing):
         sys.stdout.write(
             f"fleet worker ready: Temporal {connection['target_host']} namespace {client.namespace}, "
@@ -99,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         asyncio.run(_until_signalled(connection_settings(), access_to(state_dir), object_sealing_of(state_dir)))
-    except (NoServer, SettingsInvalid, OSError) as refusal:
+    except (NoServer, OtherFleet, SettingsInvalid, OSError) as refusal:
         sys.stderr.write(f"syncpod fleet serve: {refusal}\n")
         return 2
     except Exception:

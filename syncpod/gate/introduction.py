@@ -20,7 +20,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import StartWorkflowExecutionRequest
 
 from syncpod.gate.calls import POLL, SERVICE
-from syncpod.messages.encryption import NONCE_BYTES, encrypt
+from syncpod.messages.encryption import FLEET, NONCE_BYTES, encrypt
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, fleet_node_id
 from syncpod.messages.signature import Keys, PayloadPlace, signed_metadata
 from syncpod.messages.signed import START
@@ -69,18 +69,18 @@ def start_request(fleet: str, namespace: str, node: str, keys: Keys) -> StartWor
         workflow_id=fleet_node_id(node),
         workflow_type=WorkflowType(name=FLEET_NODE_WORKFLOW),
         task_queue=TaskQueue(name=FLEET_QUEUE),
-        input=Payloads(payloads=[_encrypted(key, place, Payload(metadata=said, data=start.data))]),
+        input=Payloads(payloads=[_encrypted(fleet, key, place, Payload(metadata=said, data=start.data))]),
         identity="gate",
         request_id=str(uuid.uuid4()),
         workflow_id_reuse_policy=WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
         workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-        user_metadata=UserMetadata(summary=_encrypted(key, place, summary)),
+        user_metadata=UserMetadata(summary=_encrypted(fleet, key, place, summary)),
     )
 
 
-def _encrypted(key: bytes, place: PayloadPlace, payload: Payload) -> Payload:
+def _encrypted(fleet: str, key: bytes, place: PayloadPlace, payload: Payload) -> Payload:
     said, data = encrypt(key, place, payload.SerializeToString(), secrets.token_bytes(NONCE_BYTES))
-    return Payload(metadata=said, data=data)
+    return Payload(metadata={**said, FLEET: fleet.encode()}, data=data)
 
 
 def _payload(value: object) -> Payload:

@@ -39,6 +39,11 @@ class FleetSealingKeys:
         self._nodes: dict[str, list[tuple[EllipticCurvePublicKey, datetime, bool]]] = {}
 
     @property
+    def fleet(self) -> str:
+        """The fleet's id."""
+        return self._fleet.id
+
+    @property
     def own(self) -> Sequence[EllipticCurvePrivateKey]:
         """The fleet's own keys, first the one in use: nodes trust that one, or still an earlier one. Blocks briefly."""
         if time.monotonic() >= self._next_look:

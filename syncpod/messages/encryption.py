@@ -25,7 +25,11 @@ KEY: Final = "encryption-key-id"
 NAMESPACE: Final = "syncpod-namespace"
 WORKFLOW: Final = "syncpod-workflow"
 """Metadata: the workflow that the payload is of, with its namespace."""
+FLEET: Final = "syncpod-fleet"
+"""Metadata: the id of the fleet that has encrypted it. Anybody can write one: it says only who could decrypt it."""
 NONCE_BYTES: Final = 12
+UNKNOWN_KEY: Final = "it is encrypted with a key that this node does not have"
+"""Why a payload cannot be decrypted whose key is not among those that are given."""
 
 _VERSION: Final = b"syncpod encryption 1"
 
@@ -42,6 +46,11 @@ def is_encrypted(metadata: Mapping[str, bytes]) -> bool:
 def lacks_key(keys: Mapping[str, bytes], metadata: Mapping[str, bytes]) -> bool:
     """Say whether a payload with this metadata is encrypted with a key that is not among these."""
     return is_encrypted(metadata) and metadata.get(KEY, b"").decode(errors="replace") not in keys
+
+
+def is_of_another_fleet(fleet: str, metadata: Mapping[str, bytes]) -> bool:
+    """Say whether a payload with this metadata is encrypted, and names another fleet than the one with this id."""
+    return is_encrypted(metadata) and metadata.get(FLEET, fleet.encode()) != fleet.encode()
 
 
 def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
@@ -64,7 +73,7 @@ def decrypt(keys: Mapping[str, bytes], place: PayloadPlace | None, metadata: Map
 
     key = keys.get(metadata.get(KEY, b"").decode(errors="replace"))
     if key is None:
-        raise Undecipherable("it is encrypted with a key that this node does not have")
+        raise Undecipherable(UNKNOWN_KEY)
     if place is None:
         namespace, workflow = metadata.get(NAMESPACE, b""), metadata.get(WORKFLOW, b"")
     else:

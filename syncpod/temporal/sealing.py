@@ -7,6 +7,7 @@ not signed. The node's raises: the activity fails then, before anything of it wa
 
 There is one thing for which a fleet's codec raises: a payload that is encrypted with a key that it does not have. A
 fleet may have workers on several machines, and one of them may get a new key late. The task is tried again until then.
+Each payload names its fleet. So what another fleet sends to a workflow, which no later key decrypts, is refused by it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from syncpod.messages.encryption import Undecipherable, is_encrypted, lacks_key
+from syncpod.messages.encryption import FLEET, Undecipherable, is_encrypted, is_of_another_fleet, lacks_key
 from syncpod.messages.sealing import (
     CONTENT_KEY_BYTES,
     NONCE_BYTES,
@@ -52,6 +53,11 @@ _NOT_ELLIPTIC: Final = "a key of the invitation is none of an elliptic curve"
 
 class FleetKeys(Protocol):
     """The fleet's own keys, and those of its nodes."""
+
+    @property
+    def fleet(self) -> str:
+        """The fleet's id."""
+        ...
 
     @property
     def own(self) -> Sequence[EllipticCurvePrivateKey]:
@@ -97,7 +103,8 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Seal, or sign and encrypt."""
         if not self._node or self._place is None:
-            return await self._signing.encode(payloads)
+            encoded = await self._signing.encode(payloads)
+            return [self._named(*each) for each in zip(payloads, encoded, strict=True)]
         # Without a certificate that counts nobody opens it, and nobody can poll for it either.
         receivers = self._sealing.receiving(self._node)
         return [_sealed(self._sealing.own, receivers, self._place, _unmarked(payload)) for payload in payloads]
@@ -112,7 +119,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
             if not self._verifies:
                 return [self._read(payload) for payload in payloads]
             for payload in payloads:
-                if lacks_key(self._keys.by_id, payload.metadata):
+                if lacks_key(self._keys.by_id, payload.metadata) and not self._is_refused(payload):
                     raise Undecipherable("it is encrypted with a key that the fleet does not have here")
             return await self._signing.decode(payloads)
         place, known = self._place, self._sealing.known(self._node)
@@ -124,6 +131,17 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
             except Unsealable as why:
                 opened.append(Payload(metadata={ENCODING: REFUSED}, data=str(why).encode()))
         return opened
+
+    def _named(self, plain: Payload, encoded: Payload) -> Payload:
+        """Return a payload with the fleet's id, if it has just been encrypted."""
+        if is_encrypted(plain.metadata):
+            return encoded
+        return Payload(metadata={**encoded.metadata, FLEET: self._sealing.fleet.encode()}, data=encoded.data)
+
+    def _is_refused(self, payload: Payload) -> bool:
+        """Say whether a workflow refuses a payload as another fleet's. A step does not: it may be that fleet's own."""
+        is_of_step = self._place is not None and bool(self._place.activity_type)
+        return not is_of_step and is_of_another_fleet(self._sealing.fleet, payload.metadata)
 
     def _read(self, payload: Payload) -> Payload:
         if not is_encrypted(payload.metadata):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +13,13 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 
+from syncpod.gate.authority import now, open_fleet
+from syncpod.gate.gate import fleet_directory
 from syncpod.messages.errand import FLEET_ERRAND_WORKFLOW, Errand, errand_id
 from syncpod.messages.fleet import FLEET_QUEUE, fleet_node_id
 from syncpod.messages.workload import WORKLOAD_WORKFLOW
 from syncpod.settings.membership import keep_membership
+from syncpod.settings.variables import STATE_DIR
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.e2e.test_fleet import FleetOfOne, Node, pod, words
 from tests.e2e.test_fleet import fleet as _fleet
@@ -30,7 +37,7 @@ async def _start_of(client: Client, workflow_id: str) -> Payload:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_a_stranger_at_the_servers_port_commands_nothing(node: Node, fleet: FleetOfOne) -> None:
+async def test_a_stranger_at_the_servers_port_commands_nothing(node: Node, fleet: FleetOfOne, tmp_path: Path) -> None:
     name, web = node.name, f"web-{node.name}"
     keep_membership(node.state_dir, fleet.invitation(name))
     await joined(fleet, name)  # the gate has introduced it
@@ -57,6 +64,15 @@ async def test_a_stranger_at_the_servers_port_commands_nothing(node: Node, fleet
         with pytest.raises(WorkflowFailureError) as failed:
             await fleet.client.get_workflow_handle(id_).result()
         assert "the start is refused, since it " in str(failed.value.cause)
+
+    # Nor does another fleet, whose worker or commands were pointed at the same server.
+    elsewhere = tmp_path / "elsewhere"
+    authority = await asyncio.to_thread(open_fleet, fleet_directory(elsewhere), now())
+    other = replace(fleet, environ={**fleet.environ, STATE_DIR: str(elsewhere)})
+    holds = f"holds fleet {fleet.authority.id}, and the keys here are of fleet {authority.id}: "
+    secret = json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}})
+    for words_ in (("serve",), ("apply", "-f", "-"), ("cordon", name), ("get", "nodes")):
+        assert holds in (await other.say(*words_, code=2, stdin=secret)).err
 
     described = (await fleet.say("describe", "node", name)).out
     assert "signal renew is refused, since it is not signed: only who can read the keys in the fleet's" in described

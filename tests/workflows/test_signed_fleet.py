@@ -37,6 +37,7 @@ from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.lifecycle.version import build_id
+from syncpod.messages.encryption import UNKNOWN_KEY, Undecipherable
 from syncpod.messages.errand import FLEET_ERRAND_WORKFLOW, Errand, errand_id
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, fleet_node_id
 from syncpod.messages.signature import SIGNATURE
@@ -352,6 +353,28 @@ async def test_a_run_that_was_reset_goes_on_failing_and_says_why(fleet: SignedFl
     )
     await _until_a_task_fails(workload, "was reset, and a fleet does not go on with such a run")
     assert machine.names() == []
+
+
+async def test_what_another_fleet_says_is_refused_and_what_it_begins_does_not_end(
+    fleet: SignedFleet, tmp_path: Path
+) -> None:
+    """Two fleets on one server: the worker that meets the other's may be the one that is wrong there."""
+    machine = await fleet.join(1)
+    node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
+    access = await asyncio.to_thread(access_to, tmp_path / "other")
+    target = fleet.client.service_client.config.target_host
+    other = await connect_to_fleet(ClientConnectConfig(target_host=target, namespace=fleet.client.namespace), access)
+    await other.get_workflow_handle(node.id).signal("renew", {})
+    await said_of(fleet, node, "fleet_node", f"signal renew is refused, since {UNKNOWN_KEY}")
+    with pytest.raises(Undecipherable):  # what it is answered
+        await other.get_workflow_handle(node.id).execute_update("cordon", {})
+    assert not (await node.query("fleet_node"))["unschedulable"]
+    await fleet.replays(node)
+    begun = f"workload/Pod/default/{fleet.prefix}-other"
+    fleet.started.append(begun)
+    await other.start_workflow(WORKLOAD_WORKFLOW, {}, id=begun, task_queue=fleet.queue)
+    why = "was begun by another fleet than the one whose keys this worker has"
+    await _until_a_task_fails(fleet.client.get_workflow_handle(begun), why)
 
 
 async def test_a_run_from_before_its_fleet_signed_fails_with_a_sentence(fleet: SignedFleet, client: Client) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from syncpod.messages.encryption import UNKNOWN_KEY
     from syncpod.messages.signed import BEGINS, FleetCommands
 
 
@@ -18,7 +19,8 @@ def fleet_commands(start: Any) -> FleetCommands:
     """Return what a run asks of its commands; `start` is its input. Call it before anything else.
 
     Raises NotItsHistory for a run that was reset, or whose start does not count any more, though it was begun. Its
-    tasks fail with that sentence: what has decided upon its history could not be replayed.
+    tasks fail with that sentence: what has decided upon its history could not be replayed. So do those of a run that
+    another fleet has begun: it must not end by a worker that serves that fleet's server by mistake.
     """
     info = workflow.info()
     commands = FleetCommands(start, info.workflow_start_time)
@@ -27,6 +29,11 @@ def fleet_commands(start: Any) -> FleetCommands:
     if info.original_execution_run_id != info.run_id:
         raise NotItsHistory(
             f"workflow {info.workflow_id} was reset, and a fleet does not go on with such a run: terminate it"
+        )
+    if UNKNOWN_KEY in commands.refusal:
+        raise NotItsHistory(
+            f"workflow {info.workflow_id} was begun by another fleet than the one whose keys this worker has: either "
+            "the worker is another fleet's, which has to end, or the workflow is, which you then terminate"
         )
     begins = workflow.extern_functions().get(BEGINS)
     if begins is not None and not commands.refusal and (why := begins(info.workflow_id, info.run_id, commands.number)):

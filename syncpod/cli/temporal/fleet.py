@@ -15,7 +15,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import fleet_answers, session
-from syncpod.fleet_client import access_to, connect_to_fleet, object_sealing_of
+from syncpod.fleet_client import OtherFleet, access_to, check_whose, connect_to_fleet, object_sealing_of
 from syncpod.gate.authority import has_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
@@ -54,12 +54,16 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
         raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
 
     async def connected() -> _Result:
-        return await work(await connect_to_fleet(config, access, session.who(), quiet_runtime()))
+        client = await connect_to_fleet(config, access, session.who(), quiet_runtime())
+        await check_whose(client, access)
+        return await work(client)
 
     try:
         return asyncio.run(connected())
     except NoServer as error:
         raise Failure(str(error)) from None
+    except OtherFleet as error:
+        raise BadInput(str(error)) from None
     except RPCError as error:
         raise session.refused(error) from None
     except Undecipherable as error:
