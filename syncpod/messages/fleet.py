@@ -245,11 +245,18 @@ class PlacedPod(Message):
     """Only the node itself claims that it was given this pod. It gets no Secret for it."""
     is_orphan: bool = False
     """Its owner could not be told of it the last time, since there is no such workflow. Nobody ends the pod."""
+    since: datetime | None = None
+    """When the fleet placed it on the node; None = it is ending, or the fleet has lost its record of that."""
+
+    @property
+    def is_untaken(self) -> bool:
+        """Whether the fleet has placed it, and the node knows nothing of it yet."""
+        return self.state == "placed" and self.report is None
 
     def brief(self) -> PlacedPod:
         """Return what the pod's owner is told of this. See :meth:`PodReport.brief`."""
         report = self.report.brief() if self.report is not None else None
-        return self.model_copy(update={"report": report, "why": _shortened(self.why, MESSAGE_LIMIT)})
+        return self.model_copy(update={"report": report, "why": _shortened(self.why, MESSAGE_LIMIT), "since": None})
 
 
 class FleetNodeSummary(Message):

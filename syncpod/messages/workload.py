@@ -136,10 +136,15 @@ class WorkloadPod(Message):
     leaving: bool = False
     why: str = ""
     """Why it is being removed, or why it is on no node yet."""
+    bound: str = ""
+    """The node that it must be on; "" = any."""
+    created: datetime | None = None
+    containers: int = 0
+    """How many of its containers should be ready."""
 
 
 class PendingPod(Message):
-    """A pod that is on no node."""
+    """A pod that no node is known to have."""
 
     name: str = ""
     created: datetime | None = None
@@ -147,6 +152,8 @@ class PendingPod(Message):
     """The reason in kube-scheduler's words; "" if placement has not been tried yet."""
     containers: int = 0
     """How many of its containers should be ready."""
+    node: str = ""
+    """The node that it must be on, or that is being asked to run it; "" = none is known."""
 
 
 class WorkloadSummary(Message):

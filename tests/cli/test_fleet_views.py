@@ -105,7 +105,8 @@ async def test_a_pod_that_no_list_shows_yet_is_found_by_its_name(
 
     monkeypatch.setattr(fleet_workloads, "view", view)
     client = cast("Client", None)
-    assert await fleet_workloads.just_applied(client, "default", "web") == PendingPod(name="web", why=why, containers=2)
+    expected = PendingPod(name="web", why=why, containers=2, node="n1" if why else "")
+    assert await fleet_workloads.just_applied(client, "default", "web") == expected
     assert await fleet_workloads.just_applied(client, "default", "other") is None
     found = found.model_copy(update={"deleting": True})
     assert await fleet_workloads.just_applied(client, "default", "web") is None

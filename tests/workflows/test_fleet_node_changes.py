@@ -43,6 +43,16 @@ def test_a_pod_that_a_person_places_belongs_to_no_workload_whatever_its_document
     assert "annotations" not in state.placed["default/copy"].document["metadata"]
 
 
+def test_a_pod_is_as_old_as_its_first_placement_whatever_is_changed_of_it_since() -> None:
+    state, changed = node(), document("own", OWNERS[0])
+    changed["spec"]["terminationGracePeriodSeconds"] = 5
+    for at, wanted in ((NOW, document("own", OWNERS[0])), (NOW + timedelta(hours=1), changed)):
+        node_changes.change(state, "place", ({"pods": [wanted], "owner": OWNERS[0]},), at)
+        assert state.pod("default/own").since == NOW
+        assert state.pod("default/own").is_untaken
+    assert state.pod("default/own").brief().since is None, "its owner knows better"
+
+
 def test_owners_are_told_of_a_cordon_by_the_fleet_and_by_the_node_itself() -> None:
     """A DaemonSet must not end a pod on a node that would not take another one."""
     state, by_itself = node(), NodeReport(ready=True, unschedulable=True)

@@ -84,7 +84,8 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
         return
     state.generation += 1
     for key, document in changed.items():
-        state.placed[key] = Placed(document=document, generation=state.generation)
+        since = state.placed[key].since if key in state.placed else now
+        state.placed[key] = Placed(document=document, generation=state.generation, since=since)
         state.refused.pop(key, None)
         state.note(key)
     state.event(now, "Normal", "Placed", f"{_named(changed)} by {asked.owner or 'hand'}")

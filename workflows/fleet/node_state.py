@@ -39,6 +39,8 @@ class Placed(BaseModel):
     """The first generation of the intent that has this document."""
     recalled: bool = False
     """Only the node itself claims that it was given this pod. It gets no Secret for such a pod."""
+    since: datetime | None = None
+    """When the fleet placed it here; None = it was recalled."""
 
     @property
     def owner(self) -> str:
@@ -187,7 +189,7 @@ class FleetNodeState(BaseModel):
         """Return a pod that is placed or ending here, with the node's report of it."""
         name, report = split(key), self.pods.get(key)
         state: Literal["placed", "taken", "refused", "ending"]
-        revision, recalled = "", False
+        revision, recalled, since = "", False, None
         if key not in self.placed:
             gone = self.withdrawn.get(key, Withdrawn())
             state, why, owner = "ending", gone.why, gone.owner
@@ -195,6 +197,7 @@ class FleetNodeState(BaseModel):
             placed, why = self.placed[key], self.refused.get(key, "")
             state = "refused" if why else "taken" if placed.generation <= self.taken else "placed"
             owner, revision, recalled = placed.owner, placed.revision, placed.recalled
+            since = placed.since
         return PlacedPod(
             namespace=name.namespace,
             name=name.name,
@@ -206,6 +209,7 @@ class FleetNodeState(BaseModel):
             recalled=recalled,
             is_orphan=owner in self.absent,
             containers=0 if report is not None else self.containers(key),
+            since=since,
         )
 
     def containers(self, key: str) -> int:

@@ -44,7 +44,8 @@ def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadS
                 name=state.pod_name(name),
                 created=pod.created,
                 why=pod.trouble,
-                containers=printed_status(state.templates.get(pod.revision, {})).total,
+                containers=_containers(state, pod),
+                node=_wanted_node(state, pod),
             )
             for name, pod in sorted(state.pods.items(), key=lambda each: each[1].number)
             if not pod.node and not pod.leaving
@@ -80,6 +81,9 @@ def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collecti
                 restarts=(pod.report or PodReport()).restarts,
                 leaving=pod.leaving,
                 why=pod.why or (f"node {pod.node} has not answered yet" if name in asked else pod.trouble),
+                bound=_wanted_node(state, pod),
+                created=pod.created,
+                containers=_containers(state, pod),
             )
             for name, pod in pods
         ),
@@ -106,6 +110,16 @@ def _says(state: WorkloadState, decided: WorkloadDecision | None) -> str:
     if state.deleting:
         return f"it is being deleted: {len(state.pods)} pods are left"
     return decided.says if decided is not None else ""
+
+
+def _containers(state: WorkloadState, pod: KnownPod) -> int:
+    """Return how many containers of a pod should be ready."""
+    return printed_status(state.templates.get(pod.revision, {})).total
+
+
+def _wanted_node(state: WorkloadState, pod: KnownPod) -> str:
+    """Return the node that a pod must be on; "" = any."""
+    return pod.bound or str(state.templates.get(pod.revision, {}).get("spec", {}).get("nodeName") or "")
 
 
 def _is_ready(pod: KnownPod) -> bool:

@@ -26,7 +26,7 @@ def describe(
     """Show a workload, a node or a pod of the fleet: `deployment web`, `daemonset logs`, `node edge-1`, `pod web-1`.
 
     For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
-    node. For a pod it shows what `syncpod describe pod` shows on its node.
+    node. For a pod it shows what `syncpod describe pod` shows on its node, or why its node has not taken it yet.
     """
     from datetime import UTC, datetime
 
@@ -56,13 +56,19 @@ def describe(
 
 
 async def _describe_pods(client: Client, names: Sequence[str], namespace: str, node: str) -> None:
-    """Print the description of each pod by its node. Raises Failure."""
+    """Print the description of each pod by its node, or by the fleet until the node has taken it. Raises Failure."""
+    from datetime import UTC, datetime
+
     from syncpod.cli.fleet_errands import print_there
     from syncpod.cli.temporal.fleet_pods import find_pod
+    from syncpod.cli.view.untaken_pod import described
 
     for number, name in enumerate(names):
         found = await find_pod(client, [name], namespace, node)
         if number:
             say("\n")
+        if found.placed is not None and found.placed.is_untaken:
+            say("\n".join(described(found.node, found.placed, datetime.now(UTC))))
+            continue
         words = ["describe", "pod", found.name, f"--namespace={namespace}"]
         await print_there(client, found.node, words)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.messages.fleet import FleetNodeView
+    from syncpod.messages.fleet import FleetNodeView, PlacedPod
     from syncpod.messages.workload import WorkloadView
 
 _NODES = ("node", "nodes", "no")
@@ -38,8 +38,8 @@ def explain(
     """Explain the state of a pod of the fleet, and what happens next: `explain web`, `explain deployment/web`.
 
     The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
-    zone. For a pod that is gone, the journals of all nodes are searched. Of a workload without pods, the fleet
-    itself says why. `explain node n1` is about a node.
+    zone. For a pod that is gone, the journals of all nodes are searched. Of a workload without pods, and of a pod that
+    its node has not taken yet, the fleet itself says why. `explain node n1` is about a node.
 
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.
@@ -95,7 +95,21 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
             return
         await _ask_all(client, await fleet.views(client), ["explain", name, *flags], missing)
         return
+    if found.placed is not None and found.placed.is_untaken:
+        _say_why_untaken(found.node, found.placed, is_json="--output=json" in flags)
+        return
     await print_there(client, found.node, ["explain", found.name, *flags])
+
+
+def _say_why_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> None:
+    """Print why a node does not have a pod that is placed on it: its journal knows nothing of it."""
+    import json
+    from datetime import UTC, datetime
+
+    from syncpod.cli.view.untaken_pod import explained, explained_document
+
+    now = datetime.now(UTC)
+    say(json.dumps(explained_document(node, pod, now), indent=4) if is_json else "\n".join(explained(node, pod, now)))
 
 
 def _say_why_none(workload: WorkloadView, *, is_json: bool) -> None:

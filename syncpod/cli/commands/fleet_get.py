@@ -13,12 +13,11 @@ from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
 from syncpod.cli.input.options import AllNamespaces, Namespace, StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from temporalio.client import Client
 
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
-    from syncpod.messages.workload import PendingPod
 
 _KNOWN = "nodes, pods, deployments, daemonsets, configmaps, secrets or all"
 _ALL = ("Pod", "DaemonSet", "Deployment")
@@ -175,54 +174,47 @@ async def _nodes(client: Client, names: Sequence[str], request: _Request) -> _Fo
 async def _pods(client: Client, names: Sequence[str], request: _Request) -> _Found:
     from datetime import UTC, datetime
 
-    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal import fleet, fleet_waiting_pods
     from syncpod.cli.view import fleet_table
 
     def is_asked_for(pod: PlacedPod) -> bool:
         return request.namespace in (None, pod.namespace) and (not names or pod.name in names)
 
-    placed: list[tuple[FleetNodeView, PlacedPod]] = [
-        (node, pod) for node in await fleet.views(client) for pod in node.placed if is_asked_for(pod)
+    all_placed: list[tuple[FleetNodeView, PlacedPod]] = [
+        (node, pod) for node in await fleet.views(client) for pod in node.placed
     ]
-    placed.sort(key=lambda one: (one[1].namespace, one[1].name))
-    pending = await _pending_pods(client, names, request.namespace, {pod.name for _, pod in placed})
-    found = _Found("pod")
-    found.names = [*(pod.name for _, pod in placed), *(pod.name for _, pod in pending)]
+    placed = [(node, pod) for node, pod in all_placed if is_asked_for(pod)]
+    listed = [(node.name, pod) for node, pod in all_placed]
+    waiting = await fleet_waiting_pods.waiting_pods(client, names, request.namespace, listed)
+    now, wide, spaced = datetime.now(UTC), request.output == "wide", request.spaced
+    # Each with the place in the table: a pod keeps it when its node reports it.
+    rows = [
+        ((pod.namespace, pod.name, node.name), fleet_table.pod_row(node, pod, now, wide=wide, namespaces=spaced))
+        for node, pod in placed
+    ]
+    rows += [
+        (
+            (one.namespace, one.pod.name, one.pod.node),
+            fleet_table.pending_row(one.namespace, one.owner, one.pod, now, wide=wide, namespaces=spaced),
+        )
+        for one in waiting
+    ]
+    rows.sort()
+    found = _Found("pod", rows=[row for _, row in rows], names=[name for (_, name, _), _ in rows])
     found.missing = [f'pods "{each}" not found in the fleet' for each in names if each not in found.names]
     if request.of_documents:
+        placed.sort(key=lambda one: (one[1].namespace, one[1].name))
         found.documents = [fleet_table.pod_document(*each) for each in placed]
-        found.documents += [fleet_table.pending_document(*each) for each in pending]
+        found.documents += [fleet_table.pending_document(one.namespace, one.pod) for one in waiting]
         return found
-    now, wide, spaced = datetime.now(UTC), request.output == "wide", request.spaced
     found.header = (("NAMESPACE",) if spaced else ()) + fleet_table.POD_HEADER + (fleet_table.POD_WIDE if wide else ())
-    found.rows = [fleet_table.pod_row(node, pod, now, wide=wide, namespaces=spaced) for node, pod in placed]
-    found.rows += [fleet_table.pending_row(*each, now, wide=wide, namespaces=spaced) for each in pending]
     if request.output != "name":
         found.notes = [
             f"the workload of pod {pod.name} is gone: apply it, or `syncpod fleet delete pod {pod.name}`"
-            for _, pod in placed
+            for _, pod in sorted(placed, key=lambda one: (one[1].namespace, one[1].name))
             if pod.is_orphan
         ]
     return found
-
-
-async def _pending_pods(
-    client: Client, names: Sequence[str], namespace: str | None, placed: Collection[str]
-) -> list[tuple[str, PendingPod]]:
-    """Return the pods that no node has yet, each with its namespace, sorted by both; no `names` = all of them."""
-    from syncpod.cli.temporal import fleet_workloads
-
-    listed = [
-        (one.namespace, pod)
-        for one in await fleet_workloads.all_summaries(client, namespace)
-        for pod in one.pending
-        if not names or pod.name in names
-    ]
-    where = namespace or "default"
-    for name in set(names) - {pod.name for _, pod in listed} - set(placed):
-        if (new := await fleet_workloads.just_applied(client, where, name)) is not None:
-            listed.append((where, new))
-    return sorted(listed, key=lambda one: (one[0], one[1].name))
 
 
 async def _workloads(client: Client, kind: str, names: Sequence[str], request: _Request) -> _Found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from temporalio.client import Client
 
@@ -12,9 +13,10 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.temporal.fleet_workloads import KINDS
+from syncpod.cli.view.untaken_pod import silence_of
 from syncpod.fleet.workload_pods import workload_id
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
-from syncpod.messages.workload import WorkloadSummary
+from syncpod.messages.workload import PendingPod, WorkloadSummary
 
 
 @dataclass(frozen=True)
@@ -41,19 +43,20 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
         view = await fleet.view(client, node.rpartition("/")[2])
         return FoundPod(view, name, next((each for each in view.placed if _is(each, namespace, name)), None))
     owner = workload_id(kind, namespace, name)
+    views = await fleet.views(client, [node.rpartition("/")[2]] if node else [])
     found = [
         FoundPod(view, each.name, each)
-        for view in await fleet.views(client, [node.rpartition("/")[2]] if node else [])
+        for view in views
         for each in view.placed
         if (each.owner == owner if kind != "Pod" else _is(each, namespace, name))
     ]
     if not found and kind == "Pod":
         for one in await fleet_workloads.all_summaries(client, namespace):
-            whys = (each.why or "the fleet is looking for one" for each in one.pending if each.name == name)
-            if why := next(whys, "") or await _unanswered(client, one, name):
-                raise Failure(f"pod {name} is on no node yet: {why} (`fleet explain --placement {name}` says more)")
-        if await fleet_workloads.just_applied(client, namespace, name) is not None:
-            raise Failure(f"pod {name} is on no node yet (`fleet explain --placement {name}` says more)")
+            pending = next((each for each in one.pending if each.name == name), None)
+            if pending := pending or await _unanswered(client, one, name):
+                raise Failure(_on_no_node(pending, views))
+        if (pending := await fleet_workloads.just_applied(client, namespace, name)) is not None:
+            raise Failure(_on_no_node(pending, views))
         other = "name the node of a pod that is not the fleet's with --node"
         raise NotInFleet(f'pods "{name}" not found in the fleet; {other}')
     if not found:
@@ -67,13 +70,21 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
     return chosen
 
 
-async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> str:
-    """Return why a pod of a workload is not on the node that was chosen for it; "" if it is not such a pod."""
+def _on_no_node(pod: PendingPod, views: Sequence[FleetNodeView]) -> str:
+    """Return the sentence that says why a pod is on no node, and since when the node that it waits for is silent."""
+    silences = (silence_of(each, datetime.now(UTC)) for each in views if each.name == pod.node)
+    why = "; ".join(filter(None, (pod.why or "the fleet is looking for one", next(silences, ""))))
+    return f"pod {pod.name} is on no node yet: {why} (`fleet explain --placement {pod.name}` says more)"
+
+
+async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> PendingPod | None:
+    """Return a pod of a workload that is not on the node that was chosen for it; None if it is not such a pod."""
     if not name.startswith(f"{owner.name}-"):
-        return ""
+        return None
     found = await fleet_workloads.view(client, owner.kind, owner.namespace, owner.name)
     pods = found.pods if found is not None else ()
-    return next((pod.why for pod in pods if pod.name == name and pod.node and not pod.leaving), "")
+    chosen = (pod for pod in pods if pod.name == name and pod.node and not pod.leaving and pod.why)
+    return next((PendingPod(name=name, node=pod.node, why=pod.why) for pod in chosen), None)
 
 
 async def selected_pods(

@@ -155,7 +155,8 @@ async def just_applied(client: Client, namespace: str, name: str) -> PendingPod 
     nodes = [pod.node for pod in found.pods if pod.node and not pod.leaving]
     why = f"node {nodes[0]} has not answered yet" if nodes else ""
     containers = len(found.document.get("spec", {}).get("containers", ()))
-    return PendingPod(name=name, created=found.since, why=why, containers=containers)
+    node = nodes[0] if nodes else ""
+    return PendingPod(name=name, created=found.since, why=why, containers=containers, node=node)
 
 
 async def view(client: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:

@@ -40,8 +40,11 @@ def node_row(node: FleetNodeSummary, now: datetime, *, wide: bool) -> tuple[str,
 
 
 def pod_status(node: FleetNodeView, pod: PlacedPod) -> str:
-    """Return a pod's status: the node's last report, or Unknown if the node has fallen silent."""
-    if node.presence == "Unknown":
+    """Return a pod's status: the node's last report, or Unknown if the node has fallen silent since.
+
+    A pod that the node has never reported is Pending, as that of a cluster that is bound to a silent node.
+    """
+    if node.presence == "Unknown" and (pod.report is not None or pod.state == "ending"):
         return "Unknown"
     if pod.state == "refused":
         return "Refused"
@@ -56,7 +59,8 @@ def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime, *, wide: bool, n
     ready, restarts = f"0/{pod.containers}", "0"
     if report is not None:
         ready, restarts = report.ready_containers, str(report.restarts)
-    began = age(report.started_at, now) if report is not None and report.started_at is not None else NONE
+    since = pod.since or (report.started_at if report is not None else None)
+    began = age(since, now) if since is not None else NONE
     cells = (*((pod.namespace,) if namespaces else ()), pod.name, ready, pod_status(node, pod), restarts, began)
     return (*cells, (report.ip if report is not None else "") or NONE, node.name, owner_of(pod)) if wide else cells
 
@@ -66,15 +70,17 @@ def owner_of(pod: PlacedPod) -> str:
     return f"{pod.owner} (gone)" if pod.is_orphan else pod.owner or NONE
 
 
-def pending_row(namespace: str, pod: PendingPod, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
-    """Return the cells of the line of a pod that is on no node."""
+def pending_row(
+    namespace: str, owner: str, pod: PendingPod, now: datetime, *, wide: bool, namespaces: bool
+) -> tuple[str, ...]:
+    """Return the cells of the line of a pod that no node is known to have."""
     where, ready = (namespace,) if namespaces else (), f"0/{pod.containers}"
     cells = (*where, pod.name, ready, "Pending", "0", age(pod.created, now))
-    return (*cells, NONE, NONE, NONE) if wide else cells
+    return (*cells, NONE, pod.node or NONE, owner) if wide else cells
 
 
 def pending_document(namespace: str, pod: PendingPod) -> dict[str, Any]:
-    """Return a pod that is on no node as a v1 Pod, with the reason."""
+    """Return a pod that no node is known to have as a v1 Pod, with the reason."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": pod.why}
     return {
         "apiVersion": "v1",

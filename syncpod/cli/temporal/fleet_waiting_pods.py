@@ -1,0 +1,83 @@
+"""Pods of a fleet's workloads that no node's list shows yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from temporalio.client import Client
+
+from syncpod.cli.console import remark
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet_workloads
+from syncpod.fleet.workload_pods import workload_id
+from syncpod.messages.fleet import PlacedPod
+from syncpod.messages.workload import PendingPod, WorkloadSummary, WorkloadView
+
+_AT_ONCE = 20
+"""The most workloads that are asked at the same time."""
+
+
+@dataclass(frozen=True)
+class WaitingPod:
+    """A pod that no node is known to have, and the workflow that wants it."""
+
+    namespace: str
+    owner: str
+    pod: PendingPod
+
+
+async def waiting_pods(
+    client: Client, names: Sequence[str], namespace: str | None, listed: Sequence[tuple[str, PlacedPod]]
+) -> list[WaitingPod]:
+    """Return the pods that no node has yet, sorted by namespace and name; no `names` = all of them.
+
+    `listed` are all pods that the fleet's nodes list, each with its node, as they were read before. A workload of which
+    they miss pods is asked where those are: its memo names only pods that are on no node, and is a moment late.
+    """
+    counted, few = Counter(pod.owner for _, pod in listed), asyncio.Semaphore(_AT_ONCE)
+
+    async def of(one: WorkloadSummary) -> list[WaitingPod]:
+        owner = workload_id(one.kind, one.namespace, one.name)
+        if counted[owner] >= max(one.replicas, one.desired) and not one.pending:
+            return []
+        try:
+            async with few:
+                whole = await fleet_workloads.view(client, one.kind, one.namespace, one.name)
+        except Failure as failure:
+            remark(f"Note: {one.kind.lower()} {one.name} may have pods that are not listed: {failure}")
+            pods: Sequence[PendingPod] = one.pending
+        else:
+            there = {(pod.name, node) for node, pod in listed if pod.owner == owner}
+            pods = unlisted(whole, there) if whole is not None else ()
+        return [WaitingPod(one.namespace, owner, pod) for pod in pods]
+
+    of_each = await asyncio.gather(*map(of, await fleet_workloads.all_summaries(client, namespace)))
+    found = [one for each in of_each for one in each if not names or one.pod.name in names]
+    where = namespace or "default"
+    known = {pod.name for _, pod in listed if pod.namespace == where} | {one.pod.name for one in found}
+    for name in set(names) - known:
+        if (new := await fleet_workloads.just_applied(client, where, name)) is not None:
+            found.append(WaitingPod(where, workload_id("Pod", where, name), new))
+    return sorted(found, key=lambda one: (one.namespace, one.pod.name, one.pod.node))
+
+
+def unlisted(workload: WorkloadView, listed: Collection[tuple[str, str]]) -> list[PendingPod]:
+    """Return a workload's pods that no node reports; `listed` are the names and nodes of those in the nodes' lists."""
+    if workload.kind == fleet_workloads.POD and not workload.pods and not workload.deleting:
+        spec = (workload.document or {}).get("spec", {})
+        containers, node = len(spec.get("containers", ())), spec.get("nodeName") or ""
+        return [PendingPod(name=workload.name, created=workload.since, containers=containers, node=node)]
+    return [
+        PendingPod(
+            name=pod.name,
+            created=pod.created,
+            why=pod.why,
+            containers=pod.containers,
+            node=pod.node or pod.bound,
+        )
+        for pod in workload.pods
+        if not pod.leaving and not (pod.node and (pod.status != "Pending" or (pod.name, pod.node) in listed))
+    ]

@@ -1,0 +1,63 @@
+"""A pod that its fleet has placed on a node which has not taken it yet, for ``describe`` and ``explain``.
+
+Pure: values in, lines out.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from syncpod.cli.view.durations import age
+from syncpod.cli.view.fleet_table import owner_of
+from syncpod.cli.view.layout import NONE, pairs
+from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
+
+
+def silence_of(node: FleetNodeSummary, now: datetime) -> str:
+    """Return since when the fleet has not heard from a node, in a clause; "" if it hears from it."""
+    if node.presence != "Unknown" or node.since is None:
+        return ""
+    return f"node {node.name} has been silent since {node.since:%Y-%m-%dT%H:%M:%SZ}, for {age(node.since, now)}"
+
+
+def why_untaken(node: FleetNodeView, now: datetime) -> list[str]:
+    """Return in sentences that the node has not taken the pod, and what is known of the reason."""
+    known = silence_of(node, now) or ("" if node.presence == "Ready" else f"node {node.name} is {node.presence}")
+    sentences = [f"node {node.name} has not taken the pod yet" + (f": {known}" if known else "")]
+    return sentences + ([f"node {node.name} does not answer as it should: {node.trouble}"] if node.trouble else [])
+
+
+def described(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
+    """Return what ``describe`` prints."""
+    rows = pairs(
+        [
+            ("Name", [pod.name]),
+            ("Namespace", [pod.namespace]),
+            ("Node", [node.name]),
+            ("Owner", [owner_of(pod)]),
+            ("Placed", [age(pod.since, now) if pod.since is not None else NONE]),
+            ("Status", ["Pending"]),
+            ("Ready", [f"0/{pod.containers}"]),
+            ("Why", why_untaken(node, now)),
+        ]
+    )
+    return list(rows)
+
+
+def explained(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
+    """Return what ``explain`` prints."""
+    first, *more = why_untaken(node, now)
+    rows = [("Pod", f"{pod.namespace}/{pod.name}"), ("Now", f"Pending on node {node.name}"), ("Why", first)]
+    rows += [("", each) for each in more] + [("Next", _next(node))]
+    return [f"{name}:".ljust(13) + text if name else " " * 13 + text for name, text in rows]
+
+
+def explained_document(node: FleetNodeView, pod: PlacedPod, now: datetime) -> dict[str, Any]:
+    """Return what ``explain -o json`` prints."""
+    named = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "node": node.name}
+    return {**named, "status": "Pending", "why": why_untaken(node, now), "next": _next(node)}
+
+
+def _next(node: FleetNodeView) -> str:
+    return f"node {node.name} takes it as soon as it answers the fleet"
