@@ -28,25 +28,31 @@ from syncpod.messages.fleet import (
 from syncpod.messages.fleet_offers import offer_of
 from syncpod.messages.signed import OVERTAKEN
 from syncpod.messages.workload import (
+    ANNOUNCE_ROOM,
     PLACE_PODS,
     SURVEY_NODES,
     WITHDRAW_PODS,
+    WORKLOAD_MEMO,
+    WORKLOAD_WORKFLOW,
     OwnPods,
     PlacePods,
     PodsPlaced,
     PodsWithdrawn,
+    Room,
     Survey,
     Surveyed,
     WithdrawPods,
+    WorkloadSummary,
 )
 from syncpod.pod import Pod, readmit
 from syncpod.temporal.signing import is_overtaken
 
 _AT_ONCE: Final = 16
-"""The most nodes that are asked at the same time."""
+"""The most nodes that are asked at the same time, and the most workloads that are told something."""
 _QUERY: Final = timedelta(seconds=5)
 """How long a node's workflow may take to answer. One that is stuck never answers."""
 _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
+_WORKLOADS: Final = f"WorkflowType = '{WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running'"
 
 
 def fleet_steps(client: Client) -> list[Callable[..., Any]]:
@@ -99,7 +105,26 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
         there = {(each.namespace, each.name) for each in view.placed}
         return PodsWithdrawn(ending=tuple(key for key in asked.pods if (key.namespace, key.name) in there))
 
-    named = ((SURVEY_NODES, survey_nodes), (PLACE_PODS, place_pods), (WITHDRAW_PODS, withdraw_pods))
+    async def announce_room(room: Room) -> None:
+        few, body = asyncio.Semaphore(_AT_ONCE), room.model_dump(mode="json", by_alias=True)
+
+        async def tell(run: WorkflowExecution) -> None:
+            async with few:
+                try:
+                    await client.get_workflow_handle(run.id).signal("room", body)
+                except RPCError as error:
+                    if error.status != RPCStatusCode.NOT_FOUND:
+                        raise
+
+        waiting = [run async for run in client.list_workflows(_WORKLOADS) if await _waits(run)]
+        await asyncio.gather(*map(tell, waiting))
+
+    named = (
+        (SURVEY_NODES, survey_nodes),
+        (PLACE_PODS, place_pods),
+        (WITHDRAW_PODS, withdraw_pods),
+        (ANNOUNCE_ROOM, announce_room),
+    )
     return [activity.defn(name=name)(step) for name, step in named]
 
 
@@ -111,6 +136,14 @@ class _Found:
     own: OwnPods | None = None
     missed: str = ""
     """The node's name, if its workflow did not say how the workload's pods are."""
+
+
+async def _waits(run: WorkflowExecution) -> bool:
+    """Say whether a workload has pods that wait for a node."""
+    try:
+        return bool(WorkloadSummary.model_validate(await run.memo_value(WORKLOAD_MEMO, None)).pending)
+    except ValueError:
+        return False  # its workflow has just begun
 
 
 async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod], owner: str) -> _Found:

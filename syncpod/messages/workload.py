@@ -30,6 +30,15 @@ PLACE_PODS: Final = "place_pods"
 WITHDRAW_PODS: Final = "withdraw_pods"
 """Activity of the fleet: ask a node to end pods. It takes :class:`WithdrawPods` and returns :class:`PodsWithdrawn`."""
 
+ANNOUNCE_ROOM: Final = "announce_room"
+"""Activity of the fleet: signal ``room`` to each workload with pods that wait for a node. It takes :class:`Room`."""
+
+
+class Room(Message):
+    """A node takes new pods now: it has joined, is back, or was uncordoned."""
+
+    node: str = ""
+
 
 class Survey(Message):
     """A request for the nodes' offers, for these pods."""

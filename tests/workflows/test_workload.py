@@ -293,8 +293,24 @@ async def test_a_pod_that_fits_nowhere_waits_and_says_why(fleet: Fleet) -> None:
     assert next(pod.why for pod in view.pods if not pod.node).startswith("0/")
     assert "1 Insufficient cpu" in next(each.message for each in view.events if each.reason == "FailedScheduling")
     assert f"{fleet.prefix}-1: Insufficient cpu (cpu: requested 900, taken 1800, allocatable 2000)" in view.refusals
-    await fleet.join(2)
+    second = fleet.client.get_workflow_handle(fleet_node_id(await fleet.begin_to_join(2)))
+    await until_told_of_room(handle, 1)
     await fleet.until(handle, is_rolled_out)
+    await second.execute_update("cordon")
+    await fleet.apply(fleet.document(replicas=5, requests={"cpu": "900m"}))
+    await fleet.until(handle, lambda view: any(pod.why for pod in view.pods))
+    await second.execute_update("uncordon")
+    await until_told_of_room(handle, 2)
+
+
+async def until_told_of_room(handle: WorkflowHandle[Any, Any], times: int) -> None:
+    """Wait until a workload was told so often that a node takes pods."""
+    deadline, pause, told = time.monotonic() + PATIENCE, pauses(0.05), 0
+    while told < times:
+        assert time.monotonic() < deadline, told
+        await asyncio.sleep(next(pause))
+        events = (await handle.fetch_history()).events
+        told = sum(event.workflow_execution_signaled_event_attributes.signal_name == "room" for event in events)
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.fleet_objects import FleetObjectRef
     from syncpod.messages.signed import Marked, microseconds, plain
+    from syncpod.messages.workload import ANNOUNCE_ROOM
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import node_changes, node_report
     from workflows.fleet.inbox import FleetInbox
@@ -70,6 +71,7 @@ class FleetNodeWorkflow:
         self.doubted: set[str] = set()
         """Owners that are being signalled, and perhaps do not exist: no more than :data:`DOUBTED`."""
         self.published: FleetNodeSummary | None = None
+        self.was_open = self.is_open()
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
@@ -91,6 +93,7 @@ class FleetNodeWorkflow:
                 self.ask()
             self.tell_owners()
             self.publish()
+            self.tell_waiting()
             if due:
                 await self.leave()
             else:
@@ -98,7 +101,7 @@ class FleetNodeWorkflow:
 
     async def leave(self) -> None:
         """Cancel what is under way on the node, and continue as new. The next run asks for the same again."""
-        for name in (RECALL_INTENT, TAKE_INTENT, ATTEND):
+        for name in (RECALL_INTENT, TAKE_INTENT, ATTEND, ANNOUNCE_ROOM):
             self.busy.cancel(name)
         # Signals to owners are finished first: the next run does not know which ones this run had begun to send.
         # Replay: a cancelled step is over only when the server has said so. A run that ended earlier would lose that.
@@ -111,7 +114,7 @@ class FleetNodeWorkflow:
     async def end(self) -> None:
         """Tell owners that their pods here are gone. The node is not asked anything any more."""
         self.publish()
-        for name in (RECALL_INTENT, TAKE_INTENT, ATTEND):
+        for name in (RECALL_INTENT, TAKE_INTENT, ATTEND, ANNOUNCE_ROOM):
             self.busy.cancel(name)
         while self.state.untold or self.busy:
             self.tell_owners()
@@ -150,6 +153,19 @@ class FleetNodeWorkflow:
             # Replay: no await between reading the news and taking it from `untold`. A later change is told next time.
             news = state.news(owner, state.untold.pop(owner))
             self.busy.begin(f"tell {owner}", self.tell(owner, news))
+
+    def is_open(self) -> bool:
+        """Say whether the node takes new pods."""
+        return self.state.presence == "Ready" and not self.state.is_cordoned
+
+    def tell_waiting(self) -> None:
+        """Tell workloads whose pods wait for a node that this one takes pods again.
+
+        After the memo is written, which surveys read. What a run has not told when it ends is not told.
+        """
+        if self.is_open() and not self.was_open:
+            self.busy.begin(ANNOUNCE_ROOM, self.node.announce_room())
+        self.was_open = self.is_open()
 
     async def tell(self, owner: str, news: PodsChanged) -> None:
         """Signal one owner. One that was known to be absent, and still is, keeps its place for a while."""

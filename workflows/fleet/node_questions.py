@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.fleet_objects import SEAL_OBJECTS, ObjectsSealed, SealObjects
     from syncpod.messages.identity import Message
+    from syncpod.messages.workload import ANNOUNCE_ROOM, Room
     from workflows.entity import PAUSE, decoded
     from workflows.event_log import clipped
     from workflows.fleet import node_changes
@@ -40,6 +41,8 @@ _CHECKED: Final = 128
 """The most pods that are checked in one workflow task, which takes a tenth of a second."""
 _ANSWER: Final = timedelta(seconds=30)
 """How long a node may take to accept a list: it writes the list to its disk, and updates its own workflow."""
+_ROOM: Final = timedelta(seconds=60)
+"""How long workloads may be told that a node has room: by then they have tried again by themselves."""
 _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=2.0,
@@ -128,6 +131,23 @@ class NodeQuestions:
             return None
         node_changes.sealed(self.state, answer, workflow.now())
         return answer
+
+    async def announce_room(self) -> None:
+        """Have the workloads whose pods wait for a node try again. Without that they do after their own pauses."""
+        try:
+            await workflow.execute_activity(
+                ANNOUNCE_ROOM,
+                Room(node=self.state.name),
+                start_to_close_timeout=_ANSWER,
+                schedule_to_close_timeout=_ROOM,
+                retry_policy=_RETRY,
+                summary="workloads with pods that wait for a node try again",
+                result_type=RawValue,
+            )
+        except ActivityError as error:
+            if not isinstance(error.cause, CancelledError):
+                text = f"workloads with waiting pods could not be told of {self.state.name}: {_why(error)}"
+                self.state.event(workflow.now(), "Warning", "FailedOwner", text)
 
     async def attend(self) -> None:
         """Wait until something changes on the node, or the node falls silent."""

@@ -130,8 +130,11 @@ class WorkloadWorkflow:
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Handle `pods_changed`, and show any other or invalid signal as a rejection."""
+        if name == "room":
+            self.questions.room()
+            return
         if name != "pods_changed":
-            self.state.reject(workflow.now(), f"signal {name}", "unknown; known: pods_changed, renew")
+            self.state.reject(workflow.now(), f"signal {name}", "unknown; known: pods_changed, renew, room")
             return
         try:
             news = PodsChanged.model_validate(args[0] if len(args) == 1 else None)
@@ -171,6 +174,16 @@ class WorkloadWorkflow:
             self.entity.wake()
             return
         self.entity.put("pods_changed", [plain(each) for each in args])
+
+    @workflow.signal
+    def room(self, *args: Any) -> None:
+        """Learn that a node takes pods now (:class:`syncpod.messages.workload.Room`)."""
+        # A copy only has the nodes surveyed once more. So none is remembered: no later command can keep one out.
+        if why := self.commands.refusal_of("signal/room", args):
+            self.refuse("room", why)
+            self.entity.wake()
+            return
+        self.entity.put("room", [])
 
     @workflow.signal
     def renew(self, *args: Any) -> None:

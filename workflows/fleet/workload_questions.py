@@ -41,6 +41,8 @@ _RETRY: Final = RetryPolicy(
 )
 _PLACED_AGAIN: Final = timedelta(seconds=10)
 """The first pause before a pod that fits no node is tried again, and the pause after a failed question."""
+_ROOM_AGAIN: Final = timedelta(seconds=5)
+"""The least pause between two tries if nodes take pods again: after a fault of the network, many do one by one."""
 _LONGEST_PAUSE: Final = timedelta(seconds=60)
 _SHOWN: Final = 200
 """The most nodes whose refusals are kept for a pod that fits no node."""
@@ -63,6 +65,7 @@ class WorkloadQuestions:
         self.heard: list[PodsChanged] = []
         """What nodes that are being surveyed have reported since then, oldest first."""
         self.retry_at: datetime | None = None
+        self.tried_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
         self.surveyed_at: datetime | None = None
 
@@ -85,6 +88,13 @@ class WorkloadQuestions:
             self.nodes = workload_changes.with_cordon(self.nodes, news)
             if workload_changes.is_outdated(self.nodes, news):
                 self.survey_anew()
+
+    def room(self) -> None:
+        """Try pods that wait for a node again soon: a node takes pods now that took none before."""
+        self.retry_pause = _PLACED_AGAIN
+        if self.retry_at is not None and self.tried_at is not None:
+            soon = max(workflow.now() + timedelta(seconds=1), self.tried_at + _ROOM_AGAIN)
+            self.retry_at = min(self.retry_at, soon)
 
     def survey_anew(self) -> None:
         """Have the nodes surveyed at once, if they are surveyed at all."""
@@ -139,7 +149,8 @@ class WorkloadQuestions:
         state = self.state
         asked = Survey(owner=self.owner, pods=workload_changes.samples(state))
         found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"nodes for {len(names)} pods")
-        self.retry_at = workflow.now() + self.retry_pause
+        self.tried_at = workflow.now()
+        self.retry_at = self.tried_at + self.retry_pause
         self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
         if found is None:
             return
