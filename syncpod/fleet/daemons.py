@@ -98,7 +98,8 @@ def standing(pod: Pod, node: NodeOffer) -> Standing:
     if (taint := untolerated(taints_of(node), pod.spec.tolerations, ENDS)) is not None:
         return Standing(False, False, is_heard, f"it does not tolerate the node's taint {taint}")
     tainted = untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is not None
-    return Standing(is_heard and not tainted and not node.unschedulable, True, is_heard)
+    takes_new = not (tainted or node.unschedulable or node.doubled)
+    return Standing(is_heard and takes_new, True, is_heard)
 
 
 def decide_daemons(

@@ -51,6 +51,8 @@ class NodeOffer:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     """It is cordoned."""
+    doubled: bool = False
+    """Two machines answer as this node."""
     presence: Presence = "Ready"
     allocatable: Mapping[str, int] = field(default_factory=dict)
     """Its resources for pods: cpu in millicores, everything else in its own unit, and ``pods``. A resource that is

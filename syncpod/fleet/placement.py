@@ -8,6 +8,7 @@ Differences:
   hash of the pod and the node decides between those that are still equal, so that ties spread.
 - A pod with ``spec.nodeName`` passes the filters too. In a cluster the scheduler never sees it.
 - No toleration places a pod on a node that cannot be reached: the node would not learn of the pod.
+- No toleration places a pod on a node as which two machines answer: both would run it.
 - Volumes, images and devices play no part, and neither does NodeResourcesBalancedAllocation.
 """
 
@@ -31,6 +32,7 @@ from syncpod.pod.host_ports import host_ports, is_taken
 
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 UNSCHEDULABLE_NODE: Final = "node(s) were unschedulable"
+TWO_MACHINES: Final = "node(s) had two machines answering"
 OTHER_NAME: Final = "node(s) didn't match the requested node name"
 TAINTED: Final = "node(s) had untolerated taint(s)"
 NOT_ASKED_FOR: Final = "node(s) didn't match Pod's node affinity/selector"
@@ -145,6 +147,8 @@ class _Filters:
         cordon = Taint(UNSCHEDULABLE, effect="NoSchedule")
         if node.unschedulable and not any(tolerates(one, cordon) for one in spec.tolerations):
             return NodeFit(node.name, (UNSCHEDULABLE_NODE,), "it is cordoned")
+        if node.doubled:
+            return NodeFit(node.name, (TWO_MACHINES,), f"two machines answer as {node.name}")
         if spec.node_name and spec.node_name != node.name:
             return NodeFit(node.name, (OTHER_NAME,), f"spec.nodeName: {spec.node_name}")
         if node.presence == "Unknown":

@@ -53,6 +53,10 @@ WORD_LIMIT: Final = 64
 MOST_RESTARTS: Final = 2**31 - 1
 ATTEND_SECONDS: Final = 600.0
 """The longest that one ``attend`` waits for a change."""
+LIFE_LIMIT: Final = 64
+"""The most characters of the id of a worker's life."""
+MACHINE_LIMIT: Final = 100
+"""The most characters that the fleet keeps of a machine's name and address."""
 COALESCED_SECONDS: Final = 1.0
 """How long a node collects further changes before it reports the first one to its fleet."""
 
@@ -98,7 +102,16 @@ class Intent(WhoAsks):
     """Which key the fleet uses, if the node trusts an earlier one."""
 
 
-class IntentTaken(Message):
+class Spoken(Message):
+    """Who gives an answer. Two machines with one invitation both answer as the same node."""
+
+    life: str = ""
+    """A random id of the worker's life, another one after each start; "" = it does not say."""
+    machine: str = ""
+    """The machine's own host name and its address, for people: ``rack-7 (10.0.0.7)``; "" = it does not say."""
+
+
+class IntentTaken(Spoken):
     """A node's answer to an intent, once that is on the node's disk and in the node's own workflow."""
 
     generation: int = 0
@@ -116,6 +129,8 @@ class Attend(WhoAsks):
     version: str = ""
     """The version of the fleet's last report; "" = it has none. A node that does not know this version reports
     everything."""
+    seconds: float = ATTEND_SECONDS
+    """The longest to wait for a change; never more than :data:`ATTEND_SECONDS`."""
 
 
 class NodeReport(Message):
@@ -179,7 +194,7 @@ class PodReport(Message):
         )
 
 
-class Attended(Message):
+class Attended(Spoken):
     """The changes on a node since the version that the fleet has."""
 
     version: str = ""
@@ -270,6 +285,8 @@ class FleetNodeSummary(Message):
     """It is cordoned, in the fleet or on the node itself."""
     draining: bool = False
     """It is being drained, until it is uncordoned."""
+    doubled: bool = False
+    """Two machines answer as this node. It takes no new pods."""
     joined: datetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
@@ -312,7 +329,9 @@ class PodsChanged(Message):
     draining: bool = False
     """The node is being drained."""
     unschedulable: bool = False
-    """The node takes no new pods."""
+    """The node is cordoned, and takes no new pods."""
+    doubled: bool = False
+    """Two machines answer as this node, and it takes no new pods."""
     pods: tuple[PlacedPod, ...] = ()
     gone: tuple[PodKey, ...] = ()
 

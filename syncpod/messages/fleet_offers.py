@@ -27,6 +27,7 @@ def offer_of(
         node.name,
         labels=node.labels,
         unschedulable=node.unschedulable,
+        doubled=node.doubled,
         presence=_presence(node.presence),
         allocatable={name: _amount(name, text) for name, text in node.allocatable.items()},
     )

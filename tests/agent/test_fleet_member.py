@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from syncpod.agent.fleet import member
 from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
 from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.kept_intent import read_intent
@@ -20,7 +22,7 @@ from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.messages.fleet import Intent, WhoAsks
+from syncpod.messages.fleet import Attend, Intent, WhoAsks
 from syncpod.messages.node import DesiredPod, NodeView, SourceView, SyncPods
 from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
@@ -137,6 +139,23 @@ async def test_an_earlier_key_goes_once_no_list_needs_it(bench: Bench, monkeypat
     needed[0] = False
     await bench.member.take(bench.intent(8))
     assert read_earlier_keys(bench.state_dir) == ()
+
+
+async def test_each_answer_says_which_life_of_the_worker_gives_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FleetReports, "is_complete", lambda *_: True)
+    monkeypatch.setattr(member, "COALESCED_SECONDS", 0.0)
+    later, lives = Bench(bench.state_dir), []
+    for each in (bench, later):
+        taken = await each.member.take(each.intent(7))
+        report = await each.member.attend(Attend(fleet="f", node="n1"))
+        asked = Attend(fleet="f", node="n1", version=report.version, seconds=-1)
+        nothing_new = await each.member.attend(asked)
+        assert nothing_new.node is None, "it waits no longer than it is asked to"
+        assert {one.machine for one in (taken, report, nothing_new)} == {socket.gethostname()}
+        lives.append({one.life for one in (taken, report, nothing_new)})
+    assert [len(each) for each in lives] == [1, 1] and not lives[0] & lives[1]
 
 
 async def test_another_fleets_list_is_refused(bench: Bench) -> None:

@@ -27,6 +27,7 @@ RUNS, STAYS, NEITHER = (True, True), (False, True), (False, False)
         (pod(), node(unschedulable=True), STAYS),
         (pod(), node(presence="NotReady"), STAYS),
         (pod(), node(presence="Unknown"), STAYS),
+        (pod(), node(doubled=True), STAYS),
         (pod(), node(taints=(Taint("gpu"),)), STAYS),
         (pod(), node(taints=(Taint("gpu", effect="NoExecute"),)), NEITHER),
         (pod(), node(taints=(Taint("node.kubernetes.io/disk-pressure"),)), RUNS),

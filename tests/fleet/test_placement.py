@@ -39,6 +39,12 @@ def near(app: str, topology: str) -> dict[str, Any]:
     ("asking", "offer", "reasons", "detail"),
     [
         (pod(), node(unschedulable=True), ("node(s) were unschedulable",), "it is cordoned"),
+        (
+            pod(tolerations=[{"operator": "Exists"}]),
+            node(doubled=True),
+            ("node(s) had two machines answering",),
+            "two machines answer as n1",
+        ),
         (pod(nodeName="n9"), node(), ("node(s) didn't match the requested node name",), "spec.nodeName: n9"),
         (
             pod(),

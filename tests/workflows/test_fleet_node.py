@@ -495,3 +495,28 @@ async def test_a_node_that_reports_without_a_pause_is_made_to_pause(fleet: Fleet
         assert view.trouble == "it has reported 20 times within 10 s: it is not asked for as long"
         assert view.presence == "Ready"
         assert member.number < 40, "a question that is under way as a run ends is asked again by the next one"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_two_machines_that_answer_as_one_node_are_said_and_get_no_new_pods(fleet: Fleet) -> None:
+    class Twins(ScriptedMember):
+        """Whichever of the two polls first answers, and does not know the version of the other one's report."""
+
+        asked = 0
+
+        async def attend(self, _asked: Attend) -> Attended:
+            self.asked += 1
+            if self.asked > 4:
+                await asyncio.Event().wait()
+            life = str(self.asked % 2)
+            return Attended(version=life, present=(), node=NodeReport(ready=True), life=life, machine=f"rack-{life}")
+
+    fleet.member = Twins()
+    await fleet.start()
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.trouble)
+        assert "two machines answer as" in view.trouble and "rack-0 and rack-1" in view.trouble
+        assert "Ready,TwoMachines" in "".join(describe_node(view, datetime.now(UTC)))
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await fleet.place(pod("new"))
+        assert "takes no new pods until one of them has ended" in str(refused.value.cause)

@@ -31,6 +31,7 @@ def reports(count: int, **more: Any) -> tuple[PodReport, ...]:
         (Attended(gone=KEYS), f"gone: must have no more than {REPORTED_LIMIT} pods, has 2001"),
         (Attended(gone=(PodKey(name="x" * 300),)), "gone[0]: must have a name of no more than 256 characters"),
         (Attended(version="x" * 300), "version: must be no more than 256 characters"),
+        (Attended(life="x" * 65), "life: must be no more than 64 characters"),
         (Attended(node=NodeReport(labels={"a": "x" * NODE_LIMIT})), f"node: must be no more than {NODE_LIMIT} bytes"),
         (Attended(pods=reports(1, message="x" * POD_LIMIT)), f"pods[0]: must be no more than {POD_LIMIT} bytes"),
         (Attended(pods=reports(200, message="x" * 3000)), "bytes as JSON in all, are 60"),

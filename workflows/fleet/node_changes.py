@@ -68,6 +68,8 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
         raise Rejected(f"node {state.name} is {state.presence}, and takes no new pods")
     if new and state.is_cordoned:
         raise Rejected(f"node {state.name} is cordoned, and takes no new pods")
+    if new and state.is_doubled:
+        raise Rejected(f"two machines answer as {state.name}: it takes no new pods until one of them has ended")
     for key in keys:
         if (owner := state.owner_of(key)) and owner != asked.owner:
             raise Rejected(f"pod {key} already exists on the node, and belongs to {owner}")

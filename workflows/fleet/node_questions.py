@@ -31,8 +31,9 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.workload import ANNOUNCE_ROOM, Room
     from workflows.entity import PAUSE, decoded
     from workflows.event_log import clipped
-    from workflows.fleet import node_changes
+    from workflows.fleet import node_changes, twins
     from workflows.fleet.claimed_pods import Claims
+    from workflows.fleet.lives import CLOSE_SECONDS
     from workflows.fleet.node_changes import PLACED_LIMIT
     from workflows.fleet.node_state import FleetNodeState
     from workflows.fleet.report_bounds import why_too_large
@@ -94,7 +95,10 @@ class NodeQuestions:
             return
         intent = intent.model_copy(update={"objects": sealed.objects, "key": sealed.key})
         summary = f"intent {intent.generation}: {len(intent.pods)} pods"
+        asked = workflow.now()
         answer = await self.call(TAKE_INTENT, intent, IntentTaken, summary=summary)
+        if answer is not None:
+            twins.heard(self.state, answer, asked, workflow.now())
         if answer is not None and answer.generation != intent.generation:
             await self.stumble(TAKE_INTENT, f"it says that it has taken list {answer.generation}, not {self.sent}")
         elif answer is not None:
@@ -161,10 +165,12 @@ class NodeQuestions:
         # A node that is back may have nothing new. Asked for everything, it answers at once, and so is Unknown no
         # longer.
         version = "" if state.presence == "Unknown" else state.version
+        asked = workflow.now()
+        longest = CLOSE_SECONDS if state.lives.are_doubtful(asked) else ATTEND_SECONDS
         try:
             returned: RawValue = await workflow.execute_activity(
                 ATTEND,
-                Attend(fleet=state.fleet, node=state.name, version=version),
+                Attend(fleet=state.fleet, node=state.name, version=version, seconds=longest),
                 task_queue=fleet_node_id(state.name),
                 start_to_close_timeout=timedelta(seconds=ATTEND_SECONDS) + grace,
                 schedule_to_start_timeout=begin_within,
@@ -193,6 +199,7 @@ class NodeQuestions:
             return
         self.refused_since = None
         node_changes.attended(state, answer, workflow.now())
+        twins.heard(state, answer, asked, workflow.now())
         await self.keep_pace()
 
     async def keep_pace(self) -> None:

@@ -17,6 +17,7 @@ def summary(state: FleetNodeState) -> FleetNodeSummary:
         since=state.presence_since,
         unschedulable=state.is_cordoned,
         draining=state.draining,
+        doubled=state.is_doubled,
         joined=state.joined,
         labels=state.report.labels,
         allocatable=state.report.allocatable,

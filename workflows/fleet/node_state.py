@@ -25,6 +25,7 @@ from syncpod.messages.node import PodKey
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
+from workflows.fleet.lives import Lives
 from workflows.rejections import REJECTED
 
 
@@ -114,6 +115,10 @@ class FleetNodeState(BaseModel):
     pods: dict[str, PodReport] = {}
     troubles: dict[str, str] = {}
     """By the name of the activity that asks it: why the node did not answer as it should the last time."""
+    lives: Lives = Lives()
+    """The lives of its worker that have answered lately."""
+    twins: str = ""
+    """Which two machines answer as this node, and what to do; "" = one does, as far as is known."""
     stale: int = 0
     """How many times the node has lately refused its list, because it has a newer one."""
     stale_at: datetime | None = None
@@ -166,6 +171,7 @@ class FleetNodeState(BaseModel):
             presence=self.presence,
             draining=self.draining,
             unschedulable=self.is_cordoned,
+            doubled=self.is_doubled,
             pods=tuple(self.pod(key).brief() for key in there),
             gone=tuple(split(key) for key in keys if key not in there),
         )
@@ -182,6 +188,11 @@ class FleetNodeState(BaseModel):
     def is_cordoned(self) -> bool:
         """Whether the node takes no new pods, since the fleet or the node itself is told so."""
         return self.unschedulable or self.report.unschedulable
+
+    @property
+    def is_doubled(self) -> bool:
+        """Whether two machines answer as this node. It takes no new pods then, since both would run them."""
+        return bool(self.twins)
 
     # --- what it shows ------------------------------------------------------------------------------------------------
 
@@ -226,7 +237,8 @@ class FleetNodeState(BaseModel):
     @property
     def trouble(self) -> str:
         """Why the node does not answer as it should; "" if it does."""
-        return "; ".join(why for _, why in sorted(self.troubles.items()))
+        troubles = [why for _, why in sorted(self.troubles.items())]
+        return "; ".join([self.twins, *troubles] if self.twins else troubles)
 
     def needs_key(self) -> bool:
         """Say whether the node may have to be told which key the fleet uses."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from syncpod.messages.fleet import Attended, PodReport
+from syncpod.messages.fleet import LIFE_LIMIT, Attended, PodReport
 from syncpod.messages.identity import Message
 from syncpod.messages.node import KNOWN_LIMIT, PodKey
 from workflows.fleet.node_changes import PLACED_LIMIT, unchanged
@@ -36,6 +36,8 @@ def why_too_large(state: FleetNodeState, answer: Attended) -> str:
                 return f"its report is refused: {field}[{at}]: must have a name of no more than {_NAME} characters"
     if len(answer.version) > _NAME:
         return f"its report is refused: version: must be no more than {_NAME} characters"
+    if len(answer.life) > LIFE_LIMIT:
+        return f"its report is refused: life: must be no more than {LIFE_LIMIT} characters"
     if answer.node is not None and (size := _size(answer.node)) > NODE_LIMIT:
         return f"its report is refused: node: must be no more than {NODE_LIMIT} bytes as JSON, is {size}"
     for at, report in enumerate(answer.pods):

@@ -346,8 +346,11 @@ def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
 
 
 def with_cordon(nodes: Sequence[NodeOffer], news: PodsChanged) -> tuple[NodeOffer, ...]:
-    """Return the nodes of a survey as they are now that one of them says whether it is cordoned."""
-    return tuple(replace(node, unschedulable=news.unschedulable) if node.name == news.node else node for node in nodes)
+    """Return the nodes of a survey as they are now that one of them says whether it takes new pods."""
+    return tuple(
+        replace(node, unschedulable=news.unschedulable, doubled=news.doubled) if node.name == news.node else node
+        for node in nodes
+    )
 
 
 def _standings(workload: DaemonSet, nodes: Sequence[NodeOffer]) -> Mapping[str, Standing]:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
@@ -35,6 +35,7 @@ from syncpod.messages.fleet import (
     Attended,
     Intent,
     IntentTaken,
+    Spoken,
     WhoAsks,
 )
 from syncpod.messages.fleet_objects import SealedKey
@@ -48,6 +49,8 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.25
 """The pause between two looks at the states that the node's workflows publish."""
+
+Answer = TypeVar("Answer", bound=Spoken)
 
 
 class Member:
@@ -113,7 +116,8 @@ class Member:
             refused = await self._tell_list(intent)
             # Last, since the list that was just kept is sealed with the earlier key too, and not the other way round.
             untaken = await asyncio.to_thread(self._take_key, intent.key)
-        return IntentTaken(generation=intent.generation, refused=refused, objects=unkept, key=untaken)
+        taken = IntentTaken(generation=intent.generation, refused=refused, objects=unkept, key=untaken)
+        return self._signed(taken)
 
     def trust(self, invitation: Invitation) -> None:
         """Trust another key of the fleet, as the link does from now on, and tell the fleet so."""
@@ -157,18 +161,23 @@ class Member:
         return unkept
 
     async def attend(self, asked: Attend) -> Attended:
-        """Return the changes since a version, as soon as there are any, or after :data:`ATTEND_SECONDS`."""
+        """Return the changes since a version, as soon as there are any, or after the time that is asked for."""
         self._require(asked)
         await self._until_complete()
         loop = asyncio.get_running_loop()
-        end = loop.time() + ATTEND_SECONDS
+        end = loop.time() + min(asked.seconds, ATTEND_SECONDS)
         if asked.version:
             await asyncio.sleep(COALESCED_SECONDS)  # a busy node reports many changes together
         while (news := await self._news(asked.version)) is None:
             if loop.time() > end:
-                return Attended(version=asked.version, generation=(await self._kept()).generation)
+                kept = await self._kept()
+                return self._signed(Attended(version=asked.version, generation=kept.generation))
             await asyncio.sleep(LOOK_SECONDS)
-        return news
+        return self._signed(news)
+
+    def _signed(self, answer: Answer) -> Answer:
+        """Return an answer that says who gives it: two machines with one invitation are told apart by that."""
+        return answer.model_copy(update={"life": self._reports.life, "machine": self._reports.machine()})
 
     async def run(self, asked: Errand) -> ErrandPiece:
         """Run a command for the fleet, or continue one. Raises ApplicationError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -51,7 +52,8 @@ class FleetReports:
         self._known: dict[str, _Known] = {}
         self._node_run: PublishedRun | None = None
         self._view = NodeView()
-        self._session, self._number = uuid.uuid4().hex[:8], 0
+        self.life, self._number = uuid.uuid4().hex, 0
+        """`life` is a random id: by it a fleet tells this worker from another one that answers as the same node."""
         self._sent = Attended()
         self._sent_pods: dict[str, PodReport] = {}
 
@@ -59,6 +61,11 @@ class FleetReports:
         """Say whether the node's own workflow and all of these have published a state since this worker began."""
         newest = self._published.newest
         return newest(self._node) is not None and all(newest(each) is not None for each in open_workflows)
+
+    def machine(self) -> str:
+        """Return the machine's own host name and its first address, if that is known, for people."""
+        first = next((each.address for each in self._view.addresses if each.type == "InternalIP"), "")
+        return f"{socket.gethostname()} ({first})" if first else socket.gethostname()
 
     def changed(
         self, version: str, generation: int, listed: Iterable[str], stopped: Mapping[str, str]
@@ -81,7 +88,7 @@ class FleetReports:
         else:
             new = tuple(pods.values())
         self._number += 1
-        version = f"{self._session}-{self._number}"
+        version = f"{self.life[:8]}-{self._number}"
         self._sent = Attended(version=version, generation=generation, present=present, node=node, pods=new)
         self._sent_pods = pods
         return self._sent

@@ -20,7 +20,8 @@ POD_WIDE: Final = ("IP", "NODE", "OWNER")
 def node_status(node: FleetNodeSummary) -> str:
     """Return the node's status in a word or two: ``Ready,SchedulingDisabled``."""
     said = f"{node.presence},SchedulingDisabled" if node.unschedulable else node.presence
-    return f"{said},Draining" if node.draining else said
+    said = f"{said},Draining" if node.draining else said
+    return f"{said},TwoMachines" if node.doubled else said
 
 
 def node_row(node: FleetNodeSummary, now: datetime, *, wide: bool) -> tuple[str, ...]:
