@@ -150,8 +150,8 @@ async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod]
     """Return what a node offers, and the pods of a workload that it has. A failure of one node is not raised."""
     try:
         node = FleetNodeSummary.model_validate(await run.memo_value(FLEET_NODE_MEMO, None))
-    except ValueError:
-        return _Found()  # its workflow has just begun
+    except (ValueError, KeyError, RuntimeError):
+        return _Found()  # its workflow has just begun, or somebody has forged one
     handle = client.get_workflow_handle(run.id, run_id=run.run_id)
     try:
         said = await handle.query("intent", rpc_timeout=_QUERY)

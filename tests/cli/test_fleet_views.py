@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
-from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
+from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, fleet_node_id
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadView
 
 FAULTS: dict[str, Exception] = {
@@ -35,7 +35,7 @@ class Node:
     """The workflow of one node."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name, self.id = name, fleet_node_id(name)
 
     async def query(self, _name: str, **_: Any) -> Any:
         if self.name in FAULTS:
@@ -69,6 +69,11 @@ async def test_a_node_that_does_not_answer_is_named_and_the_others_are_listed(
 async def test_a_node_that_is_asked_for_by_name_must_answer(fault: str) -> None:
     with pytest.raises(Failure, match=fault if fault != "refused" else None):
         await fleet.views(of("n1", fault), ["n1", fault])
+
+
+async def test_a_list_that_a_node_cannot_show_is_one_sentence() -> None:
+    with pytest.raises(Failure, match=r"^the workflow of node stuck cannot show it: object of type 'int' has no len"):
+        await fleet.intent(of("stuck"), "stuck")
 
 
 async def test_if_no_node_answers_that_is_a_failure() -> None:

@@ -31,6 +31,8 @@ from temporalio.worker import Replayer, Worker
 from activities.fleet_node import fleet_answers
 from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet_answers as fleet_answers_of_commands
 from syncpod.fleet_client import FleetAccess, access_to, connect_to_fleet, verifying_client
 from syncpod.gate.authority import Fleet as Authority
 from syncpod.gate.authority import now, open_fleet
@@ -402,8 +404,11 @@ async def test_a_run_from_before_its_fleet_signed_fails_with_a_sentence(fleet: S
         workflow_runner=workflow_runner(),
     )
     async with today:
+        owned = fleet.client.get_workflow_handle(handle.id)
+        with pytest.raises(Failure, match=f"^the workflow of node {name} cannot show it: .*terminate it; then apply"):
+            await fleet_answers_of_commands.query(fleet.client, owned, "fleet_node")
         await handle.signal("renew", {})
-        await _until_a_task_fails(fleet.client.get_workflow_handle(handle.id), "If it was begun before the fleet's")
+        await _until_a_task_fails(owned, "If it was begun before the fleet's")
 
 
 async def _until_a_task_fails(handle: WorkflowHandle[Any, Any], text: str) -> None:

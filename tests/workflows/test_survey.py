@@ -34,6 +34,10 @@ class Server:
         return Handle(self, workflow_id.rpartition("/")[2])
 
 
+FORGED = "forged"
+"""A node whose memo is of an encoding that nobody knows."""
+
+
 @dataclass
 class Run:
     """A node's workflow, as a list shows it."""
@@ -46,6 +50,8 @@ class Run:
         return fleet_node_id(self.name)
 
     async def memo_value(self, _key: str, _default: Any) -> Any:
+        if self.name == FORGED:
+            raise KeyError("Unknown payload encoding nonsense")
         return FleetNodeSummary(name=self.name, presence="Ready").model_dump(mode="json", by_alias=True)
 
 
@@ -93,6 +99,13 @@ async def test_a_node_that_does_not_answer_is_named_and_the_others_are_surveyed(
         ("n2", "Unknown", ["web-2"]),
         ("n3", "Ready", ["web-3"]),
     ]
+
+
+@pytest.mark.asyncio
+async def test_a_workflow_that_somebody_has_forged_stops_no_survey() -> None:
+    server = Server({})
+    server.nodes = (FORGED, "n3")
+    assert [node.name for node in (await survey(server)).nodes] == ["n3"]
 
 
 @pytest.mark.asyncio

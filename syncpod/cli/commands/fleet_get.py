@@ -165,6 +165,12 @@ async def _nodes(client: Client, names: Sequence[str], request: _Request) -> _Fo
     nodes = [each for each in await fleet.summaries(client) if not names or each.name in names]
     found.names = [each.name for each in nodes]
     found.missing = [f'nodes "{each}" not found in the fleet' for each in names if each not in found.names]
+    unread = [(each.name, each.why) for each in nodes if isinstance(each, fleet.UnreadNode)]
+    sentences = [f"node {name} is Unknown: what its workflow says of it cannot be read: {why}" for name, why in unread]
+    if names:
+        found.missing += sentences
+    else:
+        found.notes = [f"Note: {each}" for each in sentences]
     now, wide = datetime.now(UTC), request.output == "wide"
     found.header = fleet_table.NODE_HEADER + (fleet_table.NODE_WIDE if wide else ())
     found.rows = [fleet_table.node_row(each, now, wide=wide) for each in nodes]

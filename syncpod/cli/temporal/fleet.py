@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal import fleet_answers, session
+from syncpod.cli.temporal import fleet_answers, fleet_memos, session
+from syncpod.cli.temporal.fleet_memos import Unreadable
 from syncpod.fleet_client import OtherFleet, access_to, check_whose, connect_to_fleet, object_sealing_of
 from syncpod.gate.authority import has_fleet
 from syncpod.gate.gate import fleet_directory
@@ -33,11 +33,17 @@ from syncpod.temporal.plugin import NoServer
 from syncpod.temporal.quiet_runtime import quiet_runtime
 
 _Result = TypeVar("_Result")
-_RPC: Final = timedelta(seconds=10)
 
 
 class NoNode(Failure):
     """The fleet has no node of that name."""
+
+
+class UnreadNode(FleetNodeSummary):
+    """A node whose memo cannot be read, so that nothing but its name is known."""
+
+    why: str
+    """In a clause."""
 
 
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
@@ -91,15 +97,19 @@ def _home_of_a_fleet(state_dir: str) -> Path:
 
 
 async def summaries(client: Client) -> list[FleetNodeSummary]:
-    """Return all nodes of the fleet, sorted by name. This reads only lists, so no worker has to answer."""
-    query = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
-    found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
-    told = [FleetNodeSummary.model_validate(await each.memo_value(FLEET_NODE_MEMO, {})) for each in found]
-    named = [
-        one if one.name else one.model_copy(update={"name": each.id.partition("/")[2]})
-        for one, each in zip(told, found, strict=True)
-    ]
-    return sorted(named, key=lambda each: each.name)
+    """Return all nodes of the fleet, sorted by name. This reads only lists, so no worker has to answer.
+
+    One whose memo cannot be read is an UnreadNode.
+    """
+    found = await fleet_memos.running(client, FLEET_NODE_WORKFLOW, FLEET_NODE_MEMO, FleetNodeSummary)
+    return sorted((_named(each, workflow_id) for workflow_id, each in found), key=lambda each: each.name)
+
+
+def _named(found: FleetNodeSummary | Unreadable, workflow_id: str) -> FleetNodeSummary:
+    name = workflow_id.partition("/")[2] or workflow_id
+    if isinstance(found, Unreadable):
+        return UnreadNode(name=name, presence="Unknown", why=found.why)
+    return found if found.name else found.model_copy(update={"name": name})
 
 
 async def views(client: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
@@ -133,8 +143,6 @@ async def view(client: Client, name: str) -> FleetNodeView:
         said = await fleet_answers.query(client, handle_of(client, name), "fleet_node")
     except RPCError as error:
         raise _failure(error, name) from None
-    except WorkflowQueryFailedError as error:
-        raise Failure(f"the workflow of node {name} cannot show it: {error}") from None
     return FleetNodeView.model_validate(said)
 
 

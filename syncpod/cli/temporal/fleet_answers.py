@@ -7,21 +7,25 @@ life. In the end it says only what is known: either no worker gives any, or one 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from temporalio.api.errordetails.v1 import QueryFailedFailure
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
     WorkflowHandle,
+    WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateHandle,
     WorkflowUpdateRPCTimeoutOrCancelledError,
     WorkflowUpdateStage,
 )
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -31,7 +35,7 @@ from syncpod.cli.temporal.liveness import heard_on
 from syncpod.cli.temporal.session import refused
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, stop_if_cancelled
 from syncpod.cli.view.durations import age
-from syncpod.messages.fleet import FLEET_QUEUE
+from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_QUEUE
 from syncpod.temporal.pod_start import look_at
 from syncpod.temporal.signing import is_overtaken
 
@@ -40,6 +44,8 @@ RPC: Final = timedelta(seconds=5)
 BUSY_SECONDS: Final = 60.0
 """How long to wait for a busy worker to accept a request. For the result of an accepted update there is no limit."""
 _LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
+_ENCODED: Final = "Encoded failure"
+"""What stands for the message of a failure that is encrypted."""
 _START: Final = "start one with `syncpod fleet serve`"
 
 _Answer = TypeVar("_Answer")
@@ -50,8 +56,13 @@ class Unanswered(Failure):
 
 
 async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
-    """Query a workflow of the fleet, and return its answer. Raises Failure, RPCError."""
-    return await _patiently(client, lambda: handle.query(name, args=args, rpc_timeout=RPC), BUSY_SECONDS)
+    """Query a workflow of the fleet, and return its answer. Raises Failure, also if it cannot answer; RPCError."""
+    try:
+        return await _patiently(client, lambda: handle.query(name, args=args, rpc_timeout=RPC), BUSY_SECONDS)
+    except WorkflowQueryFailedError as failed:
+        raise Failure(
+            f"the workflow of {_called(handle.id)} cannot show it: {await _why(client, handle, failed)}"
+        ) from None
 
 
 async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
@@ -169,6 +180,27 @@ async def _patiently(
             remark("the fleet's worker is busy: waiting for its answer")
             is_said = True
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _why(client: Client, handle: WorkflowHandle[Any, Any], failed: WorkflowQueryFailedError) -> str:
+    """Return why a query has failed, in a clause. The worker has encrypted it, and the SDK does not decrypt it."""
+    error = failed.__context__
+    details = error.grpc_status.details if isinstance(error, RPCError) else ()
+    for detail in details:
+        said, place = QueryFailedFailure(), WorkflowSerializationContext(client.namespace, handle.id)
+        with contextlib.suppress(ValueError, RuntimeError, KeyError):  # another worker's, or of other keys
+            if detail.Unpack(said) and said.HasField("failure"):
+                told = await client.data_converter.with_context(place).decode_failure(said.failure)
+                return str(getattr(told, "message", "") or told)
+    return "its worker's log says why" if failed.message == _ENCODED else failed.message
+
+
+def _called(workflow_id: str) -> str:
+    """Return what a workflow of the fleet is for, for use in a sentence: ``node n1``, ``deployment web``."""
+    kind, *rest = workflow_id.split("/")
+    if kind == "workload" and len(rest) == 3:
+        return f"{rest[0].lower()} {rest[2]}"
+    return f"node {'/'.join(rest)}" if workflow_id.startswith(FLEET_NODE_PREFIX) else workflow_id
 
 
 def _ago(heard: datetime | None) -> str:

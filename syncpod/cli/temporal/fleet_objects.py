@@ -11,6 +11,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.temporal import fleet_answers
+from syncpod.cli.temporal.fleet_memos import readable, running
 from syncpod.cli.temporal.session import refused
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.messages.fleet_objects import (
@@ -64,10 +65,11 @@ async def is_deleting(client: Client, kind: str, namespace: str, name: str) -> b
 
 
 async def views(client: Client, kind: str, namespace: str | None) -> list[FleetObjectView]:
-    """Return the objects of a kind as lists show them, sorted by namespace and name; `namespace` None = all."""
-    query = f"WorkflowType = '{FLEET_OBJECT_WORKFLOW}' AND ExecutionStatus = 'Running'"
-    found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
-    told = [FleetObjectView.model_validate(await each.memo_value(FLEET_OBJECT_MEMO, {})) for each in found]
+    """Return the objects of a kind as lists show them, sorted by namespace and name; `namespace` None = all.
+
+    A note names each one whose memo cannot be read.
+    """
+    told = readable(await running(client, FLEET_OBJECT_WORKFLOW, FLEET_OBJECT_MEMO, FleetObjectView))
     chosen = [each for each in told if each.kind == kind and namespace in (None, each.namespace)]
     return sorted(chosen, key=lambda each: (each.namespace, each.name))
 

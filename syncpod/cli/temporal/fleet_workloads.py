@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers
+from syncpod.cli.temporal.fleet_memos import readable, running
 from syncpod.cli.temporal.session import refused
 from syncpod.fleet.revisions import NoRevision, chosen
 from syncpod.fleet.workload_documents import RESTARTED_AT, Workload
@@ -129,10 +130,8 @@ async def summaries(client: Client, kind: str, namespace: str | None) -> list[Wo
 
 
 async def all_summaries(client: Client, namespace: str | None) -> list[WorkloadSummary]:
-    """Return the workloads of all kinds; `namespace` None = all."""
-    query = f"WorkflowType = '{WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running'"
-    found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
-    told = [WorkloadSummary.model_validate(await each.memo_value(WORKLOAD_MEMO, {})) for each in found]
+    """Return the workloads of all kinds; `namespace` None = all. A note names each one whose memo cannot be read."""
+    told = readable(await running(client, WORKLOAD_WORKFLOW, WORKLOAD_MEMO, WorkloadSummary))
     return [each for each in told if each.kind and namespace in (None, each.namespace)]
 
 

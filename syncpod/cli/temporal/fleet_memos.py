@@ -1,0 +1,59 @@
+"""Reading the memos of a fleet's workflows. Some may be unreadable: whoever reaches the server may forge one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from temporalio.client import Client, WorkflowExecution
+
+from syncpod.cli.console import remark
+from syncpod.messages.encryption import Undecipherable
+from syncpod.messages.identity import Message
+
+_RPC: Final = timedelta(seconds=10)
+_Memo = TypeVar("_Memo", bound=Message)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A running workflow whose memo cannot be read."""
+
+    workflow_id: str
+    why: str
+    """In a clause."""
+
+
+async def running(client: Client, workflow: str, memo: str, of: type[_Memo]) -> list[tuple[str, _Memo | Unreadable]]:
+    """Return the memo of each running workflow of a type, with the workflow's id.
+
+    Raises RPCError; and Undecipherable if none can be read and the keys are to blame: they may be another fleet's.
+    """
+    query = f"WorkflowType = '{workflow}' AND ExecutionStatus = 'Running'"
+    found: list[tuple[str, _Memo | Unreadable]] = []
+    undecipherable: Undecipherable | None = None
+    async for each in client.list_workflows(query, rpc_timeout=_RPC):
+        try:
+            found.append((each.id, await _read(each, memo, of)))
+        except Undecipherable as why:
+            undecipherable = why
+            found.append((each.id, Unreadable(each.id, str(why))))
+        except (ValueError, KeyError, RuntimeError):  # of a type, an encoding or a form that no worker of ours writes
+            found.append((each.id, Unreadable(each.id, "it is not what the fleet's workers write")))
+    if undecipherable is not None and all(isinstance(each, Unreadable) for _, each in found):
+        raise undecipherable
+    return found
+
+
+def readable(found: Sequence[tuple[str, _Memo | Unreadable]]) -> list[_Memo]:
+    """Return the memos that can be read, and name in a note each workflow that is left out."""
+    for _, each in found:
+        if isinstance(each, Unreadable):
+            remark(f"Note: without {each.workflow_id}, whose memo cannot be read: {each.why}")
+    return [each for _, each in found if not isinstance(each, Unreadable)]
+
+
+async def _read(execution: WorkflowExecution, memo: str, of: type[_Memo]) -> _Memo:
+    return of.model_validate(await execution.memo_value(memo, {}))
