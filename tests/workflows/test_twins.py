@@ -131,8 +131,9 @@ def test_twins_are_forgotten_once_only_one_machine_has_answered_for_a_while() ->
     node.answers("a", "b", "a", "b")
     node.state.untold = {}
     node.answers("b", after=FORGOTTEN_AFTER - SECOND)
-    assert node.state.is_doubled
+    assert node.state.is_doubled and not node.state.is_open
     node.answers("b")
+    assert node.state.is_open, "pods that wait for a node are tried again"
     assert (node.state.trouble, node.reasons, list(node.state.untold)) == ("", ["TwoMachines", "OneMachine"], ["owner"])
     node.answers("a", "b")
     assert node.state.is_doubled, "they are still known"

@@ -71,7 +71,7 @@ class FleetNodeWorkflow:
         self.doubted: set[str] = set()
         """Owners that are being signalled, and perhaps do not exist: no more than :data:`DOUBTED`."""
         self.published: FleetNodeSummary | None = None
-        self.was_open = self.is_open()
+        self.was_open = self.state.is_open
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
@@ -154,18 +154,14 @@ class FleetNodeWorkflow:
             news = state.news(owner, state.untold.pop(owner))
             self.busy.begin(f"tell {owner}", self.tell(owner, news))
 
-    def is_open(self) -> bool:
-        """Say whether the node takes new pods."""
-        return self.state.presence == "Ready" and not self.state.is_cordoned
-
     def tell_waiting(self) -> None:
         """Tell workloads whose pods wait for a node that this one takes pods again.
 
         After the memo is written, which surveys read. What a run has not told when it ends is not told.
         """
-        if self.is_open() and not self.was_open:
+        if self.state.is_open and not self.was_open:
             self.busy.begin(ANNOUNCE_ROOM, self.node.announce_room())
-        self.was_open = self.is_open()
+        self.was_open = self.state.is_open
 
     async def tell(self, owner: str, news: PodsChanged) -> None:
         """Signal one owner. One that was known to be absent, and still is, keeps its place for a while."""

@@ -194,6 +194,11 @@ class FleetNodeState(BaseModel):
         """Whether two machines answer as this node. It takes no new pods then, since both would run them."""
         return bool(self.twins)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the node takes new pods."""
+        return self.presence == "Ready" and not self.is_cordoned and not self.is_doubled
+
     # --- what it shows ------------------------------------------------------------------------------------------------
 
     def pod(self, key: str) -> PlacedPod:
