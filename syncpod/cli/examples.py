@@ -78,13 +78,15 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "fleet codec": (("Show decrypted payloads in the fleet's Temporal UI", "syncpod fleet codec"),),
     "fleet key": (("A new key in place of one that somebody may have read", "syncpod fleet key rotate"),),
-    "fleet key list": (("Which keys there are, and which one encrypts", "syncpod fleet key list"),),
+    "fleet key list": (("Which keys there are, and which one signs and encrypts", "syncpod fleet key list"),),
     "fleet key rotate": (
-        ("Encrypt with a new key from now on", "syncpod fleet key rotate"),
+        ("Sign and encrypt with a new key from now on", "syncpod fleet key rotate"),
         ("Seal what nodes are told with a new key", "syncpod fleet key rotate --sealing"),
     ),
     "fleet key create": (("Make a key, to copy it to the fleet's other machines first", "syncpod fleet key create"),),
-    "fleet key use": (("Encrypt with a key that all machines have", "syncpod fleet key use 0123456789abcdef"),),
+    "fleet key use": (
+        ("Sign and encrypt with a key that all machines have", "syncpod fleet key use 0123456789abcdef"),
+    ),
     "fleet key remove": (("Remove an earlier key", "syncpod fleet key remove 0123456789abcdef"),),
     "fleet rollout": (("Back to the previous template", "syncpod fleet rollout undo deployment/web"),),
     "fleet rollout history": (

@@ -213,20 +213,20 @@ def words(view: FleetNodeView) -> dict[str, str]:
 
 
 async def rotated(fleet: FleetOfOne) -> None:
-    """Have the fleet encrypt with a new key, and remove the earlier one once no open workflow needs it."""
+    """Have the fleet sign and encrypt with a new key, and remove the earlier one once no open workflow needs it."""
     first = (await fleet.say("key", "list")).out.splitlines()[1].split()[0]
     said = (await fleet.say("key", "create")).out
-    second = said.removeprefix("key/").removesuffix(" decrypts from now on\n")
+    second = said.removeprefix("key/").removesuffix(" verifies and decrypts from now on\n")
     assert [line.split(maxsplit=2)[0::2] for line in (await fleet.say("key", "list")).out.splitlines()[1:]] == [
-        [first, "encrypts and decrypts"],
-        [second, "decrypts"],
+        [first, "signs and encrypts"],
+        [second, "verifies and decrypts"],
         [FleetSealingKeys(fleet.authority, now).current, "seals and opens"],
     ]
     for _ in range(2):  # the first one may have been killed
-        assert (await fleet.say("key", "use", second)).out == f"key/{second} encrypts from now on\n"
+        assert (await fleet.say("key", "use", second)).out == f"key/{second} signs and encrypts from now on\n"
     said = (await fleet.say("key", "rotate")).out
-    assert said.endswith(" encrypts from now on\n") and first not in said and second not in said
-    assert f"key {first} encrypts" not in (await fleet.say("key", "remove", first, code=1)).err
+    assert said.endswith(" signs and encrypts from now on\n") and first not in said and second not in said
+    assert f"key {first} signs and encrypts" not in (await fleet.say("key", "remove", first, code=1)).err
     deadline, pause = time.monotonic() + PATIENCE, pauses(0.5)
     while "could no longer be replayed" in (refused := (await fleet.say("key", "remove", first, code=1)).err):
         assert time.monotonic() < deadline, refused

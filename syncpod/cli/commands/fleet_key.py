@@ -1,4 +1,4 @@
-"""``syncpod fleet key``: the keys that encrypt the histories on a fleet's server, and those that it seals with."""
+"""``syncpod fleet key``: the keys that sign a fleet's commands and encrypt its histories, and its sealing keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=Group,
-    help="Show and change the keys that a fleet encrypts its histories with, and those that it seals with.",
+    help="Show and change the keys that a fleet signs its commands and encrypts its histories with, and those that it "
+    "seals with.",
     no_args_is_help=True,
 )
 
@@ -32,9 +33,10 @@ Sealing = Annotated[
 
 @app.command("list", cls=Page)
 def list_(state_dir: StateDir = "") -> None:
-    """List the fleet's keys by their ids: those of histories, and then those that seal, each the oldest first.
+    """List the fleet's keys by their ids: those that sign and encrypt, and then those that seal, each the oldest first.
 
-    One key encrypts the histories; all keys of histories decrypt them. One key seals; all sealing keys open.
+    One key signs the fleet's commands and encrypts its histories; it and the others of its kind verify and decrypt. One
+    key seals; all sealing keys open.
     """
     from datetime import UTC, datetime
 
@@ -45,7 +47,7 @@ def list_(state_dir: StateDir = "") -> None:
     current = key_id(keys.current)
     rows = [("ID", "AGE", "USE")]
     for named in _by_age(keys):
-        use = "encrypts and decrypts" if named == current else "decrypts"
+        use = "signs and encrypts" if named == current else "verifies and decrypts"
         rows.append((named, age(datetime.fromtimestamp(keys.made_at(named), UTC)), use))
     for named, made, use in fleet_sealing_key.listed(state_dir):
         rows.append((named, age(made), use))
@@ -54,11 +56,11 @@ def list_(state_dir: StateDir = "") -> None:
 
 @app.command("rotate", cls=Page)
 def rotate(sealing: Sealing = False, state_dir: StateDir = "") -> None:
-    """Make a new key, which encrypts the histories from now on, or with --sealing seals.
+    """Make a new key, which signs and encrypts from now on, or with --sealing seals.
 
     Use it if all of the fleet's workers run on this machine, and you run its commands only here. If there are other
     machines, use `fleet key create`, copy the key there, and then use `fleet key use`: without the key they could not
-    read new data.
+    read new data, and would refuse new commands.
     """
     if sealing:
         fleet_sealing_key.use(state_dir, fleet_sealing_key.create(state_dir))
@@ -82,9 +84,9 @@ def create(sealing: Sealing = False, state_dir: StateDir = "") -> None:
         return
     keys = _of(state_dir)
     named = _create(keys)
-    say(f"key/{named} decrypts from now on")
+    say(f"key/{named} verifies and decrypts from now on")
     path = keys.directory / f"{named}.key"
-    remark(f"copy {path} to the fleet's other machines; then it may encrypt: `{program()} fleet key use {named}`")
+    remark(f"copy {path} to the fleet's other machines; then it may sign: `{program()} fleet key use {named}`")
 
 
 @app.command("use", cls=Page)
@@ -120,7 +122,7 @@ def _create(keys: SigningKeys) -> str:
 
 
 def _use(keys: SigningKeys, after: str, state_dir: str) -> None:
-    """Encrypt with a key, and have all workflows need only that one. May be repeated. Raises Failure."""
+    """Sign and encrypt with a key, and have all workflows need only that one. May be repeated. Raises Failure."""
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import renew_workflows
     from syncpod.messages.fleet import FLEET_QUEUE
@@ -133,9 +135,11 @@ def _use(keys: SigningKeys, after: str, state_dir: str) -> None:
         use_signing_key(keys.directory.parent, after)
     except SettingsInvalid as wrong:
         raise Failure(str(wrong)) from None
-    say(f"key/{after} encrypts from now on")
+    say(f"key/{after} signs and encrypts from now on")
     if before != after:
-        remark(f"key/{before} still decrypts, until it is removed: `{program()} fleet key remove {before}`")
+        remark(
+            f"key/{before} still verifies and decrypts, until it is removed: `{program()} fleet key remove {before}`"
+        )
 
     async def work(client: Client) -> None:
         import asyncio
@@ -162,8 +166,9 @@ def remove(
 ) -> None:
     """Remove a key that nothing needs any more, named by its id.
 
-    The histories of all open workflows are searched for the key. The server keeps closed runs for its retention time. A
-    backup of the fleet's database from the time of the key needs it too: keep a copy of the key as long as the backup.
+    Whatever it has signed is refused from then on. The histories of all open workflows are searched for the key. The
+    server keeps closed runs for its retention time. A backup of the fleet's database from the time of the key needs it
+    too: keep a copy of the key as long as the backup.
 
     A sealing key is also needed by ConfigMaps and Secrets that are sealed for it, and by nodes that have not heard of
     another one, because they have been away.
@@ -181,7 +186,7 @@ def remove(
     if named not in keys.by_id:
         raise Failure(f'keys "{named}" not found')
     if named == key_id(keys.current):
-        raise BadInput(f"key {named} encrypts: make another one first with `{program()} fleet key rotate`")
+        raise BadInput(f"key {named} signs and encrypts: make another one first with `{program()} fleet key rotate`")
     superseded = _superseded(keys, named)
 
     async def work(client: Client) -> tuple[list[str], int]:
