@@ -45,7 +45,10 @@ def trap(tmp_path: Path, victim: subprocess.Popen[bytes]) -> Path:
 
 
 @needs_root
-@pytest.mark.parametrize("command", [("down",), ("down", "--purge"), ("up",), ("node",), ("get", "pods"), ("server",)])
+@pytest.mark.parametrize(
+    "command",
+    [("down",), ("down", "--purge"), ("up",), ("node",), ("get", "pods"), ("server",), ("fleet", "get", "nodes")],
+)
 def test_every_command_refuses_a_state_directory_of_another_account(
     trap: Path, victim: subprocess.Popen[bytes], command: tuple[str, ...]
 ) -> None:
