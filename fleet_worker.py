@@ -14,8 +14,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
@@ -38,6 +39,7 @@ from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.settings.directories import default_state_dir
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.variables import STATE_DIR
+from syncpod.temporal.outage import until_away, until_back
 from syncpod.temporal.plugin import NoServer, connection_settings
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from syncpod.temporal.timeouts import STICKY_QUEUE
@@ -75,17 +77,43 @@ def make_worker(client: Client, access: FleetAccess, sealing: ObjectSealing) -> 
 async def serve(
     connection: ClientConnectConfig, access: FleetAccess, sealing: ObjectSealing, stop: asyncio.Event
 ) -> None:
-    """Serve the fleet until `stop` is set. Raises NoServer, OtherFleet; any other exception is a defect."""
+    """Serve the fleet until `stop` is set. Raises NoServer, OtherFleet; any other exception is a defect.
+
+    While the server is away its database may be restored from a backup. So nothing is kept in memory over that.
+    """
     client = await connect_to_fleet(connection, access)
     await check_whose(client, access)
-    async with make_worker(client, access, sealing):
-        sys.stdout.write(
-            f"fleet worker ready: Temporal {connection['target_host']} namespace {client.namespace}, "
-            f"task queue {FLEET_QUEUE}\n"
-        )
-        sys.stdout.flush()
-        notify_ready()
-        await stop.wait()
+    stopped = asyncio.create_task(stop.wait())
+    is_told = False
+    while not stop.is_set():
+        async with make_worker(client, access, sealing):
+            if not is_told:
+                _tell(connection, client)
+                is_told = True
+            await _either(stopped, until_away(client))
+        if not stop.is_set():
+            log.warning("Temporal is away: the workflows are dropped from memory, as its database may be restored")
+            await _either(stopped, until_back(client))
+
+
+def _tell(connection: ClientConnectConfig, client: Client) -> None:
+    sys.stdout.write(
+        f"fleet worker ready: Temporal {connection['target_host']} namespace {client.namespace}, "
+        f"task queue {FLEET_QUEUE}\n"
+    )
+    sys.stdout.flush()
+    notify_ready()
+
+
+async def _either(stopped: asyncio.Task[bool], other: Coroutine[Any, Any, None]) -> None:
+    """Wait until the worker is asked to end, or until `other` returns; raise what that raises."""
+    awaited = asyncio.create_task(other)
+    try:
+        await asyncio.wait((stopped, awaited), return_when=asyncio.FIRST_COMPLETED)
+        if awaited.done():
+            awaited.result()
+    finally:
+        awaited.cancel()
 
 
 async def _until_signalled(connection: ClientConnectConfig, access: FleetAccess, sealing: ObjectSealing) -> None:

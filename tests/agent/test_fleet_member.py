@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from syncpod.agent.fleet import member
 from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
 from syncpod.agent.fleet.errands import Errands
-from syncpod.agent.fleet.kept_intent import read_intent
+from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
@@ -108,6 +108,24 @@ async def test_an_older_list_is_refused_also_by_the_next_worker(bench: Bench) ->
     assert later.told == []
     assert read_intent(bench.state_dir).generation == 7
     assert (bench.state_dir / "fleet-intent.json").stat().st_mode & 0o077 == 0
+
+
+async def test_another_list_with_the_same_number_is_refused_but_the_same_one_is_taken_again(bench: Bench) -> None:
+    """The next list of a fleet whose database was restored may have a number that the node knows."""
+    for _ in range(2):
+        await bench.member.take(bench.intent(7, pod("web")))
+    with refused("StaleIntent"):
+        await bench.member.take(bench.intent(7, pod("db")))
+    assert bench.told == [["web"], ["web"]]
+
+
+async def test_a_report_has_the_number_of_no_other_fleets_list(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a number that this fleet has not reached, it would take the node's list for a newer one of its own."""
+    monkeypatch.setattr(FleetReports, "is_complete", lambda *_: True)
+    keep_intent(bench.state_dir, Intent(fleet="another", node="n1", generation=50, pods=(pod("web"),)))
+    assert (await bench.member.attend(Attend(fleet="f", node="n1"))).generation == 0
+    await bench.member.take(bench.intent(1))
+    assert (await bench.member.attend(Attend(fleet="f", node="n1"))).generation == 1
 
 
 async def test_a_node_that_was_removed_ends_its_pods_and_takes_no_list_from_before(bench: Bench) -> None:

@@ -136,6 +136,10 @@ class Server:
         """Whether it has ended by itself, as one does that has no CPU while it starts."""
         return self._process is not None and self._process.poll() is not None
 
+    def become(self, programs: Path) -> None:
+        """Have it run another version's program when it is started next."""
+        self._program = programs / "temporal-server"
+
     def start(self) -> None:
         """Start it; `until_serving` waits for it."""
         command = [str(self._program), "--config-file", str(self._config), "--allow-no-auth", "start"]
@@ -168,6 +172,13 @@ class Server:
                 raise RuntimeError(f"the Temporal server did not start; the end of {self.log}:\n{end}")
             time.sleep(0.1)
 
+    def stop(self) -> None:
+        """SIGTERM it, and wait until it has ended."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
     def kill(self) -> None:
         """SIGKILL it."""
         if self._process is not None:
@@ -194,34 +205,28 @@ class Server:
 class TemporalCluster:
     """PostgreSQL and two servers, with the namespace. `close` ends all and removes every trace, as does `with`."""
 
-    def __init__(self, owned: claim.Claim, parts: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, owned: claim.Claim, parts: Mapping[str, tuple[str, ...]], programs: Path) -> None:
         """Make the databases; nothing of Temporal runs yet. `parts` are servers and their roles. Raises `Missing`."""
         self._claim = owned
-        self._programs = server_programs()
         (database_port,) = free_ports(1)
         self.database = PostgreSQL(owned.directory, database_port)
         self.database.start()
-        self._script(
-            "schema.sh",
-            SCHEMA=str(self._programs / "schema"),
-            SQL_PLUGIN="postgres12",
-            SQL_HOST="127.0.0.1",
-            SQL_PORT=str(database_port),
-            SQL_USER=postgresql.USER,
-            SQL_PASSWORD=self.database.password,
-        )
+        self.update_schema(programs)
         self.servers = tuple(
-            Server(self._programs, owned.directory / name, self.database, roles) for name, roles in parts.items()
+            Server(programs, owned.directory / name, self.database, roles) for name, roles in parts.items()
         )
 
     @classmethod
-    def launch(cls, parts: Mapping[str, tuple[str, ...]] = TOGETHER) -> Self:
-        """Start one, once those that interrupted runs left are cleared away. Raises `Missing`."""
-        server_programs()
+    def launch(cls, parts: Mapping[str, tuple[str, ...]] = TOGETHER, programs: Path | None = None) -> Self:
+        """Start one, once those that interrupted runs left are cleared away. Raises `Missing`.
+
+        `programs` is the directory of another version than that of `server_programs`.
+        """
+        programs = programs or server_programs()
         clear()
         owned = claim.fresh(KIND)
         try:
-            cluster = cls(owned, parts)
+            cluster = cls(owned, parts, programs)
             cluster.start()
         except BaseException:
             _end(owned.directory)
@@ -238,6 +243,19 @@ class TemporalCluster:
         for server in frontends:
             server.until_serving()
         self._script("namespace.sh", TEMPORAL_ADDRESS=frontends[0].address, TEMPORAL_NAMESPACE=NAMESPACE)
+
+    def update_schema(self, programs: Path) -> None:
+        """Bring both databases up to the schemas of a version, as deploy/schema.sh does while servers run."""
+        self._script(
+            "schema.sh",
+            programs,
+            SCHEMA=str(programs / "schema"),
+            SQL_PLUGIN="postgres12",
+            SQL_HOST="127.0.0.1",
+            SQL_PORT=str(self.database.port),
+            SQL_USER=postgresql.USER,
+            SQL_PASSWORD=self.database.password,
+        )
 
     @property
     def frontends(self) -> list[int]:
@@ -257,8 +275,8 @@ class TemporalCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _script(self, name: str, **settings: str) -> None:
-        path = f"{self._programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    def _script(self, name: str, *programs: Path, **settings: str) -> None:
+        path = ":".join(map(str, (*programs, Path(sys.executable).parent, os.environ["PATH"])))
         environ = {**os.environ, "PATH": path, "TEMPORAL_CONFIG_FILE": os.devnull, **settings}
         command = ["/bin/sh", str(ROOT / "deploy" / name)]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=180)

@@ -285,6 +285,18 @@ async def test_a_fleet_restored_from_an_older_state_takes_the_newer_list_of_its_
 
 
 @pytest.mark.asyncio(loop_scope="session")
+async def test_a_restored_fleet_learns_of_a_newer_list_from_the_report_of_its_node(fleet: Fleet) -> None:
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.taken and view.presence == "Ready")
+        fleet.member.taken = Intent(fleet="f", node=fleet.name, generation=40, pods=(pod("newer"),))
+        await fleet.member.tell()
+        view = await fleet.until(lambda view: view.taken > 40)
+        assert [each.name for each in view.placed] == ["newer"]
+        assert "StaleIntent" in {each.reason for each in view.events}
+
+
+@pytest.mark.asyncio(loop_scope="session")
 async def test_a_node_that_claims_what_is_no_pod_is_still_shown_and_removed(fleet: Fleet) -> None:
     """A stolen node has its list recalled at any time, by the claim that it has a newer one."""
     await fleet.start()

@@ -200,6 +200,9 @@ class NodeQuestions:
         self.refused_since = None
         node_changes.attended(state, answer, workflow.now())
         twins.heard(state, answer, asked, workflow.now())
+        if state.is_recalled and answer.generation > state.generation:
+            why = f"node {state.name} has list {answer.generation}, which is newer than {state.generation}"
+            await self.recall_newer(why)
         await self.keep_pace()
 
     async def keep_pace(self) -> None:

@@ -100,12 +100,8 @@ class Member:
         self._require(intent)
         async with self._turn:
             kept = await self._kept()
-            if kept.fleet == self._fleet and kept.generation > intent.generation:
-                raise ApplicationError(
-                    f"node {self._node} already has list {kept.generation}, which is newer than {intent.generation}",
-                    type=STALE_INTENT,
-                    non_retryable=True,
-                )
+            if kept.fleet == self._fleet and (why := _why_stale(kept, intent)):
+                raise ApplicationError(f"node {self._node} already has {why}", type=STALE_INTENT, non_retryable=True)
             # The disk first: if the node acted on a list and then forgot it, an older list could undo it.
             await asyncio.to_thread(keep_intent, self._state_dir, intent)
             self._intent = intent
@@ -171,7 +167,7 @@ class Member:
         while (news := await self._news(asked.version)) is None:
             if loop.time() > end:
                 kept = await self._kept()
-                return self._signed(Attended(version=asked.version, generation=kept.generation))
+                return self._signed(Attended(version=asked.version, generation=self._generation(kept)))
             await asyncio.sleep(LOOK_SECONDS)
         return self._signed(news)
 
@@ -187,7 +183,11 @@ class Member:
     async def _news(self, version: str) -> Attended | None:
         kept = await self._kept()
         keys = [key for each in kept.pods if (key := _key_of(each))] if kept.fleet == self._fleet else []
-        return self._reports.changed(version, kept.generation, keys, self._stopped)
+        return self._reports.changed(version, self._generation(kept), keys, self._stopped)
+
+    def _generation(self, kept: Intent) -> int:
+        """Return the generation of this fleet's list; 0 if the node has none of it, but that of another fleet."""
+        return kept.generation if kept.fleet == self._fleet else 0
 
     async def _until_complete(self) -> None:
         """Wait until every open pod has published its state: a pod without one must not be reported as gone."""
@@ -284,6 +284,18 @@ class Member:
                 type=FOREIGN_INTENT,
                 non_retryable=True,
             )
+
+
+def _why_stale(kept: Intent, intent: Intent) -> str:
+    """Return which list a node has, if it must not take another; "" if it may.
+
+    The next list of a fleet whose database was restored may have the number of one that the node already has.
+    """
+    if kept.generation > intent.generation:
+        return f"list {kept.generation}, which is newer than {intent.generation}"
+    if kept.generation == intent.generation and kept.pods != intent.pods:
+        return f"another list {kept.generation}"
+    return ""
 
 
 def _why(missing: set[str]) -> str:

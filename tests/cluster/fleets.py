@@ -1,0 +1,86 @@
+"""What a fleet on a cluster is told and asked while parts of the cluster are away, and what then runs on its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+from temporalio.service import RPCError
+
+from syncpod.cri.client import CriClient
+from syncpod.messages.fleet import FleetNodeView, fleet_node_id
+from syncpod.settings.membership import keep_membership
+from syncpod.translation.names import POD_NAME_LABEL
+from tests.agent.waiting import pauses
+from tests.e2e.test_fleet import FleetOfOne, Node, pod, words
+
+PATIENCE = 240.0
+"""Seconds for which anything is waited for, a dead server's share of the work included."""
+GRACE = 300.0
+"""Seconds for which a node may be silent here. Its polls end with the server that holds them; it is not gone."""
+
+
+async def join(fleet: FleetOfOne, nodes: list[Node], grace: float = GRACE) -> None:
+    """Have nodes join the fleet; each has no pods yet."""
+    for node in nodes:
+        invitation = fleet.invitation(node.name)  # must come first: without a certificate no message can be opened
+        await fleet.expect(node.name, grace=grace)
+        keep_membership(node.state_dir, invitation)
+    await asyncio.gather(*(seen(fleet, node.name, {}) for node in nodes))
+
+
+async def answered(fleet: FleetOfOne, *words: str, stdin: str = "") -> int:
+    """Say something to the fleet until it is answered; return how often that took.
+
+    A deletion whose answer was lost may find nothing to delete the next time.
+    """
+    deadline, pause, tries = time.monotonic() + PATIENCE, pauses(0.5, 2), 0
+    while True:
+        tries += 1
+        try:
+            await fleet.say(*words, stdin=stdin)
+        except AssertionError as refused:
+            if tries > 1 and words[0] == "delete" and "not found in the fleet" in str(refused):
+                return tries
+            assert time.monotonic() < deadline, refused
+            await asyncio.sleep(next(pause))
+        else:
+            return tries
+
+
+async def seen(fleet: FleetOfOne, node: str, statuses: dict[str, str]) -> FleetNodeView:
+    """Wait until the fleet says exactly this of a node's pods, and knows that the node has its newest list."""
+    handle, deadline, pause = fleet.client.get_workflow_handle(fleet_node_id(node)), time.monotonic(), pauses(0.2, 1)
+    said = "nothing"
+    while time.monotonic() < deadline + PATIENCE:
+        try:
+            view = FleetNodeView.model_validate(await handle.query("fleet_node"))
+        except RPCError as away:
+            said = str(away)
+        else:
+            if words(view) == statuses and view.taken == view.generation and view.presence == "Ready":
+                return view
+            said = view.model_dump_json(indent=1)
+        await asyncio.sleep(next(pause))
+    raise AssertionError(said)
+
+
+async def runs(node: Node) -> dict[str, list[tuple[str, int]]]:
+    """The containers that a node's runtime has for each pod, dead ones too: the state of each, and its attempt."""
+    cri = CriClient(node.runtime.endpoint)
+    try:
+        found: dict[str, list[tuple[str, int]]] = {}
+        for each in await cri.list_containers():
+            status = await cri.container_status(each.id)
+            found.setdefault(each.labels[POD_NAME_LABEL], []).append((status.state, status.attempt))
+        sandboxes = Counter(each.labels[POD_NAME_LABEL] for each in await cri.list_pod_sandboxes())
+    finally:
+        await cri.close()
+    assert sandboxes == Counter(found.keys())
+    return found
+
+
+def manifests(names: list[str], node: str) -> str:
+    """Pods that are placed on a node by its name."""
+    return "\n---\n".join(pod(name, node) for name in names)

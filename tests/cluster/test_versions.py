@@ -1,0 +1,112 @@
+"""A fleet's cluster is given newer Temporal servers as docs/fleet-cluster.md says, and goes back, while its nodes run.
+
+Older servers are not in the environment: name the directory of their programs and schemas, built as in .ci/run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.agent.takeover.search_attributes import register_search_attributes
+from tests.agent.waiting import pauses
+from tests.cluster.fleets import PATIENCE, answered, join, runs
+from tests.e2e.test_fleet import FleetOfOne, Node, pod
+from tests.e2e.test_fleet_placement import deployment
+from tests.runtimes.require import Missing, do_without
+from tests.runtimes.temporal_cluster import DATABASES, TemporalCluster, server_programs
+
+VARIABLE = "SYNCPOD_OLDER_TEMPORAL_SERVER"
+
+
+@pytest.fixture
+def older() -> Path:
+    """The directory of an older version's programs and schemas."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        pytest.skip(f"{VARIABLE} names no directory of an older `temporal-server`")
+    return Path(named)
+
+
+@pytest.fixture
+def cluster(older: Path) -> Iterator[TemporalCluster]:
+    """A cluster of older servers, with their schemas."""
+    try:
+        both = (older, server_programs())
+        versions = [subprocess.check_output([each / "temporal-server", "--version"], text=True) for each in both]
+        assert versions[0] != versions[1], f"both are {versions[0]}"
+        cluster = TemporalCluster.launch(programs=older)
+    except Missing as missing:
+        do_without("temporal-cluster", str(missing))
+    with cluster:
+        yield cluster
+
+
+async def running(fleet: FleetOfOne, nodes: list[Node], *names: str) -> None:
+    """Wait until just these pods run, by the fleet; assert that they do by the nodes' runtimes, each once."""
+    wanted, deadline, pause = dict.fromkeys(names, "Running"), time.monotonic() + PATIENCE, pauses(0.5, 2)
+    while True:
+        said = await fleet.tries("get", "pods", "-o", "json")  # it may fail while a server is changed
+        if said.code == 0:
+            pods = json.loads(said.out)["items"]
+            if {each["metadata"]["name"]: each["status"].get("phase") for each in pods} == wanted:
+                break
+        assert time.monotonic() < deadline, said
+        await asyncio.sleep(next(pause))
+    found = [await runs(node) for node in nodes]
+    containers = {name: each for one in found for name, each in one.items()}
+    assert sum(map(len, found)) == len(containers), "a pod runs on both nodes"
+    assert containers == {name: [("running", 0)] for name in names}
+
+
+async def test_newer_servers_and_the_older_ones_again_leave_all_pods_running(
+    cluster: TemporalCluster, older: Path, nodes: list[Node], fleet: FleetOfOne
+) -> None:
+    newer, (one, other) = server_programs(), nodes
+
+    async def renewed(programs: Path, index: int) -> None:
+        server = cluster.servers[index]
+        await asyncio.to_thread(server.stop)
+        server.become(programs)
+        server.start()
+        await asyncio.to_thread(server.until_serving)
+
+    assert await register_search_attributes(fleet.client)
+    await join(fleet, nodes)
+    await answered(fleet, "apply", "-f", "-", stdin=deployment("web", 2, {}))
+    await answered(fleet, "apply", "-f", "-", stdin=pod("first", one.name))
+    await running(fleet, nodes, "web-1", "web-2", "first")
+
+    backup = await asyncio.to_thread(cluster.database.dump, DATABASES)
+    await asyncio.to_thread(cluster.update_schema, newer)
+    await answered(fleet, "apply", "-f", "-", stdin=pod("new-schema", other.name))
+    await running(fleet, nodes, "web-1", "web-2", "first", "new-schema")
+
+    placing = asyncio.create_task(answered(fleet, "apply", "-f", "-", stdin=pod("meanwhile", one.name)))
+    await renewed(newer, 0)
+    await placing
+    await answered(fleet, "apply", "-f", "-", stdin=pod("both", other.name))
+    await running(fleet, nodes, "web-1", "web-2", "first", "new-schema", "meanwhile", "both")
+    withdrawing = asyncio.create_task(answered(fleet, "delete", "first"))
+    await renewed(newer, 1)
+    await withdrawing
+    await answered(fleet, "apply", "-f", "-", stdin=pod("newer", one.name))
+    stay = ("web-1", "web-2", "new-schema", "meanwhile", "both", "newer")
+    await running(fleet, nodes, *stay)
+
+    # The way back: the older servers on the older schema, whose database knows two of the pods, and one that is gone.
+    for server in cluster.servers:
+        await asyncio.to_thread(server.stop)
+        server.become(older)
+    await asyncio.to_thread(cluster.database.restore, backup)
+    await asyncio.to_thread(cluster.start)
+    await running(fleet, nodes, *stay)
+    await answered(fleet, "apply", "-f", "-", stdin=pod("older", other.name))
+    await running(fleet, nodes, *stay, "older")
