@@ -384,7 +384,11 @@ def make_worker(
                     *steps(node),
                     *questions(node),
                     *node_steps(
-                        client, node.facts, partial(pod_life, node.context, node.cri), agent.journal.deleted_by_node
+                        client,
+                        node.facts,
+                        partial(pod_life, node.context, node.cri),
+                        agent.journal.deleted_by_node,
+                        agent.early_ends,
                     ),
                 ],
                 runner=workflow_runner(),

@@ -42,6 +42,7 @@ from syncpod.messages.node import (
 )
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
+from syncpod.temporal.early_ends import EarlyEnds
 from syncpod.temporal.pod_start import ENDED, look_at, start_arguments, start_operation
 
 _ANSWER_SECONDS: Final = 15.0
@@ -78,15 +79,17 @@ class PodWorkflowSteps:
         facts: Callable[[], NodeFacts],
         recorded: Recorded = nothing_recorded,
         deleted: Deleted = nobody,
+        early: EarlyEnds | None = None,
     ) -> None:
         """Use `client`; `facts` says whether the server has our search attributes, `recorded` which pods ran here.
 
-        `deleted` is told of each deletion that begins with a step of ours.
+        `deleted` is told of each deletion that begins with a step of ours; `early` has those that began before it.
         """
         self._client = client
         self._facts = facts
         self._recorded = recorded
         self._deleted = deleted
+        self._early = early
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
 
     @activity.defn(name=NodeStepName.APPLY_POD.value)
@@ -122,6 +125,8 @@ class PodWorkflowSteps:
         if pod.spec.node_name not in ("", request.node):
             return PodWorkflowResult(refused=f"spec.nodeName: is {pod.spec.node_name}, this is {request.node}")
         async with _in_time(pod.metadata.namespace, pod.metadata.name, seconds):
+            if self._early is not None:
+                await self._early.settle(pod_workflow_id(pod.metadata.namespace, pod.metadata.name))
             if request.existing_only and not await self._is_open(pod):
                 return PodWorkflowResult(
                     refused=f"node {request.node} is cordoned: it takes no new pod until `syncpod uncordon`",
@@ -201,7 +206,9 @@ class PodWorkflowSteps:
     async def _end(self, namespace: str, name: str, payload: dict[str, Any]) -> PodWorkflowResult:
         handle = self._handle(namespace, name)
         try:
-            answer = await handle.execute_update("delete", payload, result_type=dict, rpc_timeout=None)
+            answer = await self._answered_early(handle.id, payload)
+            if answer is None:
+                answer = await handle.execute_update("delete", payload, result_type=dict, rpc_timeout=None)
         except WorkflowUpdateFailedError as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == "Gone":
                 return PodWorkflowResult(absent=True)
@@ -213,6 +220,12 @@ class PodWorkflowSteps:
         with contextlib.suppress(KeyError, TypeError, ValueError):
             self._deleted(handle.id, datetime.fromisoformat(answer["since"]))
         return PodWorkflowResult(uid=str(answer.get("uid", "")))
+
+    async def _answered_early(self, id_: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the answer to the same deletion that the agent has begun; None if it has not, or got none."""
+        if self._early is None or payload.keys() != {"uid"}:
+            return None
+        return await self._early.answer(id_, payload["uid"])
 
     async def _is_open(self, pod: Pod) -> bool:
         """Say whether a pod's workflow goes on: it runs, is paused, or has another status that is not an end."""

@@ -20,6 +20,7 @@ from syncpod.messages.queries import FORESEE_ADMISSION, ComesBefore
 from syncpod.messages.step_table import STEPS
 from syncpod.messages.steps import StepInput, StepResult
 from syncpod.pod import admit_pod
+from syncpod.temporal.early_ends import EarlyEnds
 
 
 def steps(node: Node) -> list[Callable[..., Any]]:
@@ -64,7 +65,8 @@ def node_steps(
     facts: Callable[[], NodeFacts],
     recorded: Recorded = nothing_recorded,
     deleted: Deleted = nobody,
+    early: EarlyEnds | None = None,
 ) -> list[Callable[..., Any]]:
     """Return the activities of the node's own workflow, one for each NodeStepName."""
-    registered = PodWorkflowSteps(client, facts, recorded, deleted)
+    registered = PodWorkflowSteps(client, facts, recorded, deleted, early)
     return [getattr(registered, name.value) for name in NodeStepName]

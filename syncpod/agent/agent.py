@@ -50,6 +50,7 @@ from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.signature import Keys
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.temporal.early_ends import EarlyEnds
 from syncpod.temporal.senders import sent_to
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
@@ -123,6 +124,7 @@ class Agent:
         self._volumes = self._volume_refresh(context, cri)
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
+        self.early_ends = EarlyEnds(client, guard.require)
         self.journal = Journal(context, journal, redacted=cri.redacted, ask_server=partial(sent_to, client))
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)

@@ -421,6 +421,84 @@ async def test_a_removed_file_in_whose_place_an_invalid_one_comes_at_once_keeps_
     assert told.heard[-1].pods == told.heard[0].pods
 
 
+class Ended(list[str]):
+    """The names of the pods that a source has ended early."""
+
+    def end(self, ref: PodRef) -> bool:
+        self.append(ref.name.removesuffix(f"-{NODE}"))
+        return True
+
+
+async def test_pods_whose_files_are_gone_are_ended_beside_the_list_unless_they_are_many(directory: Directory) -> None:
+    told, ended = Told(), Ended()
+    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
+    paths = [directory.write(f"{name}.yaml", pod(name)) for name in "abcdefg"]
+    assert await source.round()
+    directory.write("a.yaml", pod("a", spec={"containers": [{"name": "main", "image": "busybox:2"}]}))
+    directory.write("b.yaml", "{")
+    assert await source.round()
+    assert ended == []
+    paths[2].unlink()
+    assert await source.round()
+    assert ended == ["c"]
+    for path in (paths[0], *paths[3:]):
+        path.unlink()
+    assert await source.round()
+    assert (told.names, ended) == ([f"b-{NODE}"], ["c"])
+
+
+async def test_no_pod_is_ended_beside_a_list_that_has_others_or_that_cannot_be_sent(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's workflow may refuse a list that has become larger; then its last one counts."""
+    told, ended = Told(), Ended()
+    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
+    paths = [directory.write(f"{name}.yaml", pod(name)) for name in "ab"]
+    assert await source.round()
+    paths[0].unlink()
+    directory.write("c.yaml", pod("c"))
+    assert await source.round()
+    paths[1].unlink()
+    monkeypatch.setattr(manifest_source, "LIST_LIMIT", 1)
+    assert await source.round()
+    source.forget()
+    assert ended == []
+
+
+async def test_an_unreadable_directory_ends_no_pod(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, ended = Told(), Ended()
+    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
+    directory.write("a.yaml", pod("a"))
+    assert await source.round()
+    with monkeypatch.context() as patch:
+        patch.setattr(directory.files, "look", lambda: (_ for _ in ()).throw(OSError(errno.EIO, "I/O error")))
+        with pytest.raises(OSError, match="I/O error"):
+            await source.round()
+    directory.path.rename(directory.path.with_name("away"))
+    assert not await source.round()
+    assert ended == []
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+async def test_the_list_in_which_a_pod_that_was_ended_early_is_back_says_that_it_was_ended(
+    directory: Directory, failing: int
+) -> None:
+    """The node's workflow may have missed the list without it, or take both lists at once."""
+    told, ended = Told(), Ended()
+    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
+    path = directory.write("a.yaml", pod("a"))
+    assert await source.round()
+    path.unlink()
+    told.failing = failing
+    with contextlib.suppress(RPCError):
+        await source.round()
+    assert ended == ["a"]
+    directory.write("a.yaml", pod("a"))
+    assert await source.round()
+    assert [each.name for each in told.heard[-1].gone] == [f"a-{NODE}"]
+    assert not await source.round()
+
+
 async def test_an_empty_or_missing_directory_is_reported_once_and_followed_once_it_appears(
     directory: Directory,
 ) -> None:

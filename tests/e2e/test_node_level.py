@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
+from syncpod.fault_points import VARIABLE
 from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
@@ -37,9 +39,11 @@ class ManifestNode(EngineNode):
 
     manifests: Path
 
-    def start(self, directory: Path) -> NodeProcess:
+    def start(self, directory: Path, **more: str) -> NodeProcess:
         follows = ("--manifests", str(self.manifests))
-        return NodeProcess.of(self.runtime, self.server, directory, *follows, node=self.name, start=start_worker)
+        return NodeProcess.of(
+            self.runtime, self.server, directory, *follows, node=self.name, start=start_worker, **more
+        )
 
     async def again(self) -> None:
         """Start its worker again, in the same directories."""
@@ -244,9 +248,47 @@ async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_p
     await node.client.get_workflow_handle(node_workflow_id(node.name)).terminate()
     (node.manifests / "job.json").unlink()  # the agent signals this at once, which begins the workflow anew
     await until_asked(lambda: _ended(job), patience=120, pause=0.5)
-    view = await node.applied(web)
     assert (await web.running())["metadata"]["uid"] == before
-    assert (view.boot > 0, view.sources_ready, bool(view.conditions)) == (True, True, True)
+
+    async def is_told() -> bool:
+        """The job need not wait for the node's workflow, which is told of the node's condition later."""
+        view = await node.applied(web)
+        return view.boot > 0 and view.sources_ready and bool(view.conditions)
+
+    await until_asked(is_told, patience=120, pause=0.5)
+
+
+@pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+async def test_a_worker_killed_between_a_pods_early_end_and_the_list_leaves_what_the_manifests_say(
+    manifest_node: ManifestNode, tmp_path: Path
+) -> None:
+    """The agent has ended two pods, and the node's workflow has told neither. One's file is back by the next start."""
+    node = manifest_node
+    web, job, other = (node.write(f"{name}.json", name) for name in ("web", "job", "other"))
+    life = (await node.applied(web, job, other)).boot
+    for pod in (web, job, other):
+        await pod.running()
+    uid, instance = await _uid(web), (await other.instance("main")).id
+    node.worker.kill()
+    node.worker = node.start(
+        node.worker.state_dir.parent, **{VARIABLE: f"record={tmp_path / 'calls'},pod={job.name},kill=1"}
+    )
+    await node.worker.ready()
+    await node.until(lambda view: view.boot > life and view.sources_ready)
+    handle = node.client.get_workflow_handle(node_workflow_id(node.name))
+    await handle.terminate()  # the next run does not know yet that there were pods, and so tells none to end
+    text = (node.manifests / "web.json").read_text()
+    for file in ("web.json", "job.json"):
+        (node.manifests / file).unlink()
+    assert await node.worker.ended() == -signal.SIGKILL
+    steps = [event.activity_task_scheduled_event_attributes async for event in handle.fetch_history_events()]
+    assert [each.activity_type.name for each in steps if each.activity_type.name.startswith("delete")] == []
+    (node.manifests / "web.json").write_text(text)
+    await node.again()
+    await job.gone()
+    await node.applied(web, other)
+    await until_asked(lambda: _runs(web), patience=90, pause=0.5)
+    assert (await _uid(web), (await other.instance("main")).id) == (uid, instance)
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)

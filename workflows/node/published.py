@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from syncpod.messages.identity import PodRef
 from workflows.node import report
-from workflows.node.state import NodeState
+from workflows.node.state import NodeState, key_of
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,26 @@ class PublishedNode:
         """Return None: the journal keeps nothing of the node's own workflow."""
 
     def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returns. Raises KeyError if it has none."""
-        return {"node": self.node}[query](*args)
+        """Return what the workflow's query of this name returns, and `ends_without`. Raises KeyError for another."""
+        answers: dict[str, Callable[..., Any]] = {"node": self.node, "ends_without": self.ends_without}
+        return answers[query](*args)
 
     def next_input(self) -> dict[str, Any]:
         """Return the input of a run that goes on from here, as JSON."""
         return next_input(self.state)
+
+    def ends_without(self, source: str, boot: int, number: int, pod: PodRef) -> bool:
+        """Say whether a pod ends with the next list of `source`, if that list does not name it.
+
+        That is certain only if list `number` of `boot` is the last one taken, if this very pod was applied for it, and
+        if no other source names the pod.
+        """
+        key, taken = key_of(pod.namespace, pod.name), self.state.sources.get(source)
+        current = self.state.governed.get(key)
+        if taken is None or current is None or (taken.boot, taken.number) != (boot, number):
+            return False
+        is_alone = self.state.candidates(key) == [source] and current.uids == (pod.uid,)
+        return is_alone and self.state.is_told(key) and key not in self.state.deletions
 
     def node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.node.NodeView`)."""

@@ -14,10 +14,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from temporalio.service import RPCError
 
@@ -49,6 +49,11 @@ wait at all."""
 UNSETTLED_SECONDS: Final = 1.0
 """How long such a change is waited for while more and more follows."""
 _RETRY_SECONDS: Final = 1.0
+_ENDED_EARLY: Final = 4
+"""How many pods are ended before the node's workflow has them told: of more, the node's one step for all costs less."""
+_RETURN_SECONDS: Final = 60.0
+"""How long it is remembered that a pod was ended early: longer than the node's workflow may take for one list, and for
+another with the same pod. If it takes longer, the pod is found to have ended when the directory is read again."""
 
 
 class ManifestSource:
@@ -61,13 +66,21 @@ class ManifestSource:
         tell: Callable[[SyncPods], Awaitable[None]],
         *,
         boot: int,
+        end: Callable[[PodRef], bool] = lambda _: False,
         reread: float = REREAD_SECONDS,
     ) -> None:
-        """Follow the directory of `files`; `tell` sends its list to the node's workflow, and raises RPCError."""
+        """Follow the directory of `files`; `tell` sends its list to the node's workflow, and raises RPCError.
+
+        `end` may begin to end a pod whose file is gone, so that this need not wait for the node's workflow, and says
+        whether it has.
+        """
         self._files = files
         self._workflows = workflows
         self._tell = tell
         self._boot = boot
+        self._end = end
+        self._ended: dict[PodRef, float] = {}
+        """The pods that were ended early, and when: the node's workflow may not have taken a list without them."""
         self._reread = reread
         self._told: SyncPods | None = None
         self._trouble = ""
@@ -124,13 +137,21 @@ class ManifestSource:
         if message is None:
             return False
         gone = await self._gone(listing) if slow or self._told is None else ()
+        back = self._back(message)
+        gone += tuple(key for key in map(_key, back) if key not in gone)
         if message == self._told and not gone:
             return False
         for problem in message.problems:
             if self._told is None or problem not in self._told.problems:
                 log.warning("manifest %s", problem)
+        removed = self._removed(message)
+        for ref in removed if len(removed) <= _ENDED_EARLY else ():
+            if self._end(ref):
+                self._ended[ref] = time.monotonic()
         await self._tell(message.model_copy(update={"gone": gone}))
         self._told, self.reported = message, True
+        for ref in back:
+            del self._ended[ref]
         if problem := await in_daemon_thread(self._files.settle, name="manifests"):
             log.warning("manifests: %s", problem)
         log.info("told the node's workflow of %d pods in %s", len(message.pods), self._files.directory)
@@ -165,6 +186,27 @@ class ManifestSource:
         log.error("manifests %s", problem)
         return None
 
+    def _removed(self, message: SyncPods) -> list[PodRef]:
+        """Return the pods of the last list that the message says nothing of; none if it also has other pods.
+
+        A list that has only become shorter is not refused for its size, and replaces no pod by another.
+        """
+        before = {_key(ref): ref for ref in map(_ref, self._told.pods)} if self._told is not None else {}
+        now = {_key(ref): ref for ref in map(_ref, message.pods)}
+        if not now.items() <= before.items():
+            return []
+        return [ref for key, ref in before.items() if key not in now and key not in message.kept]
+
+    def _back(self, message: SyncPods) -> list[PodRef]:
+        """Return the pods of the message that were ended early a moment ago.
+
+        The node's workflow is told that they are gone. It may take the list without them together with this one, and
+        then has no reason to apply them again.
+        """
+        since = time.monotonic() - _RETURN_SECONDS
+        self._ended = {ref: at for ref, at in self._ended.items() if at > since}
+        return [ref for ref in map(_ref, message.pods) if ref in self._ended] if self._ended else []
+
     async def _gone(self, listing: Listing) -> tuple[PodKey, ...]:
         """Return those pods of the list that have no open workflow: new ones, and ones that somebody has ended."""
         pods = {
@@ -178,6 +220,16 @@ class ManifestSource:
             if await self._workflows.standing(ref) in ("closed", "unknown"):
                 gone.append(key)
         return tuple(gone)
+
+
+def _ref(pod: Mapping[str, Any]) -> PodRef:
+    """Return which pod a list's document is."""
+    metadata = pod["metadata"]
+    return PodRef(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
+
+
+def _key(ref: PodRef) -> PodKey:
+    return PodKey(namespace=ref.namespace, name=ref.name)
 
 
 async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) -> AsyncGenerator[bool, None]:

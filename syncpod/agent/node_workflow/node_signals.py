@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
@@ -34,7 +33,8 @@ class NodeSignals:
         self._client = client
         self._node = node
         self._require = require
-        self._numbers = itertools.count(1)
+        self.number = 0
+        """The number of the last list that was sent with one."""
 
     async def sync_pods(self, pods: SyncPods) -> None:
         """Send the full list of one source."""
@@ -47,7 +47,8 @@ class NodeSignals:
         twice. If that does not succeed at once, a signal says the same: it waits for the workflow, or starts it. The
         lists are numbered, so neither a copy does harm, nor an older list that comes late.
         """
-        numbered = pods.model_copy(update={"number": next(self._numbers)})
+        self.number += 1
+        numbered = pods.model_copy(update={"number": self.number})
         await self._require()
         if not await self._is_taken(numbered):
             await self._send("sync_pods", numbered)

@@ -22,7 +22,7 @@ from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.takeover.boot import Takeover
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
-from syncpod.messages.identity import node_task_queue
+from syncpod.messages.identity import PodRef, node_task_queue
 from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
 from syncpod.translation.context import NodeContext
 
@@ -49,11 +49,19 @@ def add_node_workflow_tasks(
     task_queue = node_task_queue(context.name)
     signals = NodeSignals(client, context.name, agent.guard.require)
     workflows = PodWorkflows(client, task_queue)
+
+    def end(ref: PodRef) -> bool:
+        """Begin to end a pod whose manifest is gone; not if the node's workflow may see another reason to keep it."""
+        newest = agent.published_pods.newest(node_workflow_id(context.name))
+        last_list = (FILE_SOURCE, life.boot, signals.number)
+        ends = newest is not None and newest.published.answer("ends_without", *last_list, ref)
+        return ends and agent.early_ends.begin(ref)
+
     sources: dict[str, Callable[[], bool]] = {}
     reporters: list[ManifestSource | NodeStatusReporter] = []
     if manifest_dir is not None:
         files = ManifestFiles(manifest_dir, context.name, context.state_dir)
-        manifests = ManifestSource(files, workflows, signals.sync_pods_now, boot=life.boot)
+        manifests = ManifestSource(files, workflows, signals.sync_pods_now, boot=life.boot, end=end)
         sources[FILE_SOURCE] = lambda: manifests.reported
         reporters.append(manifests)
         agent.add_background_task("manifests", manifests.run)

@@ -1,0 +1,153 @@
+"""Pods that the agent ends beside the list without them: with any lists in flight, the node comes to its last lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from syncpod.messages.identity import PodRef
+from syncpod.messages.node import DeleteFromNode, PodWorkflowResult
+from tests.workflows.test_node_decisions import NAMES, Node, document
+from workflows.node import absorb
+from workflows.node.decide import Action
+from workflows.node.published import PublishedNode
+
+BOOT = 7
+
+
+def listed(name: str, image: int) -> dict[str, Any]:
+    """A document with a UID of its own, which two lists may share."""
+    pod = document(name, image)
+    return {**pod, "metadata": {"name": name, "namespace": "default", "uid": f"{name}{image}"}}
+
+
+class FollowedNode(Node):
+    """A node and the agent that follows its manifests. The node's workflow may take several lists at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: dict[str, int] = {}
+        self.number = 0
+        self.ended: set[str] = set()
+        """UIDs of the pods that were ended early and have not been back."""
+        self.early = 0
+        self.flying: dict[str, str] = {}
+        """The updates under way: the pod's UID by its key."""
+        self.untaken: list[dict[str, Any]] = []
+        self.task()
+
+    def task(self) -> None:
+        """Let the workflow take what has come in, decide, and publish its state."""
+        for payload in self.untaken:
+            absorb.absorb(self.state, "sync_pods", (payload,), self.now)
+        self.untaken.clear()
+        self.begin()
+        self.published = PublishedNode(self.state.model_copy(deep=True), self.now)
+
+    def list(self, source: str, pods: dict[str, int], **more: Any) -> None:
+        documents = [listed(name, image) for name, image in pods.items()]
+        self.untaken.append({"source": source, "pods": documents, **more})
+
+    def follow(self, files: dict[str, int]) -> None:
+        """Send the manifests as `ManifestSource` does."""
+        back = [name for name, image in files.items() if f"{name}{image}" in self.ended]
+        if files.items() <= self.files.items():
+            for name in self.files.keys() - files.keys():
+                self.end_early(name, f"{name}{self.files[name]}")
+        self.number += 1
+        self.list("file", files, boot=BOOT, number=self.number, gone=[{"name": name} for name in back])
+        self.files = files
+        self.ended -= {f"{name}{files[name]}" for name in back}
+
+    def end_early(self, name: str, uid: str) -> None:
+        key = f"default/{name}"
+        asked = ("file", BOOT, self.number, PodRef(name=name, uid=uid))
+        if self.published.answer("ends_without", *asked) and key not in self.flying:
+            self.flying[key] = uid
+            self.ended.add(uid)
+            self.early += 1
+
+    def land(self, key: str) -> None:
+        """Let the update to a pod's workflow arrive."""
+        if (uid := self.flying.pop(key, "")) and self.pods.get(key, ("", ""))[0] == uid:
+            del self.pods[key]
+
+    @override
+    def carry_out(self, action: Action) -> PodWorkflowResult:
+        """Every step first waits for the update that is under way."""
+        self.land(action.key)
+        return super().carry_out(action)
+
+
+files = st.dictionaries(st.sampled_from(NAMES[:2]), st.integers(0, 1), max_size=2)
+moves = st.one_of(
+    st.tuples(st.just("file"), files),
+    st.tuples(st.just("file"), files),
+    st.tuples(st.just("team"), files),
+    st.tuples(st.just("task"), st.none()),
+    st.tuples(st.just("task"), st.none()),
+    st.tuples(st.just("end"), st.sampled_from(["well", "well", "failed", "unheard"])),
+    st.tuples(st.just("land"), st.sampled_from(NAMES[:2])),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(moves, max_size=20))
+@example([("file", {"b": 0}), ("file", {"a": 0, "b": 0}), ("task", None), ("end", "well"), ("task", None)])
+def test_a_node_converges_to_its_lists_whenever_early_ends_and_lists_arrive(moves: list[tuple[str, Any]]) -> None:
+    node, team = FollowedNode(), dict[str, int]()
+    node.follow({"a": 0, "b": 0})
+    node.task()
+    node.settle()
+    node.task()
+    for move, given_ in moves:
+        match move:
+            case "file":
+                node.follow(given_)
+            case "team":
+                team = given_
+                node.list("team", team)
+            case "task":
+                node.task()
+            case "end":
+                node.end(given_)
+            case _:
+                node.land(f"default/{given_}")
+    node.task()
+    for key in list(node.flying):
+        node.land(key)
+    node.settle()
+    assert set(node.pods) == {f"default/{name}" for name in {*node.files, *team}}
+
+
+def test_a_pod_is_ended_early_only_if_its_end_is_certain() -> None:
+    node = FollowedNode()
+    node.follow({"a": 0, "b": 0})
+    node.task()
+    pod = PodRef(name="a", uid="a0")
+
+    def ends(number: int = 1, boot: int = BOOT, pod: PodRef = pod, source: str = "file") -> bool:
+        return bool(node.published.answer("ends_without", source, boot, number, pod))
+
+    assert not ends()  # it is being applied
+    node.settle()
+    node.task()
+    assert ends()
+    assert not ends(number=2)  # another list is in flight, or was refused
+    assert not ends(boot=8)
+    assert not ends(source="team")
+    assert not ends(pod=PodRef(name="a", uid="a1"))
+    node.state.deletions["default/a"] = DeleteFromNode(name="a")
+    node.task()
+    assert not ends()
+    node.state.deletions.clear()
+    node.settle()
+    node.list("team", {"a": 0})
+    node.task()
+    assert not ends()  # the other list has it too
+    with pytest.raises(KeyError):
+        node.published.answer("begins_with")
