@@ -98,6 +98,15 @@ BUGS = (
         tests=("tests/workflows/test_node_decisions.py",),
     ),
     Plant(
+        name="ended-though-another-list-has-it",
+        room=NODE,
+        file="workflows/node/published.py",
+        before="is_alone = self.state.candidates(key) == [source] and current.uids == (pod.uid,)",
+        after="is_alone = current.uids == (pod.uid,)",
+        harm="A pod of which two lists have the same document is ended when one of them drops it.",
+        tests=("tests/workflows/test_early_ends.py",),
+    ),
+    Plant(
         name="two-steps-for-one-pod",
         room=NODE,
         file="workflows/node/decide.py",
