@@ -106,18 +106,7 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
         return PodsWithdrawn(ending=tuple(key for key in asked.pods if (key.namespace, key.name) in there))
 
     async def announce_room(room: Room) -> None:
-        few, body = asyncio.Semaphore(_AT_ONCE), room.model_dump(mode="json", by_alias=True)
-
-        async def tell(run: WorkflowExecution) -> None:
-            async with few:
-                try:
-                    await client.get_workflow_handle(run.id).signal("room", body)
-                except RPCError as error:
-                    if error.status != RPCStatusCode.NOT_FOUND:
-                        raise
-
-        waiting = [run async for run in client.list_workflows(_WORKLOADS) if await _waits(run)]
-        await asyncio.gather(*map(tell, waiting))
+        await _announce_room(client, room)
 
     named = (
         (SURVEY_NODES, survey_nodes),
@@ -126,6 +115,22 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
         (ANNOUNCE_ROOM, announce_room),
     )
     return [activity.defn(name=name)(step) for name, step in named]
+
+
+async def _announce_room(client: Client, room: Room) -> None:
+    """Tell each workload that has waiting pods of a node that may take some."""
+    few, body = asyncio.Semaphore(_AT_ONCE), room.model_dump(mode="json", by_alias=True)
+
+    async def tell(run: WorkflowExecution) -> None:
+        async with few:
+            try:
+                await client.get_workflow_handle(run.id).signal("room", body)
+            except RPCError as error:
+                if error.status != RPCStatusCode.NOT_FOUND:
+                    raise
+
+    waiting = [run async for run in client.list_workflows(_WORKLOADS) if await _waits(run)]
+    await asyncio.gather(*map(tell, waiting))
 
 
 @dataclass(frozen=True)

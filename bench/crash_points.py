@@ -298,7 +298,8 @@ class _Death:
         await self.node.kill()
         last = read_boundaries(self.record)[-1]
         # Two concurrent calls may come in either order, but the calls themselves must be the same.
-        assert last.call == self.boundary.call, f"{last} in place of {self.boundary}"
+        passed = [where(each) for each in read_boundaries(self.record)]
+        assert last.call == self.boundary.call, f"{last} in place of {self.boundary}; it passed {passed}"
         self.boundary = Boundary(self.boundary.ordinal, last.when, last.call, last.pod, last.container)
         self.before = await self.subject.count()
 

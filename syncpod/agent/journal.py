@@ -297,8 +297,10 @@ class _Writer:
             _sign(self._node.state_dir)
 
     def close(self) -> None:
-        """Record that this worker stops, and close the file."""
+        """Record that this worker stops, and close the file. Of the signs of life the one on the disk stays."""
         _sign(self._node.state_dir)
+        with contextlib.suppress(OSError):
+            (self._node.memory_dir / SIGN_NAME).unlink()
         with self._using(), contextlib.suppress(sqlite3.Error, OSError):
             if self._serves:
                 self._file.end_service(datetime.now(UTC))

@@ -19,8 +19,8 @@ from syncpod.cli.view.fleet_table import pod_row
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadView
 
-HOUR = timedelta(hours=1)
-THEN = datetime.now(UTC) - 5 * HOUR - timedelta(minutes=1)
+THEN = datetime.now(UTC) - timedelta(days=10, hours=1)
+"""Ages of ten days are shown in days alone: a suite may take minutes from here to a test."""
 OWNER = "workload/Deployment/default/web"
 
 
@@ -84,15 +84,15 @@ def test_a_pod_on_its_way_to_a_node_keeps_its_row_and_what_is_known(
         served.nodes = [FleetNodeView(name="n1", presence="Ready", placed=pods)]
         served.nodes += [FleetNodeView(name="n2", presence="Ready", placed=(running,))]
         first, second = rows(capsys)
-        assert first[0] == "web-1" and first[2:] == [status, "0", "5h1m", "<none>", "n1", OWNER]
+        assert first[0] == "web-1" and first[2:] == [status, "0", "10d", "<none>", "n1", OWNER]
         assert second[0] == "web-2"
 
 
 def test_a_pod_that_a_silent_node_was_given_is_pending_there(served: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     silent = FleetNodeView(name="n1", presence="Unknown", since=THEN, fleet="f")
     served.nodes = [silent.model_copy(update={"placed": (PlacedPod(name="a", containers=1, since=THEN),)})]
-    assert rows(capsys) == [["a", "0/1", "Pending", "0", "5h1m", "<none>", "n1", "<none>"]]
-    since = f"node n1 has not taken the pod yet: node n1 has been silent since {THEN:%Y-%m-%dT%H:%M:%SZ}, for 5h1m"
+    assert rows(capsys) == [["a", "0/1", "Pending", "0", "10d", "<none>", "n1", "<none>"]]
+    since = f"node n1 has not taken the pod yet: node n1 has been silent since {THEN:%Y-%m-%dT%H:%M:%SZ}, for 10d"
     for words in (["describe", "pod", "a"], ["explain", "a"]):
         assert run(["fleet", *words]) == 0
         told = capsys.readouterr().out
@@ -110,7 +110,7 @@ def test_a_pod_that_waits_for_its_silent_node_is_listed_with_it(
     served.nodes = [FleetNodeView(name="n1", presence="Unknown", since=THEN)]
     bound = PendingPod(name="web-1", node="n1", created=THEN, why="n1 is Unknown", containers=2)
     served.workloads = [deployment(web(1, bound="n1", why="n1 is Unknown"), pending=(bound,))]
-    expected = ["web-1", "0/2", "Pending", "0", "5h1m", "<none>", "n1", OWNER]
+    expected = ["web-1", "0/2", "Pending", "0", "10d", "<none>", "n1", OWNER]
     assert rows(capsys) == [expected]
     assert run(["fleet", "describe", "pod", "web-1"]) == 1
     assert "on no node yet: n1 is Unknown; node n1 has been silent since " in capsys.readouterr().err
