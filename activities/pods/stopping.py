@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Final
 
 from temporalio import activity
 
@@ -20,6 +21,9 @@ from syncpod.messages import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages.steps import KillPod, KillTarget, StepResult
 from syncpod.node.pod_records import read_pod_record
 from syncpod.pod import Pod
+
+_LOOKS: Final = 6
+"""How often a listing that shows a stopped sandbox as ready is repeated, in a second, before it is stopped again."""
 
 
 async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
@@ -60,8 +64,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
         attempt.checkpoint()
         await end_what_was_lost(attempt, [each.id for each in view.containers])
         await stop_sandboxes(attempt, view)
-        view = await attempt.read()
-        # containerd 2 may list a sandbox as ready for a moment after it has stopped it; the next decision would use it.
+        view = await _listed_as_stopped(attempt)
         if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
             if request.final:
                 await finish(attempt, evicted=request.evicted)
@@ -69,6 +72,21 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
             tell_hooks(attempt, [*targets.values(), *earlier])
             return StepResult(status=await with_noted_starts(attempt, pod, view))
         await polls.pause()
+
+
+async def _listed_as_stopped(attempt: StepAttempt) -> ObservedPod:
+    """Return a listing in which the sandboxes that were just stopped are not ready; after a second the newest one.
+
+    containerd 2 may list a sandbox as ready for a moment after it has stopped it, and the next decision would use it.
+    """
+    polls = Polls(attempt)
+    view = await attempt.read()
+    for _ in range(_LOOKS):
+        if not any(sandbox.ready for sandbox in view.sandboxes) or any(c.state != "exited" for c in view.containers):
+            break
+        await polls.pause()
+        view = await attempt.read()
+    return view
 
 
 def _shows_what_to_stop(request: KillPod, view: ObservedPod) -> bool:

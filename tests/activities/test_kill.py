@@ -392,6 +392,27 @@ async def test_a_sandbox_is_killed_only_when_it_is_listed_as_stopped(
     assert [each.ready for each in result.status.sandboxes] == [False]
 
 
+async def test_a_sandbox_that_is_listed_as_ready_for_a_moment_is_stopped_once(
+    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    listing, late = bench.cri.list_pod_sandboxes, iter(range(3))
+
+    async def listed_late(**how: Any) -> tuple[SandboxSummary, ...]:
+        found = await listing(**how)
+        if not calls.count("stop_pod_sandbox answered"):
+            return found
+        is_late = next(late, None) is not None
+        return tuple(dataclasses.replace(each, state="SANDBOX_READY") if is_late else each for each in found)
+
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", listed_late)
+    result = await pod.kill()
+    assert [each.ready for each in result.status.sandboxes] == [False]
+    assert next(late, None) is None
+    assert calls.count("stop_pod_sandbox sent") == 1
+
+
 async def test_a_failed_network_teardown_is_retried_and_reported(bench: Bench) -> None:
     pod = bench.pod(hostNetwork=False)
     await started(pod)
