@@ -147,8 +147,8 @@ async def _waits(run: WorkflowExecution) -> bool:
     """Say whether a workload has pods that wait for a node."""
     try:
         return bool(WorkloadSummary.model_validate(await run.memo_value(WORKLOAD_MEMO, None)).pending)
-    except ValueError:
-        return False  # its workflow has just begun
+    except (ValueError, KeyError, RuntimeError):
+        return False  # its workflow has just begun, or somebody has forged one
 
 
 async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod], owner: str) -> _Found:
