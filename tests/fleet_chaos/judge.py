@@ -279,18 +279,30 @@ def answers(rows: Sequence[Row], asked: Asked, before: Mapping[str, int], after:
     return wrong
 
 
-def restarts(notes: Notes) -> dict[str, int]:
+def restarts(notes: Notes, asked: Asked) -> dict[str, int]:
     """How often the containers of each pod were restarted, without its init container.
 
-    A pod may have had an earlier life, under another UID or on another node: the fleet counts only the last one.
+    A pod may have had an earlier life, under another UID or on another node: the fleet counts only the last one. So it
+    is with a pod of a Deployment that may never be too many: its node stops it when cut off for long, and then runs it
+    anew under its UID, with numbers from 0 on. Any other pod whose numbers begin anew has lost its memory.
     """
     found = {}
     for pod, lines in notes.items():
         began = [note for note in lines if note.what == "START" and note.container != "first"]
         last = max(began, key=lambda note: note.at).uid if began else ""
-        starts = Counter(note.container for note in began if note.uid == last)
-        found[pod] = sum(number - 1 for number in starts.values())
+        by_container: dict[str, list[Note]] = defaultdict(list)
+        for note in sorted(began, key=lambda note: note.at):
+            if note.uid == last:
+                by_container[note.container].append(note)
+        may_stop = asked.deployment_of(pod) in asked.never_more
+        found[pod] = sum(len(_last_life(runs) if may_stop else runs) - 1 for runs in by_container.values())
     return found
+
+
+def _last_life(starts: Sequence[Note]) -> Sequence[Note]:
+    """The starts of one container since its numbers last began anew, oldest first."""
+    anew = [at for at, (before, after) in enumerate(itertools.pairwise(starts), 1) if after.restart <= before.restart]
+    return starts[anew[-1] if anew else 0 :]
 
 
 def _called(each: Instance) -> str:

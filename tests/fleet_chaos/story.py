@@ -189,9 +189,9 @@ class Story:
         out = self.directory / "out"
 
         def lacks() -> list[str]:
-            before = restarts(evidence.read_notes(out))
+            before = restarts(evidence.read_notes(out), self.asked)
             listed = evidence.rows(self.headquarters.insist("get", "pods", "-o", "wide", "--no-headers"))
-            wrong = answers(listed, self.asked, before, restarts(evidence.read_notes(out)))
+            wrong = answers(listed, self.asked, before, restarts(evidence.read_notes(out), self.asked))
             rollouts = self.headquarters.insist("get", "deployments", "-o", "wide", "--no-headers")
             if rollouts.count("is rolled out") != len(self.asked.copies):
                 wrong.append(f"rollouts: {rollouts.strip()}")

@@ -122,13 +122,21 @@ ROWS = (
     Row("web-2", "1/1", "Running", 0, "n3"),
     Row("keep-2", "1/1", "Running", 0, "n3"),
 )
-COUNTED = restarts({pod: parse(lines) for pod, lines in NOTES.items()})
+COUNTED = restarts({pod: parse(lines) for pod, lines in NOTES.items()}, ASKED)
 
 
 def test_an_earlier_life_of_a_pod_adds_no_restarts() -> None:
     """A node that was cut off for a short time had begun a copy, and the fleet places it anew under its name."""
     lives = (*NOTES["keep-1"], "START 20 f@n2 web k1 s 1 1 free", "START 330 h@n3 web l1 s 1 0 free")
-    assert restarts({"keep-1": parse(lives), "keep-3": parse(())}) == {"keep-1": 0, "keep-3": 0}
+    assert restarts({"keep-1": parse(lives), "keep-3": parse(())}, ASKED) == {"keep-1": 0, "keep-3": 0}
+
+
+def test_a_pod_that_its_node_stopped_and_ran_again_begins_with_no_restarts() -> None:
+    """Under the same UID on the same node. Only the pods of such a Deployment may begin anew."""
+    starts = ("START 15 f@n2 web k0 s 1 0 free", "START 20 f@n2 web k1 s 1 1 free", "START 30 f@n2 web k2 s 1 0 free")
+    again = (*starts, "START 40 f@n2 web k3 s 1 1 free")
+    lives = {"keep-1": parse(starts), "keep-2": parse(again), "web-1": parse(starts)}
+    assert restarts(lives, ASKED) == {"keep-1": 0, "keep-2": 1, "web-1": 2}
 
 
 def test_true_answers_pass() -> None:
