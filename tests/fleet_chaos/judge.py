@@ -279,12 +279,15 @@ def answers(rows: Sequence[Row], asked: Asked, before: Mapping[str, int], after:
     return wrong
 
 
-def restarts(notes: Notes, asked: Asked) -> dict[str, int]:
+def restarts(notes: Notes, asked: Asked, deaths: Sequence[Death] = ()) -> dict[str, int]:
     """How often the containers of each pod were restarted, without its init container.
 
     A pod may have had an earlier life, under another UID or on another node: the fleet counts only the last one. So it
     is with a pod of a Deployment that may never be too many: its node stops it when cut off for long, and then runs it
     anew under its UID, with numbers from 0 on. Any other pod whose numbers begin anew has lost its memory.
+
+    With `deaths`, those that may have been count too: a node that dies while it starts a container may have started it,
+    so that number is used up, and nobody has noted it.
     """
     found = {}
     for pod, lines in notes.items():
@@ -295,8 +298,19 @@ def restarts(notes: Notes, asked: Asked) -> dict[str, int]:
             if note.uid == last:
                 by_container[note.container].append(note)
         may_stop = asked.deployment_of(pod) in asked.never_more
-        found[pod] = sum(len(_last_life(runs) if may_stop else runs) - 1 for runs in by_container.values())
+        lives = [_last_life(runs) if may_stop else runs for runs in by_container.values()]
+        found[pod] = sum(len(runs) - 1 + _unnoted(runs, deaths) for runs in lives)
     return found
+
+
+def _unnoted(starts: Sequence[Note], deaths: Sequence[Death]) -> int:
+    """How many numbers of one container were used up by the deaths of its node, at most one by each."""
+    missing = 0
+    for before, after in itertools.pairwise(starts):
+        node = before.uid.partition("@")[2]
+        between = sum(each.node == node and before.at < each.at < after.at for each in deaths)
+        missing += min(between, max(0, after.restart - before.restart - 1))
+    return missing
 
 
 def _last_life(starts: Sequence[Note]) -> Sequence[Note]:

@@ -191,7 +191,7 @@ class Story:
         def lacks() -> list[str]:
             before = restarts(evidence.read_notes(out), self.asked)
             listed = evidence.rows(self.headquarters.insist("get", "pods", "-o", "wide", "--no-headers"))
-            wrong = answers(listed, self.asked, before, restarts(evidence.read_notes(out), self.asked))
+            wrong = answers(listed, self.asked, before, restarts(evidence.read_notes(out), self.asked, self.deaths))
             rollouts = self.headquarters.insist("get", "deployments", "-o", "wide", "--no-headers")
             if rollouts.count("is rolled out") != len(self.asked.copies):
                 wrong.append(f"rollouts: {rollouts.strip()}")

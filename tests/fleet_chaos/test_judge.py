@@ -139,6 +139,14 @@ def test_a_pod_that_its_node_stopped_and_ran_again_begins_with_no_restarts() -> 
     assert restarts(lives, ASKED) == {"keep-1": 0, "keep-2": 1, "web-1": 2}
 
 
+def test_a_start_that_a_death_cut_off_may_have_used_up_a_number() -> None:
+    """At most one by each death of that node, and none at any other time."""
+    starts = ("START 90 a@n1 web a0 s 1 0 free", "START 130 a@n1 web a1 s 1 3 free", "START 140 a@n1 web a1 s 1 9 free")
+    lives = {"serves-0-n1": parse(starts)}
+    assert restarts(lives, ASKED) == {"serves-0-n1": 2}
+    assert restarts(lives, ASKED, DEATHS) == {"serves-0-n1": 3}
+
+
 def test_true_answers_pass() -> None:
     assert answers(ROWS, ASKED, COUNTED, COUNTED) == []
 
