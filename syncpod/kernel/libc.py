@@ -155,6 +155,11 @@ def process_madvise(pidfd: int, address: int, length: int, advice: int) -> int:
     return _checked(result)
 
 
+def madvise(address: int, length: int, advice: int) -> None:
+    """Give the kernel advice on a range of this process's memory (madvise(2))."""
+    _checked(_libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), ctypes.c_int(advice)))
+
+
 def inotify_init(flags: int) -> int:
     """Return the descriptor of a new inotify instance (inotify_init1(2)); `flags` are those of `open`."""
     return _checked(_libc.inotify_init1(ctypes.c_int(flags)))

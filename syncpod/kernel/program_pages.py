@@ -1,4 +1,4 @@
-"""Frees the pages of a program that only its start has needed.
+"""Frees the pages of a program that it does not need at present, such as those that only its start has needed.
 
 They are pages of the program's file, which the kernel may take away at any time, and does where memory runs short.
 Until then they count as the process's memory. A page that is needed again is read from the file again.
@@ -6,12 +6,13 @@ Until then they count as the process's memory. A page that is needed again is re
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
 from typing import Final
 
-from syncpod.kernel.libc import process_madvise
+from syncpod.kernel.libc import madvise, process_madvise
 
 _MADV_PAGEOUT: Final = 21
 _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r(.)\S* \S+ \S+ \d+\s+(/.*)")
@@ -25,14 +26,37 @@ def free_program_pages(pid: int) -> int:
     OSError: EPERM for anybody but root, ENOSYS before Linux 5.10, and another one if the process has ended.
     """
     program = str(Path(f"/proc/{pid}/exe").readlink())
-    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    found = [match for line in lines if (match := _MAPPING.fullmatch(line)) and match[3] == "-" and match[4] == program]
     pidfd = os.pidfd_open(pid)
     try:
         return sum(
-            process_madvise(pidfd, begin, int(match[2], 16) - begin, _MADV_PAGEOUT)
-            for match in found
-            if (begin := int(match[1], 16))
+            process_madvise(pidfd, begin, length, _MADV_PAGEOUT)
+            for begin, length, file in _mappings(pid)
+            if file == program
         )
     finally:
         os.close(pidfd)
+
+
+def free_own_pages() -> int:
+    """Have the kernel free the pages of this process's program and of its libraries; return of how many bytes.
+
+    Its data stays, as do the pages that another process uses, and those of files that belong to another user: the
+    kernel then takes the advice and does nothing. Blocks for some milliseconds. Raises OSError before Linux 5.4.
+    """
+    freed = 0
+    for begin, length, _ in _mappings(os.getpid()):
+        try:
+            madvise(begin, length, _MADV_PAGEOUT)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:  # the mapping has gone since it was listed
+                raise
+        else:
+            freed += length
+    return freed
+
+
+def _mappings(pid: int) -> list[tuple[int, int, str]]:
+    """Return the address, the length and the file of each part of a process's memory that is a file's, not changed."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    found = [match for line in lines if (match := _MAPPING.fullmatch(line)) and match[3] == "-"]
+    return [(begin, int(match[2], 16) - begin, match[4]) for match in found if (begin := int(match[1], 16))]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.kernel.program_pages import free_program_pages
+from syncpod.kernel.program_pages import free_own_pages, free_program_pages
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may advise on the memory of another process")
@@ -24,6 +24,11 @@ def test_a_process_goes_on_without_the_pages_of_its_program(tmp_path: Path) -> N
         assert 0 < free_program_pages(child.pid) <= program.stat().st_size + 4 * os.sysconf("SC_PAGE_SIZE")
         assert child.communicate(b"two\n")[0] == b"two\n"
     assert child.returncode == 0
+
+
+def test_a_process_goes_on_without_those_of_its_own_program_and_libraries() -> None:
+    assert free_own_pages() > Path("/proc/self/exe").stat().st_size / 2
+    assert [word.upper() for word in ("goes", "on")] == ["GOES", "ON"]
 
 
 def test_a_process_that_has_ended_has_none() -> None:

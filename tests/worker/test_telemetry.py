@@ -83,13 +83,15 @@ def test_an_unsupported_exporter_or_protocol_is_refused_by_name(environment: dic
         requested(environment)
 
 
-def test_without_telemetry_settings_the_sdk_is_not_imported() -> None:
+def test_a_worker_imports_neither_the_sdk_without_telemetry_settings_nor_cryptography() -> None:
+    """Both take memory of every node: the keys of a fleet and of signed commands are rarely there."""
     program = """
 import sys
 import worker
 from syncpod import telemetry
 telemetry.configure({}, service="syncpod-worker").flush()
-print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
+unwanted = ("opentelemetry.sdk", "opentelemetry.exporter", "cryptography")
+print([name for name in sys.modules if name.startswith(unwanted)])
 """
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"

@@ -12,8 +12,6 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
 from syncpod.agent.fleet.told_key import decoded, private_key, public_key
 from syncpod.messages.fleet_objects import GIVEN, SealedObject
 from syncpod.messages.sealing import Unsealable, open_sealed
@@ -51,6 +49,8 @@ class FleetObjects:
     @property
     def key_id(self) -> str:
         """A digest of the public key that the fleet must seal for; "" if the invitation's key is none."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
         try:
             public = private_key(self._key).public_key()
         except ValueError:

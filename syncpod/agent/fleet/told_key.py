@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from typing import TYPE_CHECKING
 
 from syncpod.messages.fleet_objects import FLEET_KEY, SealedKey
 from syncpod.messages.sealing import Unsealable, open_sealed, public_key_id
 from syncpod.messages.signature import PayloadPlace
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import ToldKey
+
+if TYPE_CHECKING:  # it takes 8 MiB of every worker's memory, and most workers belong to no fleet
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 WRONG_KEY = "a key of the invitation is not an elliptic curve key"
 
@@ -45,6 +46,9 @@ def fleet_key_id(invitation: Invitation) -> str:
 
 def private_key(pem: str) -> EllipticCurvePrivateKey:
     """Return a private key. Raises ValueError."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     key = load_pem_private_key(pem.encode(), None)
     if not isinstance(key, EllipticCurvePrivateKey):
         raise Unsealable(WRONG_KEY)
@@ -53,6 +57,9 @@ def private_key(pem: str) -> EllipticCurvePrivateKey:
 
 def public_key(pem: str) -> EllipticCurvePublicKey:
     """Return a public key. Raises ValueError."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
     key = load_pem_public_key(pem.encode())
     if not isinstance(key, EllipticCurvePublicKey):
         raise Unsealable(WRONG_KEY)

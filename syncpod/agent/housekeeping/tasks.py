@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 from temporalio.client import Client
@@ -17,6 +18,7 @@ from syncpod.agent.housekeeping.gone_pods import GonePods
 from syncpod.agent.housekeeping.log_links import LogLinks
 from syncpod.agent.housekeeping.node_history import NodeHistory
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
+from syncpod.agent.housekeeping.program_pages import ProgramPages, free_worker_and_server
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.storage.image_gc import ImageGc
@@ -76,10 +78,12 @@ def add_housekeeping_tasks(
         period=settings.orphans_period,
     )
     duplicates = Duplicates(killer)
+    pages = ProgramPages(partial(free_worker_and_server, node.state_dir))
     evictor = _evictor(agent, node, cri, settings, containers, images, reporter)
     storage = LocalStorageEviction(node, cri, agent.pleg.newest, agent.signals.evict)
     agent.add_listing_watcher(containers.observe)
     agent.add_listing_watcher(duplicates.observe)
+    agent.add_listing_watcher(lambda _: pages.worked())
     agent.add_background_task("container garbage collection", containers.run)
     agent.add_background_task("removal of gone pods", gone.run)
     links = LogLinks(node.log_dir, agent.pleg.listings, period=settings.gone_pods_period)
@@ -89,6 +93,7 @@ def add_housekeeping_tasks(
     agent.add_background_task("eviction", evictor.run)
     agent.add_background_task("storage limits", storage.run)
     agent.add_background_task("node report", reporter.run)
+    agent.add_background_task("program pages", pages.run)
     return evictor
 
 

@@ -16,10 +16,11 @@ from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.processes import ProcessIdentity, is_running
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
+from syncpod.settings.server_record import FILE_NAME as _SERVER
 
 MARK: Final = "syncpod-state"
 """The file that marks a directory as created for syncpod alone."""
-_SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
+_WORKER, _RUNTIME, _LOCK = "up-worker.json", "runtime.json", "up.lock"
 _JOURNAL: Final = (
     "journal.sign",
     *(f"{name}{end}" for name in ("journal.db", "journal.db.broken") for end in ("", "-wal", "-shm")),
