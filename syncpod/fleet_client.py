@@ -21,18 +21,13 @@ from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.gate.sealing_keys import FleetSealingKeys
-from syncpod.messages.encryption import FLEET, is_of_another_fleet
-from syncpod.messages.fleet import FLEET_NODE_WORKFLOW
-from syncpod.messages.fleet_objects import FLEET_OBJECT_WORKFLOW
+from syncpod.messages.held_fleet import HELD_QUERY, LOOKED_AT, held_fleet, holds_another
 from syncpod.messages.signature import Keys
-from syncpod.messages.workload import WORKLOAD_WORKFLOW
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import connect
 from syncpod.temporal.sealing import FleetCodec, FleetKeys, fleet_converter
 
-LOOKED_AT: Final = 50
-"""At most so many workflows say whose fleet a server holds; nearly always the first one does."""
 _RPC: Final = timedelta(seconds=5)
 
 
@@ -86,32 +81,16 @@ async def connect_to_fleet(
 async def check_whose(client: Client, access: FleetAccess) -> None:
     """Raise OtherFleet if the client's namespace holds a fleet, but not this one.
 
-    The lists of workflows say it: each payload there names its fleet. A fleet is known from when its worker has served
-    its first node, workload or object. A server that cannot list now is taken for the fleet's own: workflows refuse
-    what is another fleet's anyway.
+    A server that cannot list now is taken for the fleet's own: workflows refuse what is another fleet's anyway.
     """
-    kinds = ", ".join(f"'{each}'" for each in (FLEET_NODE_WORKFLOW, WORKLOAD_WORKFLOW, FLEET_OBJECT_WORKFLOW))
-    listed = client.list_workflows(
-        f"WorkflowType IN ({kinds}) AND ExecutionStatus = 'Running'",
-        limit=LOOKED_AT,
-        page_size=LOOKED_AT,
-        rpc_timeout=_RPC,
-    )
-    own, other = access.sealing.fleet, ""
+    listed = client.list_workflows(HELD_QUERY, limit=LOOKED_AT, page_size=LOOKED_AT, rpc_timeout=_RPC)
+    own = access.sealing.fleet
     try:
-        async for each in listed:
-            for said in each.raw_info.memo.fields.values():
-                if is_of_another_fleet(own, said.metadata):
-                    other = said.metadata[FLEET].decode(errors="replace")
-                elif FLEET in said.metadata:
-                    return
+        said = [dict(one.metadata) async for each in listed for one in each.raw_info.memo.fields.values()]
     except RPCError:
         return
-    if other:
-        raise OtherFleet(
-            f"namespace {client.namespace} of the server holds fleet {other}, and the keys here are of fleet {own}: "
-            "use the state directory of that fleet, or a namespace or a server of its own for each fleet"
-        )
+    if (held := held_fleet(own, said)) not in (own, ""):
+        raise OtherFleet(holds_another(client.namespace, held, own))
 
 
 def verifying_client(client: Client, access: FleetAccess) -> Client:

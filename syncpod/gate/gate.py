@@ -22,9 +22,10 @@ import grpc
 
 from syncpod.gate.authority import Fleet
 from syncpod.gate.bounds import CALLS, NodeBounds
-from syncpod.gate.calls import GREETING, Forwarded, NodeCalls, Refused, Unreadable, unknown
+from syncpod.gate.calls import GREETING, POLL, Forwarded, NodeCalls, Refused, Unreadable, unknown
 from syncpod.gate.door import Door, NodeConnection
 from syncpod.gate.introduction import Introductions
+from syncpod.gate.ownership import Ownership
 from syncpod.gate.refusals import Refusals
 from syncpod.gate.tokens import task_tokens
 from syncpod.messages.fleet import dismissal
@@ -67,6 +68,7 @@ _CHANNEL_OPTIONS: Final = (
 _OWN_SECONDS: Final = 10.0
 """How long one of the gate's own calls may take."""
 _AWAY: Final = "the fleet's server cannot be reached"
+_OTHERS: Final = "the server behind the fleet's gate holds another fleet"
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Gate:
             self._socket = f"/proc/self/fd/{self._directory}/{_SOCKET}"
             self._bounds, self._refusals = NodeBounds(), Refusals()
             self._calls = NodeCalls(behind.namespace, task_tokens(directory))
+            self._ownership = Ownership(fleet.id, behind.namespace, self._call_behind)
             self._introductions = Introductions(fleet.id, behind.namespace, keys, self._call_behind)
             self._door = Door(fleet, names, self._bounds, self._refusals, directory=directory, behind=self._socket)
         except BlockingIOError:
@@ -131,8 +134,10 @@ class Gate:
         self._channel: grpc.aio.Channel | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Serve; return the port. Raises OSError and RuntimeError."""
+        """Serve; return the port. Raises OSError and RuntimeError; SettingsInvalid if the server is another fleet's."""
         self._channel = self._behind.channel()
+        if why := await self._ownership.why_not():
+            raise SettingsInvalid(why)
         self._server = grpc.aio.server(options=_SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((_Handlers(self),))
         self._path.unlink(missing_ok=True)
@@ -221,6 +226,10 @@ class Gate:
         remaining = context.time_remaining()
         seconds = forwarded.seconds if remaining is None else min(forwarded.seconds, remaining)
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        # It may have been away when the gate began to serve.
+        if method == POLL and (why := await self._ownership.why_not()):
+            self._refusals.refused(of.node, method, why, asyncio.get_running_loop().time())
+            await context.abort(grpc.StatusCode.UNAVAILABLE, _OTHERS)
         try:
             await self._introductions.introduce(of.node, of.serial, method, asyncio.get_running_loop().time())
             answered: bytes = await call(forwarded.request, timeout=seconds, metadata=metadata)
@@ -228,6 +237,7 @@ class Gate:
             away = error.code() is grpc.StatusCode.UNAVAILABLE  # gRPC's own text would show the server's address
             if away:
                 self._introductions.forget()
+                self._ownership.forget()
             details = tuple((k, v) for k, v in error.trailing_metadata() or () if k == _DETAILS)
             said = _AWAY if away else error.details() or ""
             # Whoever has the server must not end a node's pods: the gate says that itself, or nobody does.

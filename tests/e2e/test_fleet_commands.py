@@ -71,7 +71,8 @@ async def test_a_stranger_at_the_servers_port_commands_nothing(node: Node, fleet
     other = replace(fleet, environ={**fleet.environ, STATE_DIR: str(elsewhere)})
     holds = f"holds fleet {fleet.authority.id}, and the keys here are of fleet {authority.id}: "
     secret = json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}})
-    for words_ in (("serve",), ("apply", "-f", "-"), ("cordon", name), ("get", "nodes")):
+    gate = ("gate", "--listen", "127.0.0.1:0")
+    for words_ in (("serve",), gate, ("apply", "-f", "-"), ("cordon", name), ("get", "nodes")):
         assert holds in (await other.say(*words_, code=2, stdin=secret)).err
 
     described = (await fleet.say("describe", "node", name)).out

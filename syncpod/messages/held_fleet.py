@@ -1,0 +1,41 @@
+"""Whose fleet a Temporal namespace holds. The lists of workflows say it: each payload there names its fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from syncpod.messages.encryption import FLEET, is_of_another_fleet
+from syncpod.messages.fleet import FLEET_NODE_WORKFLOW
+from syncpod.messages.fleet_objects import FLEET_OBJECT_WORKFLOW
+from syncpod.messages.workload import WORKLOAD_WORKFLOW
+
+LOOKED_AT: Final = 50
+"""At most so many workflows say whose fleet a namespace holds; nearly always the first one does."""
+HELD_QUERY: Final = (
+    f"WorkflowType IN ('{FLEET_NODE_WORKFLOW}', '{WORKLOAD_WORKFLOW}', '{FLEET_OBJECT_WORKFLOW}') "
+    "AND ExecutionStatus = 'Running'"
+)
+"""Lists the workflows that say it. A fleet is known from when its worker has served its first one of them."""
+
+
+def held_fleet(own: str, said: Iterable[Mapping[str, bytes]]) -> str:
+    """Return the id of the fleet that a namespace holds: `own` if it holds that one too, "" if it holds none.
+
+    `said` is the metadata of the payloads in the memos of its workflows.
+    """
+    held = ""
+    for metadata in said:
+        if is_of_another_fleet(own, metadata):
+            held = metadata[FLEET].decode(errors="replace")
+        elif FLEET in metadata:
+            return own
+    return held
+
+
+def holds_another(namespace: str, other: str, own: str) -> str:
+    """Return the sentence that refuses a namespace which holds another fleet."""
+    return (
+        f"namespace {namespace} of the server holds fleet {other}, and the keys here are of fleet {own}: "
+        "use the state directory of that fleet, or a namespace or a server of its own for each fleet"
+    )
