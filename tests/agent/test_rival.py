@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import re
+import socket
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -59,9 +62,11 @@ async def test_a_node_without_another_worker_is_free(client: Client, task_queue:
     await rival.refuse_rivals(client, task_queue, HERE)
 
 
-async def test_a_live_worker_on_another_machine_causes_a_refusal(client: Client, task_queue: str) -> None:
+async def test_a_live_worker_on_another_machine_causes_a_refusal_that_names_it(client: Client, task_queue: str) -> None:
+    where = re.escape(f"(process {os.getpid()} on {socket.gethostname()})")
+    named = f"node n1 is served by another worker, n1/other-machine/9 {where}: stop it, or"
     async with serving(client, task_queue, THERE):
-        with pytest.raises(NotThisNode, match="node n1 is served by another worker, n1/other-machine/9: stop it, or"):
+        with pytest.raises(NotThisNode, match=named):
             await rival.refuse_rivals(client, task_queue, HERE)
 
 
@@ -82,6 +87,26 @@ async def test_the_later_of_two_workers_is_refused(client: Client, temporal_serv
         refusal = await rival.outranked(client, task_queue, HERE)
         assert "served by another worker, n1/other-machine/9" in str(refusal)
         assert await rival.outranked(client, task_queue, THERE) is None
+
+
+async def test_the_later_of_a_machine_and_its_copy_is_refused_and_told_so(
+    client: Client, temporal_server: DevServer, task_queue: str
+) -> None:
+    other, copy = await connected(temporal_server), NodeLife("n1", "this-machine", 4)
+    async with serving(other, task_queue, copy), serving(client, task_queue, HERE):
+        refusal = str(await rival.outranked(client, task_queue, HERE))
+        assert refusal.startswith(f"node n1 is served by another worker, n1/this-machine/4 (process {os.getpid()} on ")
+        assert "one of the two machines is a copy. Give the copy an /etc/machine-id, a state directory and" in refusal
+        assert await rival.outranked(client, task_queue, copy) is None
+
+
+async def test_a_copy_of_this_machine_with_another_host_name_is_refused_before_it_serves(
+    client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(client, task_queue, NodeLife("n1", "this-machine", 4)):
+        monkeypatch.setattr(socket, "gethostname", lambda: "the-copy")
+        with pytest.raises(NotThisNode, match="of this one on the-copy: one of the two machines is a copy"):
+            await rival.refuse_rivals(client, task_queue, HERE)
 
 
 async def test_a_worker_not_heard_of_for_long_is_no_rival(

@@ -103,20 +103,21 @@ def test_twins_are_said_once_with_what_to_do(lives: tuple[str, ...]) -> None:
     assert node.state.events[0].message == node.state.twins, "it is not cut"
 
 
-def test_both_machines_are_named_if_they_differ() -> None:
+def test_both_machines_are_named_also_if_one_is_a_copy_of_the_other() -> None:
     node = Node()
     node.answers("a", "b", "a", "b")
     assert "as n1, rack-1 (10.0.0.1) and rack-2 (10.0.0.2), and both run its pods" in node.state.twins
     node = Node()
     node.answers("a1", "a2", "a1", "a2")
-    assert "as n1 and both run its pods" in node.state.twins, "a copied machine has the same name"
+    assert "as n1, both called rack-1 (10.0.0.1), as a copy of a whole machine is, and both run" in node.state.twins
+    assert node.state.events[0].message == node.state.twins, "it is not cut"
 
 
 def test_twins_get_no_new_pods_and_keep_those_that_they_have() -> None:
     node = Node()
     node.answers("a", "b", "a", "b")
     new = {**POD, "metadata": {"name": "new"}}
-    with pytest.raises(Rejected, match="two machines answer as n1: it takes no new pods"):
+    with pytest.raises(Rejected, match=r"^node n1 takes no new pods: two machines answer as n1, rack-1 .* and rack-2"):
         node_changes.change(node.state, "place", ({"pods": [new]},), node.now)
     node_changes.change(node.state, "place", ({"pods": [POD], "owner": "owner"},), node.now)
     assert list(node.state.placed) == ["default/web"]

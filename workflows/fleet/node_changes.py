@@ -69,7 +69,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     if new and state.is_cordoned:
         raise Rejected(f"node {state.name} is cordoned, and takes no new pods")
     if new and state.is_doubled:
-        raise Rejected(f"two machines answer as {state.name}: it takes no new pods until one of them has ended")
+        raise Rejected(f"node {state.name} takes no new pods: {state.twins}")
     for key in keys:
         if (owner := state.owner_of(key)) and owner != asked.owner:
             raise Rejected(f"pod {key} already exists on the node, and belongs to {owner}")

@@ -26,7 +26,9 @@ def heard(state: FleetNodeState, answer: Spoken, asked: datetime, now: datetime)
 
 def _sentence(name: str, lives: Lives) -> str:
     first, second = sorted(each.machine for each in lives.known[-2:])
-    named = f", {first} and {second}," if first and first != second else ""
+    named = f", {first} and {second}," if first else ""
+    if first and first == second:
+        named = f", both called {first}, as a copy of a whole machine is,"
     return (
         f"two machines answer as {name}{named} and both run its pods: on one of them run `syncpod leave` and"
         f" `syncpod down`, or invite {name} anew, let the right one join, and revoke the earlier certificate with"

@@ -1,14 +1,16 @@
 """Makes sure that two workers never serve one node name: a lock works on one machine only, but the server sees all.
 
-A worker on another machine (or with another state directory) polls the same task queue with another identity. Clocks of
-two machines are not compared. A rival is alive if its signs of life advance: its heartbeats, or its polls if the server
-keeps no heartbeats (server 1.30 introduced them).
+A worker on another machine (or with another state directory) polls the same task queue with another identity. On a copy
+of the whole machine only the number of its life is another one, and perhaps the host name. Clocks of two machines are
+not compared. A rival is alive if its signs of life advance: its heartbeats, or its polls if the server keeps no
+heartbeats (server 1.30 introduced them).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -54,6 +56,14 @@ class Sign:
     """Its last heartbeat or poll, seconds since 1970."""
     patience: timedelta
     """How long the next sign may take if the worker lives."""
+    host: str = ""
+    """The host name of its machine; "" = unknown."""
+    process: str = ""
+
+    @property
+    def where(self) -> str:
+        """Where it runs, in a few words; "" = that is unknown."""
+        return f"process {self.process} on {self.host}" if self.host and self.process else self.host
 
 
 async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None:
@@ -95,16 +105,16 @@ async def stop_if_outranked(client: Client, task_queue: str, life: NodeLife) -> 
 async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisNode | None:
     """Return why this worker must stop, if it must: another worker serves the node too, and started earlier.
 
-    This handles two workers that start at the same moment, when neither sees the other. Both read the same two records
-    from the server, so exactly one gives way. Called regularly while serving; slow only if there is a trace of another
-    worker.
+    This handles two workers that start at the same moment, when neither sees the other, and a copy of this machine.
+    Both read the same two records from the server, so exactly one gives way. An earlier life on this machine gives no
+    more signs: the lock was free. Called regularly while serving; slow only if there is a trace of another worker.
     """
     found = {sign.identity: sign for sign in await signs(client, task_queue)}
     own = found.get(life.identity)
     for sign in found.values():
         if own is None or not own.started or not sign.started:
             continue  # the server has no heartbeat of it, or not yet
-        if is_other(sign, life) and (sign.started, sign.identity) < (own.started, own.identity):
+        if (sign.started, sign.identity) < (own.started, own.identity):
             await asyncio.sleep(sign.patience.total_seconds())
             later = {sign.identity: sign for sign in await signs(client, task_queue)}.get(sign.identity)
             if later is not None and later.heard > sign.heard:
@@ -113,8 +123,16 @@ async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisN
 
 
 def is_other(sign: Sign, life: NodeLife) -> bool:
-    """Say whether the sign is another worker's: on another machine, or with another state directory."""
-    return not sign.identity.startswith(f"{life.node}/{life.machine}/")
+    """Say whether the sign is another worker's: on another machine, or with another state directory.
+
+    That of a copy of this machine is, if the copy has another host name; otherwise it may be an earlier life's.
+    """
+    return not _is_of_same_directory(sign, life) or sign.host not in ("", socket.gethostname())
+
+
+def _is_of_same_directory(sign: Sign, life: NodeLife) -> bool:
+    """Say whether the sign is of a worker with this machine's id and state directory."""
+    return sign.identity.startswith(f"{life.node}/{life.machine}/")
 
 
 async def signs(client: Client, task_queue: str) -> tuple[Sign, ...]:
@@ -142,7 +160,10 @@ def _read(polled: DescribeTaskQueueResponse, listed: ListWorkersResponse) -> tup
     for beat in heartbeats:
         if beat.status == WorkerStatus.WORKER_STATUS_RUNNING:
             started, heard = _seconds(beat.start_time), _seconds(beat.heartbeat_time)
-            found[beat.worker_identity] = Sign(beat.worker_identity, started, heard, _BEAT_PATIENCE)
+            host = beat.host_info
+            found[beat.worker_identity] = Sign(
+                beat.worker_identity, started, heard, _BEAT_PATIENCE, host.host_name, host.process_id
+            )
     known = {beat.worker_identity for beat in heartbeats}
     for poller in polled.pollers:
         if poller.identity not in known:
@@ -160,7 +181,13 @@ def _seconds(moment: _Timestamp) -> float:
 
 
 def _refusal(life: NodeLife, sign: Sign) -> NotThisNode:
+    named = f"{sign.identity} ({sign.where})" if sign.where else sign.identity
+    if _is_of_same_directory(sign, life):
+        return NotThisNode(
+            f"node {life.node} is served by another worker, {named}, with the machine id and the state directory of "
+            f"this one on {socket.gethostname()}: one of the two machines is a copy. Give the copy an /etc/machine-id, "
+            "a state directory and a name (--node) of its own"
+        )
     return NotThisNode(
-        f"node {life.node} is served by another worker, {sign.identity}: "
-        "stop it, or give this one another name (--node)"
+        f"node {life.node} is served by another worker, {named}: stop it, or give this one another name (--node)"
     )
