@@ -118,7 +118,7 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
 
 
 async def _announce_room(client: Client, room: Room) -> None:
-    """Tell each workload that has waiting pods of a node that may take some."""
+    """Tell each workload that has waiting pods, and each DaemonSet, of a node that may take some."""
     few, body = asyncio.Semaphore(_AT_ONCE), room.model_dump(mode="json", by_alias=True)
 
     async def tell(run: WorkflowExecution) -> None:
@@ -129,7 +129,7 @@ async def _announce_room(client: Client, room: Room) -> None:
                 if error.status != RPCStatusCode.NOT_FOUND:
                     raise
 
-    waiting = [run async for run in client.list_workflows(_WORKLOADS) if await _waits(run)]
+    waiting = [run async for run in client.list_workflows(_WORKLOADS) if await _wants_room(run)]
     await asyncio.gather(*map(tell, waiting))
 
 
@@ -143,10 +143,11 @@ class _Found:
     """The node's name, if its workflow did not say how the workload's pods are."""
 
 
-async def _waits(run: WorkflowExecution) -> bool:
-    """Say whether a workload has pods that wait for a node."""
+async def _wants_room(run: WorkflowExecution) -> bool:
+    """Say whether a workload has pods that wait for a node, or wants one on each node."""
     try:
-        return bool(WorkloadSummary.model_validate(await run.memo_value(WORKLOAD_MEMO, None)).pending)
+        workload = WorkloadSummary.model_validate(await run.memo_value(WORKLOAD_MEMO, None))
+        return bool(workload.pending) or workload.kind == "DaemonSet"
     except (ValueError, KeyError, RuntimeError):
         return False  # its workflow has just begun, or somebody has forged one
 

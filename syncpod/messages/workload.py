@@ -31,7 +31,8 @@ WITHDRAW_PODS: Final = "withdraw_pods"
 """Activity of the fleet: ask a node to end pods. It takes :class:`WithdrawPods` and returns :class:`PodsWithdrawn`."""
 
 ANNOUNCE_ROOM: Final = "announce_room"
-"""Activity of the fleet: signal ``room`` to each workload with pods that wait for a node. It takes :class:`Room`."""
+"""Activity of the fleet: signal ``room`` to each workload with pods that wait for a node, and to each DaemonSet. It
+takes :class:`Room`."""
 
 
 class Room(Message):

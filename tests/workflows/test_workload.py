@@ -309,8 +309,12 @@ async def until_told_of_room(handle: WorkflowHandle[Any, Any], times: int) -> No
     while told < times:
         assert time.monotonic() < deadline, told
         await asyncio.sleep(next(pause))
-        events = (await handle.fetch_history()).events
-        told = sum(event.workflow_execution_signaled_event_attributes.signal_name == "room" for event in events)
+        told = await times_told_of_room(handle)
+
+
+async def times_told_of_room(handle: WorkflowHandle[Any, Any]) -> int:
+    events = (await handle.fetch_history()).events
+    return sum(event.workflow_execution_signaled_event_attributes.signal_name == "room" for event in events)
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -380,6 +384,10 @@ async def test_a_daemon_set_has_a_pod_on_each_node(fleet: Fleet) -> None:
     assert second.pods[0].name in {pod.name for pod in third.pods}, "a cordoned node would take no other"
     await cordoned.execute_update("uncordon")
     await fleet.until(handle, lambda now: now.updated == 2 and has_available(2, now))
+    told = await times_told_of_room(handle)
+    await fleet.begin_to_join(3)
+    await until_told_of_room(handle, told + 1)
+    await fleet.until(handle, partial(has_available, 3))
     await handle.execute_update("delete")
     await handle.result()
 

@@ -42,7 +42,8 @@ _RETRY: Final = RetryPolicy(
 _PLACED_AGAIN: Final = timedelta(seconds=10)
 """The first pause before a pod that fits no node is tried again, and the pause after a failed question."""
 _ROOM_AGAIN: Final = timedelta(seconds=5)
-"""The least pause between two tries if nodes take pods again: after a fault of the network, many do one by one."""
+"""The least pause between two tries or surveys if nodes take pods again: after a fault of the network, many do one by
+one."""
 _LONGEST_PAUSE: Final = timedelta(seconds=60)
 _SHOWN: Final = 200
 """The most nodes whose refusals are kept for a pod that fits no node."""
@@ -68,15 +69,24 @@ class WorkloadQuestions:
         self.tried_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
         self.surveyed_at: datetime | None = None
+        self.room_at: datetime | None = None
+        """When the nodes of a DaemonSet are surveyed because one of them takes pods now; None = no news of that."""
 
     def next_due(self) -> datetime | None:
         """Return when the next question is due that nothing else brings about; None = never."""
         moments = []
         if self.retry_at is not None and "place" not in self.busy and workload_changes.unplaced(self.state):
             moments.append(self.retry_at)
-        if self.needs_surveys() and self.surveyed_at is not None and "survey" not in self.busy:
-            moments.append(self.surveyed_at + _SURVEYED_AGAIN)
+        if self.needs_surveys() and "survey" not in self.busy and (survey := self.next_survey()) is not None:
+            moments.append(survey)
         return min(moments, default=None)
+
+    def next_survey(self) -> datetime | None:
+        """Return when the nodes are surveyed the next time, if they are; None = at once."""
+        if self.surveyed_at is None:
+            return None
+        later = self.surveyed_at + _SURVEYED_AGAIN
+        return later if self.room_at is None else min(later, self.room_at)
 
     def hear(self, news: PodsChanged) -> None:
         """Take what a node reports of its pods, for the surveys and placements to come. The state has it already."""
@@ -90,11 +100,12 @@ class WorkloadQuestions:
                 self.survey_anew()
 
     def room(self) -> None:
-        """Try pods that wait for a node again soon: a node takes pods now that took none before."""
-        self.retry_pause = _PLACED_AGAIN
+        """Try pods that wait for a node again soon, and survey for a DaemonSet: a node takes pods that took none."""
+        self.retry_pause, soon = _PLACED_AGAIN, workflow.now() + timedelta(seconds=1)
         if self.retry_at is not None and self.tried_at is not None:
-            soon = max(workflow.now() + timedelta(seconds=1), self.tried_at + _ROOM_AGAIN)
-            self.retry_at = min(self.retry_at, soon)
+            self.retry_at = min(self.retry_at, max(soon, self.tried_at + _ROOM_AGAIN))
+        if self.is_daemon_set() and self.room_at is None:
+            self.room_at = max(soon, self.surveyed_at + _ROOM_AGAIN) if self.surveyed_at is not None else soon
 
     def survey_anew(self) -> None:
         """Have the nodes surveyed at once, if they are surveyed at all."""
@@ -114,7 +125,8 @@ class WorkloadQuestions:
         names = workload_changes.unplaced(self.state)
         if names and "place" not in self.busy and (self.retry_at is None or now >= self.retry_at):
             self.busy.begin("place", self.place(names))
-        is_survey_due = self.surveyed_at is None or now >= self.surveyed_at + _SURVEYED_AGAIN
+        survey = self.next_survey()
+        is_survey_due = survey is None or now >= survey
         changed = [name for name in workload_changes.outdated(self.state) if name not in self.asked]
         if changed and "change" not in self.busy:
             self.busy.begin("change", self.send_change(changed))
@@ -133,6 +145,7 @@ class WorkloadQuestions:
         """Learn which nodes there are, and which pods of this workload they already have."""
         missed = () if self.is_daemon_set() or not self.state.is_known else self.state.missed
         asked = Survey(owner=self.owner, nodes=missed)
+        self.room_at = None  # what is told from now on may come too late for this survey
         self.heard.clear()
         found = await self.call(SURVEY_NODES, asked, Surveyed, summary="which nodes are there?")
         # Replay: this is the time of the task that has the answer; the next survey is timed from it.
