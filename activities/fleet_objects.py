@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.fleet_step import Steps, fleet_step
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, Intent, fleet_node_id
 from syncpod.messages.fleet_objects import (
     ANNOUNCE_OBJECT,
@@ -83,8 +83,11 @@ def object_steps(client: Client, sealing: Sealing) -> list[Callable[..., Any]]:
                 if error.status != RPCStatusCode.NOT_FOUND:
                     raise
 
-    named = ((SEAL_OBJECTS, seal_objects), (ANNOUNCE_OBJECT, announce_object))
-    return [activity.defn(name=name)(step) for name, step in named]
+    named: Steps = (
+        (SEAL_OBJECTS, seal_objects),
+        (ANNOUNCE_OBJECT, announce_object),
+    )
+    return [fleet_step(name, step) for name, step in named]
 
 
 def _needed(told: Intent, unproven: Collection[str]) -> tuple[list[FleetObjectRef], list[FleetObjectRef]]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from temporalio import activity
 from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.fleet_step import Steps, fleet_step
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.workload_pods import revision_in
 from syncpod.messages.fleet import (
@@ -108,13 +108,13 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
     async def announce_room(room: Room) -> None:
         await _announce_room(client, room)
 
-    named = (
+    named: Steps = (
         (SURVEY_NODES, survey_nodes),
         (PLACE_PODS, place_pods),
         (WITHDRAW_PODS, withdraw_pods),
         (ANNOUNCE_ROOM, announce_room),
     )
-    return [activity.defn(name=name)(step) for name, step in named]
+    return [fleet_step(name, step) for name, step in named]
 
 
 async def _announce_room(client: Client, room: Room) -> None:

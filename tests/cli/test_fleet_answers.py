@@ -18,12 +18,16 @@ from syncpod.cli.temporal.liveness import Life
 HEARD, NEVER = Life(True, datetime.now(UTC)), Life(False, None)
 DEAD = Life(False, datetime.now(UTC) - timedelta(days=30, hours=1))
 
+LATE = RPCError("late", RPCStatusCode.FAILED_PRECONDITION, b"")
+BUSY = RPCError("consistent query buffer is full, this may be …", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
+EXHAUSTED = RPCError("namespace rate limit exceeded", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
+
 
 class LateWorkflow:
     """A workflow that takes an update, and then answers it, only when it was asked often enough."""
 
-    def __init__(self, *, takes: int = 1, answers: int = 1) -> None:
-        self.takes, self.answers = takes, answers
+    def __init__(self, *, takes: int = 1, answers: int = 1, late: RPCError = LATE) -> None:
+        self.takes, self.answers, self.late = takes, answers, late
         self.ids: list[str] = []
         self.asked = 0
         self.was_asked = asyncio.Event()
@@ -54,7 +58,7 @@ class LateWorkflow:
     async def query(self, *_: Any, **__: Any) -> dict[str, int]:
         self.asked += 1
         if self.asked < self.answers:
-            raise RPCError("late", RPCStatusCode.FAILED_PRECONDITION, b"")
+            raise self.late
         return {"asked": self.asked}
 
 
@@ -93,8 +97,15 @@ async def test_an_update_is_sent_under_one_id_until_it_is_taken_and_then_waited_
 
 
 @pytest.mark.usefixtures("life")
-async def test_a_query_is_asked_again() -> None:
-    assert await fleet_answers.query(*of(LateWorkflow(answers=3)), "workload") == {"asked": 3}
+@pytest.mark.parametrize("late", [LATE, BUSY])
+async def test_a_query_is_asked_again(late: RPCError) -> None:
+    assert await fleet_answers.query(*of(LateWorkflow(answers=3, late=late)), "workload") == {"asked": 3}
+
+
+@pytest.mark.usefixtures("life")
+async def test_a_query_is_not_asked_again_of_a_server_that_has_too_much_to_do() -> None:
+    with pytest.raises(RPCError, match="rate limit"):
+        await fleet_answers.query(*of(LateWorkflow(answers=3, late=EXHAUSTED)), "workload")
 
 
 @pytest.mark.parametrize(

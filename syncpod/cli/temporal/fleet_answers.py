@@ -36,6 +36,7 @@ from syncpod.cli.temporal.session import refused
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, stop_if_cancelled
 from syncpod.cli.view.durations import age
 from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_QUEUE
+from syncpod.temporal.busy_workflow import is_busy_workflow
 from syncpod.temporal.pod_start import look_at
 from syncpod.temporal.signing import is_overtaken
 
@@ -171,7 +172,7 @@ async def _patiently(
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             stop_if_cancelled()
         except RPCError as error:
-            if error.status not in _LATE:
+            if error.status not in _LATE and not is_busy_workflow(error):
                 raise
         life = await heard_on(client, FLEET_QUEUE)
         if not life.lives or (patience is not None and loop.time() > began + patience):

@@ -30,6 +30,7 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.read_socket import PublishedAnswer
 from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import Pod
+from syncpod.temporal.busy_workflow import is_busy_workflow
 from syncpod.temporal.pod_queries import open_pods
 from syncpod.temporal.pod_search_attributes import attribute, node_of, recorded_as
 from syncpod.temporal.pod_start import ENDED
@@ -50,9 +51,6 @@ _SILENT: Final = frozenset(
     )
 )
 """How a query fails if no worker answers it. Anything else is about the asker, or about the server."""
-_BUSY: Final = ("Workflow is busy", "query buffer is full", "http2 error")
-"""Parts of messages, with RESOURCE_EXHAUSTED, if only this one workflow has too much to do; the last one is of a
-connection that the server has ended, because too many queries were given up on it."""
 _STUCK: Final = "failed state"
 """Part of the server's message if it does not even ask, because the workflow's tasks have failed again and again."""
 
@@ -205,10 +203,6 @@ def _as_told(told: PublishedAnswer) -> FetchedPod:
     return FetchedPod(Pod.model_validate(told.answer), told.answer, current=True)
 
 
-def _is_busy(error: RPCError) -> bool:
-    return error.status == RPCStatusCode.RESOURCE_EXHAUSTED and any(words in error.message for words in _BUSY)
-
-
 async def _query(
     client: Client, workflow_id: str, execution: WorkflowExecution | None, unserved: str
 ) -> FetchedPod | None:
@@ -231,7 +225,7 @@ async def _query(
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
-        if error.status not in _SILENT and not _is_busy(error):
+        if error.status not in _SILENT and not is_busy_workflow(error):
             raise
         stuck = error.status == RPCStatusCode.FAILED_PRECONDITION and _STUCK in error.message
     else:
