@@ -86,9 +86,9 @@ def _usage(error: Exception, words: Sequence[str]) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{message}\n")
         return ""
-    from syncpod.cli.input.kubectl_words import OPTIONS_ELSEWHERE
+    from syncpod.cli.input.kubectl_words import option_elsewhere
 
-    if way := OPTIONS_ELSEWHERE.get(getattr(error, "option_name", "")):
+    if way := option_elsewhere(" ".join(command_words(program(), words)), getattr(error, "option_name", "")):
         return f"{message}: {way}"
     # These words come from the parser that typer uses.
     message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)

@@ -262,6 +262,8 @@ class PlacedPod(Message):
     """Its owner could not be told of it the last time, since there is no such workflow. Nobody ends the pod."""
     since: datetime | None = None
     """When the fleet placed it on the node; None = it is ending, or the fleet has lost its record of that."""
+    ending: datetime | None = None
+    """When the fleet withdrew it; None = it is not ending."""
 
     @property
     def is_untaken(self) -> bool:
@@ -271,7 +273,8 @@ class PlacedPod(Message):
     def brief(self) -> PlacedPod:
         """Return what the pod's owner is told of this. See :meth:`PodReport.brief`."""
         report = self.report.brief() if self.report is not None else None
-        return self.model_copy(update={"report": report, "why": _shortened(self.why, MESSAGE_LIMIT), "since": None})
+        times = {"since": None, "ending": None}
+        return self.model_copy(update={"report": report, "why": _shortened(self.why, MESSAGE_LIMIT), **times})
 
 
 class FleetNodeSummary(Message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -48,8 +49,8 @@ class Nodes:
     async def workload(self, _client: Client, *_key: str) -> WorkloadView:
         return WorkloadView(says="b is being rolled out")
 
-    async def drain(self, *names: str) -> None:
-        await fleet_drain._drain_all(NO_CLIENT, names, fleet_drain._How(False, False, False, None))
+    async def drain(self, *names: str, **how: Any) -> None:
+        await fleet_drain._drain_all(NO_CLIENT, names, fleet_drain._How(**how))
 
 
 def node(name: str, *placed: PlacedPod, **fields: Any) -> FleetNodeView:
@@ -91,3 +92,33 @@ async def test_a_drain_says_whether_it_waits_for_a_workload_or_a_pods_end_or_a_l
         "node n1 cannot be reached, so these pods count as ending until it is back "
         "(`fleet delete pod --force` counts them as gone): default/web-1",
     ]
+
+
+async def test_a_dry_run_says_what_a_drain_would_do_and_does_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = Nodes(monkeypatch, n1=[node("n1", WEB, BARE, draining=False)])
+    await nodes.drain("n1", force=True, mark=" (dry run)")
+    assert nodes.done == []
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        "node/n1 cordoned (dry run)",
+        "evicting pod default/web-1 (dry run)",
+        "evicting pod default/bare (dry run)",
+        "node/n1 drained (dry run)",
+    ]
+    with pytest.raises(Failure, match=r'^unable to drain node "n1":\ncannot delete Pods that declare no controller'):
+        await nodes.drain("n1", mark=" (dry run)")
+
+
+async def test_a_pod_that_has_been_ending_for_long_is_not_waited_for_if_so_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = datetime.now(UTC)
+    old = WEB.model_copy(update={"state": "ending", "ending": now - timedelta(minutes=5)})
+    young = old.model_copy(update={"name": "web-2", "ending": now})
+    views = [node("n1", old, young)] * 3
+    await Nodes(monkeypatch, n1=[*views, node("n1", old)]).drain("n1", skip_after=60)
+    said = capsys.readouterr()
+    assert "pod default/web-1 has been ending for more than 60 s, and is not waited for" in said.err
+    assert said.out.splitlines()[-2:] == ["pod/web-2 evicted", "node/n1 drained"]

@@ -65,6 +65,16 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("explain", "pod/web", "--since"), "'--since' requires an argument; see `syncpod explain --help`"),
         (("fleet", "logs", "web", "-c"), "'-c' requires an argument; see `syncpod fleet logs --help`"),
         (("patch", "pod", "web", "--subresource", "resize", "-p", "{}"), "--subresource: `syncpod resize POD` changes"),
+        (("fleet", "drain", "n1", "--grace-period=30"), "--grace-period: each pod ends within its own grace period"),
+        (("fleet", "drain", "n1", "--disable-eviction"), "there are no PodDisruptionBudgets to bypass"),
+        (("fleet", "drain", "--pod-selector=app=web", "n1"), "--pod-selector: a drain goes on until the node is empty"),
+        (
+            ("fleet", "drain", "--selector", "pool=a"),
+            "--selector: name the nodes: `syncpod fleet get nodes` lists them",
+        ),
+        (("--fleet", "drain", "-l", "pool=a"), "-l: name the nodes"),
+        (("fleet", "drain", "n1", "--chunk-size=5"), "--chunk-size: there are no lists in chunks here"),
+        (("fleet", "drain", "n1", "--dry-run=maybe"), "--dry-run: must be none, client or server, not maybe"),
         (
             ("get", "pods", "-o", "html"),
             "--output: must be wide, json, yaml, name, jsonpath='{PATH}' or",

@@ -53,6 +53,15 @@ def test_a_pod_is_as_old_as_its_first_placement_whatever_is_changed_of_it_since(
     assert state.pod("default/own").brief().since is None, "its owner knows better"
 
 
+def test_a_pod_has_been_ending_since_it_was_withdrawn() -> None:
+    state, later = node(), NOW + timedelta(minutes=5)
+    node_changes.change(state, "withdraw", ({"pods": [{"name": NAMES[0]}]},), later)
+    node_changes.change(state, "withdraw", ({"pods": [{"name": NAMES[0]}]},), later + timedelta(hours=1))
+    ending, other = (state.pod(f"default/{name}") for name in NAMES[:2])
+    assert (ending.state, ending.ending, other.ending) == ("ending", later, None)
+    assert ending.brief().ending is None
+
+
 def test_owners_are_told_of_a_cordon_by_the_fleet_and_by_the_node_itself() -> None:
     """A DaemonSet must not end a pod on a node that would not take another one."""
     state, by_itself = node(), NodeReport(ready=True, unschedulable=True)

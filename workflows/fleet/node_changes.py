@@ -158,7 +158,7 @@ def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
         return
     state.generation += 1
     for key in keys:
-        _end(state, key, asked.reason)
+        _end(state, key, asked.reason, now)
     state.event(now, "Normal", "Withdrawn", f"{_named(keys)}" + (f": {asked.reason}" if asked.reason else ""))
 
 
@@ -189,11 +189,11 @@ def _remove(state: FleetNodeState, now: datetime) -> None:
     state.event(now, "Normal", "RemovingNode", f"the node is removed from the fleet: {left}")
 
 
-def _end(state: FleetNodeState, key: str, why: str) -> None:
+def _end(state: FleetNodeState, key: str, why: str, now: datetime) -> None:
     """Stop wanting a pod. It may still run on the node until the node reports it gone."""
     containers, placed = state.containers(key), state.placed.pop(key)
     state.refused.pop(key, None)
-    gone = Withdrawn(owner=placed.owner, why=why, generation=state.generation, containers=containers)
+    gone = Withdrawn(owner=placed.owner, why=why, generation=state.generation, containers=containers, since=now)
     state.withdrawn[key] = gone
     state.note(key)
 

@@ -65,6 +65,8 @@ class Withdrawn(BaseModel):
     generation: int = 0
     """The first generation of the intent without it."""
     containers: int = 0
+    since: datetime | None = None
+    """When it was withdrawn."""
 
 
 class FleetNodeState(BaseModel):
@@ -205,10 +207,10 @@ class FleetNodeState(BaseModel):
         """Return a pod that is placed or ending here, with the node's report of it."""
         name, report = split(key), self.pods.get(key)
         state: Literal["placed", "taken", "refused", "ending"]
-        revision, recalled, since = "", False, None
+        revision, recalled, since, ending = "", False, None, None
         if key not in self.placed:
             gone = self.withdrawn.get(key, Withdrawn())
-            state, why, owner = "ending", gone.why, gone.owner
+            state, why, owner, ending = "ending", gone.why, gone.owner, gone.since
         else:
             placed, why = self.placed[key], self.refused.get(key, "")
             state = "refused" if why else "taken" if placed.generation <= self.taken else "placed"
@@ -226,6 +228,7 @@ class FleetNodeState(BaseModel):
             is_orphan=owner in self.absent,
             containers=0 if report is not None else self.containers(key),
             since=since,
+            ending=ending,
         )
 
     def containers(self, key: str) -> int:

@@ -10,8 +10,8 @@ import typer
 from syncpod.cli.commands.fleet_change import NodeNames, node_names
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import Failure
-from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.options import StateDir, Timeout
+from syncpod.cli.input.arguments import read_dry_run, read_timeout
+from syncpod.cli.input.options import DryRun, StateDir, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,14 +30,27 @@ IgnoreDaemonSets = Annotated[
 DeleteData = Annotated[
     bool, typer.Option("--delete-emptydir-data", help="Also move pods with an emptyDir, whose data is lost.")
 ]
+SkipWait = Annotated[
+    int,
+    typer.Option(
+        "--skip-wait-for-delete-timeout",
+        metavar="SECONDS",
+        min=0,
+        help="Do not wait for a pod that has been ending for longer than this; 0 = wait for each.",
+    ),
+]
 
 
 @dataclass(frozen=True)
 class _How:
-    force: bool
-    ignore_daemon_sets: bool
-    delete_data: bool
-    patience: timedelta | None
+    force: bool = False
+    ignore_daemon_sets: bool = False
+    delete_data: bool = False
+    patience: timedelta | None = None
+    skip_after: int = 0
+    """Pods that have been ending for more than so many seconds are not waited for; 0 = each is."""
+    mark: str = ""
+    """Printed after each line of a dry run; "" if this is not a dry run."""
 
 
 def drain(
@@ -45,7 +58,9 @@ def drain(
     force: Force = False,
     ignore_daemonsets: IgnoreDaemonSets = False,
     delete_emptydir_data: DeleteData = False,
+    skip_wait_for_delete_timeout: SkipWait = 0,
     timeout: Timeout = "0",
+    dry_run: DryRun = "none",
     state_dir: StateDir = "",
 ) -> None:
     """Move the pods of nodes elsewhere: cordon the nodes, and have their pods replaced on other nodes.
@@ -57,7 +72,14 @@ def drain(
     """
     from syncpod.cli.temporal import fleet
 
-    how = _How(force, ignore_daemonsets, delete_emptydir_data, read_timeout(timeout))
+    how = _How(
+        force=force,
+        ignore_daemon_sets=ignore_daemonsets,
+        delete_data=delete_emptydir_data,
+        patience=read_timeout(timeout),
+        skip_after=skip_wait_for_delete_timeout,
+        mark=read_dry_run(dry_run),
+    )
     names = node_names(nodes)
 
     async def work(client: Client) -> None:
@@ -75,8 +97,9 @@ async def _drain_all(client: Client, names: Sequence[str], how: _How) -> None:
 
     await fleet.views(client, names)
     for name in names:
-        await fleet.update(client, name, "cordon")
-        say(f"node/{name} cordoned")
+        if not how.mark:
+            await fleet.update(client, name, "cordon")
+        say(f"node/{name} cordoned{how.mark}")
     failed = []
     for name in names:
         try:
@@ -91,7 +114,7 @@ async def _drain_all(client: Client, names: Sequence[str], how: _How) -> None:
 
 
 async def _drain(client: Client, name: str, how: _How) -> None:
-    """Move the pods of one node, and wait until they are gone. Raises Failure."""
+    """Move the pods of one node, and wait until they are gone; in a dry run, only say which. Raises Failure."""
     from syncpod.cli.temporal import fleet
 
     node = await fleet.view(client, name)
@@ -100,13 +123,19 @@ async def _drain(client: Client, name: str, how: _How) -> None:
     await _refuse(client, node, staying, unmanaged, how)
     if staying:
         warn(f"ignoring DaemonSet-managed Pods: {_names(staying)}")
-    await fleet.update(client, name, "drain")
     if unmanaged:
         warn(f"deleting Pods that declare no controller: {_names(unmanaged)}")
-        keys = [{"namespace": each.namespace, "name": each.name} for each in unmanaged]
-        await fleet.update(client, name, "withdraw", {"pods": keys, "reason": f"{name} is being drained"})
-    await _until_empty(client, name, [each for each in node.placed if each not in staying], how)
-    say(f"node/{name} drained")
+    if not how.mark:
+        await fleet.update(client, name, "drain")
+        if unmanaged:
+            keys = [{"namespace": each.namespace, "name": each.name} for each in unmanaged]
+            await fleet.update(client, name, "withdraw", {"pods": keys, "reason": f"{name} is being drained"})
+    leaving = [each for each in node.placed if each not in staying]
+    for each in leaving:
+        say(f"evicting pod {each.namespace}/{each.name}{how.mark}")
+    if not how.mark:
+        await _until_empty(client, name, leaving, how)
+    say(f"node/{name} drained{how.mark}")
 
 
 async def _refuse(
@@ -129,7 +158,8 @@ async def _refuse(
             named = ", ".join(sorted("/".join(each) for each in keys))
             reasons.append(f"cannot delete Pods with local storage (use --delete-emptydir-data to override): {named}")
     if reasons:
-        raise Failure("\n".join([f'unable to drain node "{node.name}", which stays cordoned:', *reasons]))
+        stays = "" if how.mark else ", which stays cordoned"
+        raise Failure("\n".join([f'unable to drain node "{node.name}"{stays}:', *reasons]))
 
 
 async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how: _How) -> None:
@@ -139,8 +169,6 @@ async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how
     from syncpod.cli.temporal import fleet
 
     left = {(each.namespace, each.name): each for each in pods}
-    for each in left.values():
-        say(f"evicting pod {each.namespace}/{each.name}")
     loop, said = asyncio.get_running_loop(), ""
     end = loop.time() + how.patience.total_seconds() if how.patience else None
     while left:
@@ -148,6 +176,9 @@ async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how
         there = {(each.namespace, each.name): each for each in node.placed}
         for key in [key for key in left if key not in there]:
             say(f"pod/{left.pop(key).name} evicted")
+        for key in [key for key in left if _is_long_ending(there[key], how)]:
+            warn(f"pod {'/'.join(key)} has been ending for more than {how.skip_after} s, and is not waited for")
+            del left[key]
         if not node.draining:
             raise Failure(f"node {name} was uncordoned meanwhile, so these pods stay: {_names(left.values())}")
         if left and (why := await _in_the_way(client, node, [there[key] for key in left])) != said:
@@ -188,6 +219,14 @@ async def _in_the_way(client: Client, node: FleetNodeView, pods: Sequence[Placed
         else:
             lines.append(f"{owner}: {view.says}")
     return "\n".join(lines)
+
+
+def _is_long_ending(pod: PlacedPod, how: _How) -> bool:
+    from datetime import UTC, datetime, timedelta
+
+    if not how.skip_after or pod.ending is None:
+        return False
+    return datetime.now(UTC) - pod.ending > timedelta(seconds=how.skip_after)
 
 
 def _is_of(pod: PlacedPod, kind: str) -> bool:

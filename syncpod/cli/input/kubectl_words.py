@@ -25,10 +25,20 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "taint": "`syncpod cordon NODE` has a node take no new pods",
     "auth": "there is no API server: whoever reaches the Temporal server may do everything",
 }
-OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
-    "--subresource": "`syncpod resize POD` changes the CPU and memory of a running pod",
+_OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
+    "patch": {"--subresource": "`syncpod resize POD` changes the CPU and memory of a running pod"},
+    "fleet drain": {
+        "--grace-period": "each pod ends within its own grace period, since its workload ends it in its turn",
+        "--disable-eviction": "there are no PodDisruptionBudgets to bypass. A Deployment's own maxUnavailable says how "
+        "many of its pods are away at once; `syncpod fleet delete pod POD` ends one at once",
+        "--pod-selector": "a drain goes on until the node is empty. To end only some of its pods, use `syncpod fleet "
+        "cordon` and `syncpod fleet delete pod`",
+        "--selector": "name the nodes: `syncpod fleet get nodes` lists them",
+        "-l": "name the nodes: `syncpod fleet get nodes` lists them",
+        "--chunk-size": "there are no lists in chunks here: leave it out",
+    },
 }
-"""kubectl's options that this program lacks, and what there is instead."""
+"""kubectl's options that a command here lacks, and what there is instead, or why there is none."""
 _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune"})
 """Commands that end something: suggested only for a word that can hardly mean anything else."""
 
@@ -44,6 +54,14 @@ def refuse_word(word: str, known: Sequence[str]) -> None:
     ]
     meant = f". Did you mean {', '.join(map(repr, likely))}?" if likely else ""
     raise BadInput(f"No such command {word!r}{meant}; see `syncpod --help`")
+
+
+def option_elsewhere(command: str, option: str) -> str:
+    """Return what there is instead of an option of kubectl that a command lacks, in a clause; "" if it is none.
+
+    `command` is its words, as in ``fleet drain``.
+    """
+    return _OPTIONS_ELSEWHERE.get(command, {}).get(option, "")
 
 
 def arranged(program: Any, words: Sequence[str]) -> list[str]:
