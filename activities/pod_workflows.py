@@ -27,10 +27,10 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import QueryRejectCondition
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages.identity import POD_WORKFLOW, NodeFacts, pod_workflow_id
+from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.node import (
     ApplyPodWorkflow,
     ApplyPodWorkflows,
@@ -43,7 +43,7 @@ from syncpod.messages.node import (
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
 from syncpod.temporal.early_ends import EarlyEnds
-from syncpod.temporal.pod_start import ENDED, look_at, start_arguments, start_operation
+from syncpod.temporal.pod_start import ENDED, begin_pod, look_at, start_operation
 
 _ANSWER_SECONDS: Final = 15.0
 """How long a workflow may take to answer: less than the step itself may take."""
@@ -188,20 +188,9 @@ class PodWorkflowSteps:
         return PodWorkflowResult(uid=str(answer.get("uid", "")) or pod.metadata.uid)
 
     async def _begin(self, pod: Pod, node: str) -> bool:
-        """Start the workflow of a pod that has none; return False if it has one, which is to be told by an update.
-
-        The server hands the first workflow task to this very worker with its answer, and there is no update to be
-        accepted. What the workflow would refuse is refused before (`apply_pod`).
-        """
-        arguments = start_arguments(pod, node, has_attributes=self._facts().search_attributes)
-        try:
-            async with self._starts:
-                await self._client.start_workflow(
-                    POD_WORKFLOW, {"pod": pod_to_wire(pod)}, request_eager_start=True, rpc_timeout=_RPC, **arguments
-                )
-        except WorkflowAlreadyStartedError:
-            return False
-        return True
+        """Start the workflow of a pod that has none (`begin_pod`); `apply_pod` has refused what it would refuse."""
+        async with self._starts:
+            return await begin_pod(self._client, pod, node, has_attributes=self._facts().search_attributes)
 
     async def _end(self, namespace: str, name: str, payload: dict[str, Any]) -> PodWorkflowResult:
         handle = self._handle(namespace, name)

@@ -23,6 +23,7 @@ from temporalio.service import RPCError
 from syncpod.agent.background import cancel_all, keep_running
 from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.container_events import ContainerEvents
+from syncpod.agent.early_starts import EarlyStarts, Recorded
 from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.exits import ExitFollower
 from syncpod.agent.journal import Journal
@@ -48,6 +49,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.signature import Keys
+from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.temporal.early_ends import EarlyEnds
@@ -124,7 +126,7 @@ class Agent:
         self._volumes = self._volume_refresh(context, cri)
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
-        self.early_ends = EarlyEnds(client, guard.require)
+        self.early_ends, self.early_starts = self._early_changes(partial(pod_life, context, cri))
         self.journal = Journal(context, journal, redacted=cri.redacted, ask_server=partial(sent_to, client))
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)
@@ -139,6 +141,10 @@ class Agent:
             "journal": self.journal.run,
             "the node's socket": self._node_socket(context).run,
         }
+
+    def _early_changes(self, recorded: Recorded) -> tuple[EarlyEnds, EarlyStarts]:
+        ends = EarlyEnds(self._client, self.guard.require)
+        return ends, EarlyStarts(self._client, self._facts, self.guard.require, recorded, ends.settle)
 
     def _replacement_of_stuck_workflows(self, context: NodeContext, keys: Keys | None) -> StuckWorkflows:
         return StuckWorkflows(

@@ -68,6 +68,18 @@ class PodKey(Message):
     name: str = ""
 
 
+class BegunPod(Message):
+    """A pod of a list whose workflow the node's agent has started, beside sending the list."""
+
+    namespace: str = "default"
+    name: str = ""
+    uid: str = ""
+    seen: datetime | None = None
+    """When the agent first saw it, as its annotation says."""
+    digest: str = ""
+    """Digest of the list's document that its workflow has; "" if nobody has answered in time: it may have it."""
+
+
 class SyncPods(Message):
     """Signal and update ``sync_pods``: all pods of one source. Those that it no longer lists are ended."""
 
@@ -84,6 +96,8 @@ class SyncPods(Message):
     """Pods that the source can no longer read but has not been told to end: they stay as they are."""
     gone: tuple[PodKey, ...] = ()
     """Pods of the list whose workflow is gone: they are applied again."""
+    begun: tuple[BegunPod, ...] = ()
+    """Pods that the sender has begun by itself, whether the list still has them or not."""
     problems: tuple[str, ...] = ()
     """One sentence for each thing in the source that is not a valid pod; shown as events."""
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import timedelta
 from typing import Any, Final
 
-from temporalio.client import WithStartWorkflowOperation, WorkflowExecutionStatus
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowExecutionStatus
 from temporalio.common import (
     SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
     WorkflowIDConflictPolicy,
 )
+from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from syncpod.messages.identity import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.messages.queries import labels_attribute
@@ -36,6 +38,7 @@ ENDED: Final[frozenset[int]] = frozenset(
 the pod, also while it is paused, a status that the SDK does not know."""
 
 _LOOK_SECONDS: Final = 0.2
+_RPC: Final = timedelta(seconds=5)
 
 
 def start_operation(
@@ -69,6 +72,25 @@ def start_arguments(pod: Pod, node: str, *, has_attributes: bool) -> dict[str, A
         "static_summary": f"pod {meta.namespace}/{meta.name} on {node}",
         "search_attributes": _attributes(pod, node) if has_attributes else TypedSearchAttributes.empty,
     }
+
+
+async def begin_pod(client: Client, pod: Pod, node: str, *, has_attributes: bool) -> bool:
+    """Start the workflow of a pod that has none; return False if it has one, which is to be told by an update.
+
+    The server hands the first workflow task to this very worker with its answer, and there is no update to be accepted.
+    What the workflow would refuse must have been refused before. Raises RPCError.
+    """
+    try:
+        await client.start_workflow(
+            POD_WORKFLOW,
+            {"pod": pod_to_wire(pod)},
+            request_eager_start=True,
+            rpc_timeout=_RPC,
+            **start_arguments(pod, node, has_attributes=has_attributes),
+        )
+    except WorkflowAlreadyStartedError:
+        return False
+    return True
 
 
 def adoption(incarnation: str) -> dict[str, Any]:

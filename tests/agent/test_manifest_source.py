@@ -8,7 +8,7 @@ import errno
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import PodRef, pod_workflow_id
-from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT, SyncPods
+from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT, BegunPod, SyncPods
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until
 from tests.pod.test_admission import MIRROR
@@ -463,6 +463,65 @@ async def test_no_pod_is_ended_beside_a_list_that_has_others_or_that_cannot_be_s
     assert await source.round()
     source.forget()
     assert ended == []
+
+
+class Begun(list[str]):
+    """The names of the pods that a source has begun early."""
+
+    async def begin(self, pods: SyncPods, new: Sequence[dict[str, Any]]) -> tuple[BegunPod, ...]:
+        assert all(each in pods.pods for each in new)
+        self += [each["metadata"]["name"].removesuffix(f"-{NODE}") for each in new]
+        return tuple(BegunPod(**{key: each["metadata"][key] for key in ("namespace", "name", "uid")}) for each in new)
+
+
+async def test_pods_with_new_files_are_begun_before_the_list_unless_they_are_many(directory: Directory) -> None:
+    told, begun = Told(), Begun()
+    source = ManifestSource(directory.files, told, told.tell, boot=1, begin=begun.begin)
+    directory.write("a.yaml", pod("a"))
+    assert await source.round()
+    assert begun == []  # nobody knows yet which list the node's workflow has
+    directory.write("b.yaml", pod("b"))
+    directory.write("c.yaml", pod("c"))
+    assert await source.round()
+    assert begun == ["b", "c"]
+    assert [each.name for each in told.heard[-1].begun] == [f"b-{NODE}", f"c-{NODE}"]
+    directory.write("a.yaml", pod("a", spec={"containers": [{"name": "main", "image": "busybox:2"}]}))
+    directory.write("d.yaml", pod("d"))
+    assert await source.round()
+    for name in "efghi":
+        directory.write(f"{name}.yaml", pod(name))
+    assert await source.round()
+    assert begun == ["b", "c"]
+    assert told.heard[-1].begun == ()
+
+
+async def test_a_pod_that_was_begun_is_named_until_a_list_is_sent_even_if_its_file_is_gone(
+    directory: Directory,
+) -> None:
+    """Else it would run for ever: no list has had it, and no step has begun it."""
+    told, begun = Told(), Begun()
+    source = ManifestSource(directory.files, told, told.tell, boot=1, begin=begun.begin)
+    assert await source.round()
+    path = directory.write("a.yaml", pod("a"))
+    told.failing = 1
+    with pytest.raises(RPCError):
+        await source.round()
+    path.unlink()
+    assert await source.round()
+    assert (told.names, [each.name for each in told.heard[-1].begun]) == ([], [f"a-{NODE}"])
+    assert not await source.round()
+
+
+async def test_a_pod_that_was_ended_early_and_is_back_is_left_to_the_nodes_workflow(directory: Directory) -> None:
+    told, ended, begun = Told(), Ended(), Begun()
+    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end, begin=begun.begin)
+    path = directory.write("a.yaml", pod("a"))
+    assert await source.round()
+    path.unlink()
+    assert await source.round()
+    directory.write("a.yaml", pod("a"))
+    assert await source.round()
+    assert (ended, begun) == (["a"], [])
 
 
 async def test_an_unreadable_directory_ends_no_pod(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.node_workflow.recalled_pods import RecalledPods
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import PodRef, pod_workflow_id
-from syncpod.messages.node import DesiredPod, NodeView, RecallPods
+from syncpod.messages.node import DesiredPod, NodeView, RecallPods, SourceView
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
 from syncpod.pod.meta import ObjectMeta
@@ -62,7 +62,7 @@ async def test_a_new_node_workflow_is_told_of_list_pods_with_open_workflows(
     node: NodeContext,
 ) -> None:
     server = Server()
-    recalled = RecalledPods(node, server, server.tell)
+    recalled = RecalledPods(node, server, server.tell, boot=7, since=AFTER)
     assert await recalled.round(None) == 0
     record(node, "listed", "team")
     record(node, "lagging", "file", **{"kubernetes.io/config.hash": "lagging"})
@@ -90,9 +90,33 @@ async def test_a_new_node_workflow_is_told_of_list_pods_with_open_workflows(
     assert await recalled.round(NodeView(since=AFTER + timedelta(hours=1))) == 3
 
 
+async def test_pods_that_an_earlier_life_began_and_told_nobody_of_are_sent_once_the_present_list_is_known(
+    node: NodeContext,
+) -> None:
+    """The list may have them, and then they must not end. Pods of this life are told of by the list itself."""
+    server = Server()
+    recalled = RecalledPods(node, server, server.tell, boot=7, since=AFTER)
+
+    def static(uid: str, seen: str) -> None:
+        record(node, uid, "file", **{"kubernetes.io/config.hash": uid, "kubernetes.io/config.seen": seen})
+
+    static("begun", BEFORE.isoformat())
+    static("told", BEFORE.isoformat())
+    static("newer", (AFTER + timedelta(seconds=1)).isoformat())
+    static("unclear", "yesterday")
+    record(node, "others", "team")
+    server.standings = dict.fromkeys(("begun", "told", "others", "newer", "unclear"), "open")
+    old, new = {"file": SourceView(boot=6)}, {"file": SourceView(boot=7)}
+    desired = (DesiredPod(uid="told"),)
+    assert await recalled.round(NodeView(since=BEFORE, sources=old, desired=desired)) == 0
+    assert await recalled.round(NodeView(since=BEFORE, sources=new, desired=desired)) == 1
+    assert server.heard == [("file/p-begun/begun",)]
+    assert await recalled.round(NodeView(since=BEFORE, sources=new, desired=desired)) == 0
+
+
 async def test_pods_known_to_the_node_workflow_are_not_sent_again(node: NodeContext) -> None:
     server = Server()
-    recalled = RecalledPods(node, server, server.tell)
+    recalled = RecalledPods(node, server, server.tell, boot=7, since=AFTER)
     record(node, "a", "team")
     server.standings["a"] = "open"
     assert await recalled.round(NodeView(since=BEFORE)) == 0

@@ -8,6 +8,7 @@ import signal
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
+from syncpod.agent.node_workflow.manifest_files import ManifestFiles
 from syncpod.cri.client import CriClient
 from syncpod.fault_points import VARIABLE
-from syncpod.messages.node import NodeView, node_workflow_id
+from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
+from syncpod.pod import admit_pod
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.pod_start import begin_pod
 from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until_asked
 from tests.e2e.clients import Result, syncpod
@@ -30,6 +34,8 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import NodeProcess
+from workflows.node.absorb import wanted_by
+from workflows.node.decide import document_of
 
 PATIENCE = 60.0
 
@@ -289,6 +295,52 @@ async def test_a_worker_killed_between_a_pods_early_end_and_the_list_leaves_what
     await node.applied(web, other)
     await until_asked(lambda: _runs(web), patience=90, pause=0.5)
     assert (await _uid(web), (await other.instance("main")).id) == (uid, instance)
+
+
+@pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+async def test_a_new_manifests_pod_is_begun_by_the_agent_and_no_step_of_the_node_is_left_for_it(
+    manifest_node: ManifestNode,
+) -> None:
+    node = manifest_node
+    first = node.write("first.json", "first")
+    await node.applied(first)
+    await first.running()
+    web = node.write("web.json", "web")
+    view = await node.applied(first, web)
+    await web.running()
+    assert [each.message.split()[1] for each in view.events if each.reason == "PodApplied"] == [
+        f"default/{each.name}" for each in (first, web)
+    ]
+    handle = node.client.get_workflow_handle(node_workflow_id(node.name))
+    steps = [each.activity_task_scheduled_event_attributes async for each in handle.fetch_history_events()]
+    assert [each.activity_type.name for each in steps if each.activity_type.name] == ["apply_pod"]
+    (node.manifests / "web.json").unlink()
+    await web.gone()
+    await node.applied(first)
+
+
+@pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+async def test_pods_that_a_dead_worker_had_begun_and_told_nobody_of_become_what_the_manifests_say(
+    manifest_node: ManifestNode, tmp_path: Path
+) -> None:
+    """One's file is there at the next start: it runs, once. The other's is not: it ends."""
+    node = manifest_node
+    web = node.write("web.json", "web")
+    await node.applied(web)
+    node.worker.kill()
+    kept, lost = (node.write(f"{name}.json", name) for name in ("kept", "lost"))
+    for document in ManifestFiles(node.manifests, node.name, tmp_path).look().pods:
+        if not document["metadata"]["name"].startswith("web"):
+            _, wanted = wanted_by(document, datetime.now(UTC), source=FILE_SOURCE)
+            pod = admit_pod(document_of(wanted, FILE_SOURCE))
+            assert await begin_pod(node.client, pod, node.name, has_attributes=True)
+    (node.manifests / "lost.json").unlink()
+    await node.again()
+    await kept.running()
+    instance = (await kept.instance("main")).id
+    await until_asked(lambda: _ended(lost), patience=120, pause=0.5)  # it is looked for every 30 s
+    await node.applied(web, kept)
+    assert (await kept.instance("main")).id == instance
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)

@@ -1,7 +1,8 @@
-"""Pods that the agent ends beside the list without them: with any lists in flight, the node comes to its last lists."""
+"""Pods that the agent ends or begins beside their lists: with any lists in flight, the node comes to its last lists."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from syncpod.messages.identity import PodRef
-from syncpod.messages.node import DeleteFromNode, PodWorkflowResult
+from syncpod.messages.node import LIST_LIMIT, BegunPod, DeleteFromNode, PodWorkflowResult, SyncPods
 from tests.workflows.test_node_decisions import NAMES, Node, document
 from workflows.node import absorb
 from workflows.node.decide import Action
@@ -35,6 +36,8 @@ class FollowedNode(Node):
         self.ended: set[str] = set()
         """UIDs of the pods that were ended early and have not been back."""
         self.early = 0
+        self.begun: dict[str, BegunPod] = {}
+        """The pods that were begun early and that no list has named, by UID."""
         self.flying: dict[str, str] = {}
         """The updates under way: the pod's UID by its key."""
         self.untaken: list[dict[str, Any]] = []
@@ -52,16 +55,42 @@ class FollowedNode(Node):
         documents = [listed(name, image) for name, image in pods.items()]
         self.untaken.append({"source": source, "pods": documents, **more})
 
-    def follow(self, files: dict[str, int]) -> None:
-        """Send the manifests as `ManifestSource` does."""
+    def follow(self, files: dict[str, int], *, begins: str = "no", is_lost: bool = False) -> None:
+        """Send the manifests as `ManifestSource` does. `begins` says how early starts end; the list may be lost."""
         back = [name for name, image in files.items() if f"{name}{image}" in self.ended]
         if files.items() <= self.files.items():
             for name in self.files.keys() - files.keys():
                 self.end_early(name, f"{name}{self.files[name]}")
+        if self.files.items() <= files.items() and begins != "no":
+            self.begin_early(files, sorted(files.keys() - self.files.keys() - set(back)), begins)
         self.number += 1
-        self.list("file", files, boot=BOOT, number=self.number, gone=[{"name": name} for name in back])
+        if is_lost:
+            return
+        begun = [each.model_dump(mode="json", by_alias=True) for each in self.begun.values()]
+        gone = [{"name": name} for name in back]
+        self.list("file", files, boot=BOOT, number=self.number, gone=gone, begun=begun)
+        self.begun.clear()
         self.files = files
         self.ended -= {f"{name}{files[name]}" for name in back}
+
+    def begin_early(self, files: dict[str, int], new: Sequence[str], how: str) -> None:
+        """Start the workflows of new pods, unless they have one. If nobody answers, each may have been started or not.
+
+        Nothing is begun while an update that ends a pod is under way.
+        """
+        pods = tuple(listed(name, image) for name, image in files.items())
+        last = SyncPods(source="file", boot=BOOT, number=self.number, pods=pods)
+        documents = [listed(name, files[name]) for name in new]
+        for pod, document_ in self.published.answer("begins_with", last, documents, 1000, self.now):
+            key = f"default/{pod.name}"
+            self.land(key)
+            is_free = key not in self.pods
+            if is_free and how != "unknown":
+                self.pods[key] = pod.uid, document_["spec"]["containers"][0]["image"]
+            if how == "well" and not is_free:
+                continue
+            self.begun[pod.uid] = pod if how == "well" else pod.model_copy(update={"digest": ""})
+            self.early += 1
 
     def end_early(self, name: str, uid: str) -> None:
         key = f"default/{name}"
@@ -87,6 +116,8 @@ files = st.dictionaries(st.sampled_from(NAMES[:2]), st.integers(0, 1), max_size=
 moves = st.one_of(
     st.tuples(st.just("file"), files),
     st.tuples(st.just("file"), files),
+    st.tuples(st.sampled_from(["begins well", "begins unheard", "begins unknown", "begins lost"]), files),
+    st.tuples(st.sampled_from(["begins well", "begins unheard", "begins unknown", "begins lost"]), files),
     st.tuples(st.just("team"), files),
     st.tuples(st.just("task"), st.none()),
     st.tuples(st.just("task"), st.none()),
@@ -108,6 +139,10 @@ def test_a_node_converges_to_its_lists_whenever_early_ends_and_lists_arrive(move
         match move:
             case "file":
                 node.follow(given_)
+            case "begins well" | "begins unheard" | "begins unknown":
+                node.follow(given_, begins=move.removeprefix("begins "))
+            case "begins lost":
+                node.follow(given_, begins="well", is_lost=True)
             case "team":
                 team = given_
                 node.list("team", team)
@@ -117,6 +152,7 @@ def test_a_node_converges_to_its_lists_whenever_early_ends_and_lists_arrive(move
                 node.end(given_)
             case _:
                 node.land(f"default/{given_}")
+    node.follow(node.files)  # the agent sends a lost list again
     node.task()
     for key in list(node.flying):
         node.land(key)
@@ -150,4 +186,44 @@ def test_a_pod_is_ended_early_only_if_its_end_is_certain() -> None:
     node.task()
     assert not ends()  # the other list has it too
     with pytest.raises(KeyError):
-        node.published.answer("begins_with")
+        node.published.answer("ends_with")
+
+
+def test_a_pod_is_begun_early_only_if_its_beginning_is_certain() -> None:
+    node = FollowedNode()
+    node.follow({"a": 0})
+    node.task()
+
+    def begins(*names: str, number: int = 1, boot: int = BOOT, size: int = 1000) -> list[str]:
+        documents = [listed(name, 0) for name in names]
+        last = SyncPods(source="file", boot=boot, number=number, pods=(listed("a", 0), *documents))
+        return [pod.name for pod, _ in node.published.answer("begins_with", last, documents, size, node.now)]
+
+    assert begins("b") == ["b"]
+    assert begins("b", "c") == ["b", "c"]
+    assert begins("b", number=2) == []  # another list is in flight, or was refused
+    assert begins("b", boot=8) == []
+    assert begins("b", size=LIST_LIMIT + 1) == []  # the list will be refused
+    assert begins("a", "b") == []
+    node.list("team", {"b": 0})
+    node.task()
+    assert begins("b") == []  # another list has it
+    node.list("team", {})
+    node.task()
+    assert begins("b") == []  # it is ending
+
+
+def test_no_step_is_left_for_a_pod_that_has_begun_and_one_for_each_that_may_have() -> None:
+    node = FollowedNode()
+    node.follow({"a": 0})
+    node.task()
+    node.settle()
+    node.task()
+    node.follow({"a": 0, "b": 0}, begins="well")
+    node.task()
+    assert (node.busy, node.early) == ({}, 1)
+    assert [each.message for each in node.state.events][-1] == "pod default/b (uid b0) of file"
+    assert node.published.answer("ends_without", "file", BOOT, 2, PodRef(name="b", uid="b0"))
+    node.follow({"a": 0, "b": 0, "c": 0}, begins="unheard")
+    node.task()
+    assert [action.key for action in node.busy.values()] == ["default/c"]

@@ -119,6 +119,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     for key in _changed(before.pods, pods):
         state.backoff = backoff.forget(state.backoff, key)  # a new or changed pod is tried at once
     _mark_ended(state, signal, pods, now)
+    _take_begun(state, signal, now)
     for problem in signal.problems:
         state.event(now, "Warning", "FailedManifest", problem)
     _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
@@ -133,7 +134,7 @@ def _require_room(state: NodeState, signal: SyncPods) -> str:
         if not spent:
             raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
     known = len(signal.pods) + len(signal.kept)
-    if not _has_room(state, sum(map(size, signal.pods)), but=signal.source, known=known):
+    if not has_room(state, sum(map(size, signal.pods)), but=signal.source, known=known):
         raise Rejected(
             f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know, or than "
             f"{KNOWN_LIMIT} with {KEPT_BYTES} more for each"
@@ -163,7 +164,23 @@ def _mark_ended(state: NodeState, signal: SyncPods, pods: Mapping[str, Wanted], 
             state.event(now, "Normal", "PodGone", f"pod {key} was ended by somebody else, and {signal.source} has it")
 
 
-def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
+def _take_begun(state: NodeState, signal: SyncPods, now: datetime) -> None:
+    """Take over the pods that the sender has begun: each is up to date, or ends, as if a step of the node had begun it.
+
+    If the pod's workflow may not have it, or another pod has its name, a step tells that workflow what is wanted.
+    """
+    for each in signal.begun:
+        key = key_of(each.namespace, each.name)
+        if (current := state.governed.get(key)) is not None:
+            if each.uid not in current.uids:
+                state.governed[key] = current.model_copy(update={"uids": (each.uid, *current.uids), "digest": ""})
+            continue
+        state.governed[key] = Governed(uids=(each.uid,), source=signal.source, digest=each.digest)
+        if state.is_told(key):
+            state.event(now, "Normal", "PodApplied", f"pod {key} (uid {each.uid}) of {signal.source}")
+
+
+def has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
     """Say whether `known` more pods, with `given` bytes of documents, fit into a snapshot without the source `but`."""
     sources = [source for name, source in state.sources.items() if name != but]
     documents = given + sum(each.size for source in sources for each in source.pods.values())
@@ -203,9 +220,10 @@ def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, 
     """Return the pods of a list by key, and the problems of the others. The first pod of a name counts."""
     pods: dict[str, Wanted] = {}
     problems: list[str] = []
+    begun = {(key_of(each.namespace, each.name), each.uid): each.seen for each in signal.begun}
     for index, document in enumerate(signal.pods):
         try:
-            key, wanted = _wanted(document, now, source=signal.source, before=before.pods)
+            key, wanted = wanted_by(document, now, source=signal.source, before=before.pods)
         except Rejected as wrong:
             problems.append(f"pods[{index}].{wrong}")
             continue
@@ -213,12 +231,12 @@ def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, 
             problems.append(f"pods[{index}]: ignored, being another pod {key} of the same list")
             continue
         old = before.pods.get(key)
-        seen = old.seen if old is not None and old.uid == wanted.uid else now
+        seen = old.seen if old is not None and old.uid == wanted.uid else begun.get((key, wanted.uid)) or now
         pods[key] = wanted.model_copy(update={"seen": seen})
     return pods, problems
 
 
-def _wanted(
+def wanted_by(
     document: Any, now: datetime, *, source: str = "", before: Mapping[str, Wanted] | None = None
 ) -> tuple[str, Wanted]:
     """Return a document's key and what it asks for. Raises Rejected with the path of the problem.
@@ -275,7 +293,7 @@ def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
         state.backoff = backoff.forget(state.backoff, key)
         recalled += 1
     if recalled:
-        state.event(now, "Normal", "PodsRecalled", f"{recalled} pods were made for lists before this workflow began")
+        state.event(now, "Normal", "PodsRecalled", f"{recalled} pods were made for lists, and not known here")
 
 
 def _is_right(pod: MadePod) -> bool:
@@ -289,12 +307,12 @@ def _is_right(pod: MadePod) -> bool:
 
 def _apply(state: NodeState, signal: ApplyToNode, now: datetime) -> None:
     try:
-        key, wanted = _wanted(signal.pod, now)
+        key, wanted = wanted_by(signal.pod, now)
     except Rejected as wrong:
         raise Rejected(f"pod.{wrong}") from None
     _require_free(state, key)
     single = state.sources.get(API_SOURCE, Source())
-    if not _has_room(state, wanted.size, known=1):
+    if not has_room(state, wanted.size, known=1):
         raise Rejected("pod: too much waits already to be handed on; try again later")
     single.reported_at = now
     single.pods[key] = wanted

@@ -183,7 +183,7 @@ def _action(state: NodeState, key: str) -> Action | None:
     doubted = current.doubted if current is not None and is_same and not current.ending else 0
     request = ApplyPodWorkflow(
         node=state.name,
-        pod=_document(state, wanted, source),
+        pod=document_of(wanted, source),
         replaces=replaces,
         existing_only=state.unschedulable and source == API_SOURCE,
         unless_there=doubted > 0,
@@ -203,7 +203,7 @@ def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None)
     return Action(key, NodeStepName.DELETE_POD, request, f"delete {key}: {why}")
 
 
-def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
+def document_of(wanted: Wanted, source: str) -> dict[str, Any]:
     """Return the document for the pod's workflow; a list's document gets annotations about its origin.
 
     SOURCE_ANNOTATION has the source. SEEN_ANNOTATION has the time at which the node first heard of the pod; in the

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from syncpod.messages.identity import PodRef
+from syncpod.messages.node import BegunPod, SyncPods
 from workflows.node import report
-from workflows.node.state import NodeState, key_of
+from workflows.node.absorb import has_room, wanted_by
+from workflows.node.decide import document_of
+from workflows.node.state import NodeState, Wanted, key_of, split
+from workflows.rejections import Rejected
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,15 @@ class PublishedNode:
         """Return None: the journal keeps nothing of the node's own workflow."""
 
     def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returns, and `ends_without`. Raises KeyError for another."""
-        answers: dict[str, Callable[..., Any]] = {"node": self.node, "ends_without": self.ends_without}
+        """Return what the workflow's query of this name returns, and what the methods for the agent do.
+
+        Raises KeyError for another one.
+        """
+        answers: dict[str, Callable[..., Any]] = {
+            "node": self.node,
+            "ends_without": self.ends_without,
+            "begins_with": self.begins_with,
+        }
         return answers[query](*args)
 
     def next_input(self) -> dict[str, Any]:
@@ -56,9 +67,36 @@ class PublishedNode:
         is_alone = self.state.candidates(key) == [source] and current.uids == (pod.uid,)
         return is_alone and self.state.is_told(key) and key not in self.state.deletions
 
+    def begins_with(
+        self, pods: SyncPods, new: Sequence[dict[str, Any]], size: int, now: datetime
+    ) -> tuple[tuple[BegunPod, dict[str, Any]], ...]:
+        """Return each of the pods in `new`, and what its workflow is to be given, if it begins with the next list.
+
+        `pods` is that list, with the boot and number of the one before; its documents have `size` bytes. It is certain
+        only if the one before is the last one taken, if nothing is known under the name of any of the new pods, and if
+        there is room for the list. Else none is returned.
+        """
+        taken = self.state.sources.get(pods.source)
+        if taken is None or (taken.boot, taken.number) != (pods.boot, pods.number):
+            return ()
+        if not has_room(self.state, size, known=len(pods.pods) + len(pods.kept), but=pods.source):
+            return ()
+        try:
+            wanted = dict(wanted_by(pod, now, source=pods.source) for pod in new)
+        except Rejected:
+            return ()
+        if any(map(self.state.is_known, wanted)):
+            return ()
+        return tuple((_begun(key, each), document_of(each, pods.source)) for key, each in wanted.items())
+
     def node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.node.NodeView`)."""
         return report.view(self.state, self.at).model_dump(mode="json", by_alias=True)
+
+
+def _begun(key: str, wanted: Wanted) -> BegunPod:
+    pod = split(key)
+    return BegunPod(namespace=pod.namespace, name=pod.name, uid=wanted.uid, seen=wanted.seen, digest=wanted.digest)
 
 
 def next_input(state: NodeState) -> dict[str, Any]:

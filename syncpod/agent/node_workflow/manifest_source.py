@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ from syncpod.messages.node import (
     KEPT_BYTES,
     KNOWN_LIMIT,
     LIST_LIMIT,
+    BegunPod,
     NodeView,
     PodKey,
     SourceView,
@@ -49,11 +50,21 @@ wait at all."""
 UNSETTLED_SECONDS: Final = 1.0
 """How long such a change is waited for while more and more follows."""
 _RETRY_SECONDS: Final = 1.0
-_ENDED_EARLY: Final = 4
-"""How many pods are ended before the node's workflow has them told: of more, the node's one step for all costs less."""
+_EARLY: Final = 4
+"""How many pods are begun or ended before the node's workflow has them told: of more, its one step for all costs less.
+"""
 _RETURN_SECONDS: Final = 60.0
 """How long it is remembered that a pod was ended early: longer than the node's workflow may take for one list, and for
 another with the same pod. If it takes longer, the pod is found to have ended when the directory is read again."""
+
+
+Begin = Callable[[SyncPods, Sequence[dict[str, Any]]], Awaitable[tuple[BegunPod, ...]]]
+"""Begins those pods of a list, if the node's workflow is certain to begin them; returns what it has begun."""
+
+
+async def none_begun(_pods: SyncPods, _new: Sequence[dict[str, Any]]) -> tuple[BegunPod, ...]:
+    """Begin no pod: the node's workflow begins each of them."""
+    return ()
 
 
 class ManifestSource:
@@ -67,18 +78,22 @@ class ManifestSource:
         *,
         boot: int,
         end: Callable[[PodRef], bool] = lambda _: False,
+        begin: Begin = none_begun,
         reread: float = REREAD_SECONDS,
     ) -> None:
         """Follow the directory of `files`; `tell` sends its list to the node's workflow, and raises RPCError.
 
         `end` may begin to end a pod whose file is gone, so that this need not wait for the node's workflow, and says
-        whether it has.
+        whether it has. `begin` may begin pods with new files, for the same reason.
         """
         self._files = files
         self._workflows = workflows
         self._tell = tell
         self._boot = boot
         self._end = end
+        self._begin = begin
+        self._begun: dict[PodRef, BegunPod] = {}
+        """The pods that were begun early, of which the node's workflow has not been told."""
         self._ended: dict[PodRef, float] = {}
         """The pods that were ended early, and when: the node's workflow may not have taken a list without them."""
         self._reread = reread
@@ -139,17 +154,21 @@ class ManifestSource:
         gone = await self._gone(listing) if slow or self._told is None else ()
         back = self._back(message)
         gone += tuple(key for key in map(_key, back) if key not in gone)
-        if message == self._told and not gone:
+        if message == self._told and not gone and not self._begun:
             return False
         for problem in message.problems:
             if self._told is None or problem not in self._told.problems:
                 log.warning("manifest %s", problem)
         removed = self._removed(message)
-        for ref in removed if len(removed) <= _ENDED_EARLY else ():
+        for ref in removed if len(removed) <= _EARLY else ():
             if self._end(ref):
                 self._ended[ref] = time.monotonic()
-        await self._tell(message.model_copy(update={"gone": gone}))
+        added = [pod for pod in self._added(message) if _ref(pod) not in back]
+        for begun in await self._begin(message, added) if 0 < len(added) <= _EARLY else ():
+            self._begun[PodRef(namespace=begun.namespace, name=begun.name, uid=begun.uid)] = begun
+        await self._tell(message.model_copy(update={"gone": gone, "begun": tuple(self._begun.values())}))
         self._told, self.reported = message, True
+        self._begun.clear()
         for ref in back:
             del self._ended[ref]
         if problem := await in_daemon_thread(self._files.settle, name="manifests"):
@@ -196,6 +215,13 @@ class ManifestSource:
         if not now.items() <= before.items():
             return []
         return [ref for key, ref in before.items() if key not in now and key not in message.kept]
+
+    def _added(self, message: SyncPods) -> list[dict[str, Any]]:
+        """Return the pods of the message that the last list does not have; none if it lacks or changes others."""
+        if self._told is None:
+            return []
+        before, now = set(map(_ref, self._told.pods)), {_ref(pod): pod for pod in message.pods}
+        return [pod for ref, pod in now.items() if ref not in before] if before <= now.keys() else []
 
     def _back(self, message: SyncPods) -> list[PodRef]:
         """Return the pods of the message that were ended early a moment ago.

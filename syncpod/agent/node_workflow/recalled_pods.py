@@ -1,8 +1,9 @@
-"""Tells the node's workflow which pods were made for lists, after that workflow was started again.
+"""Tells the node's workflow which pods were made for lists without its knowledge.
 
 A node's workflow that was terminated, or lost with its database, knows of no pod when it starts again. The pods' own
-workflows continue, or are adopted. Without help, a pod that its list no longer has would run for ever. The node's
-records have what is needed: the pod, and the annotation that names the list.
+workflows continue, or are adopted. And a worker that dies may have begun the pod of a new manifest, and not have told
+the node's workflow (:mod:`syncpod.agent.early_starts`). Without help, a pod that its list no longer has would run
+for ever. The node's records have what is needed: the pod, and the annotation that names the list.
 
 The kubelet does less: after a restart it ends whatever its runtime has and no source names (kubelet_pods.go, v1.36,
 HandlePodCleanups). Difference: no pod ends before its source has reported, however long that takes, since sources other
@@ -23,10 +24,12 @@ from syncpod.messages.node import (
     API_SOURCE,
     FILE_SOURCE,
     MADE_LIMIT,
+    SEEN_ANNOTATION,
     SOURCE_ANNOTATION,
     MadePod,
     NodeView,
     RecallPods,
+    SourceView,
 )
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod.static import HASH_ANNOTATION
@@ -36,17 +39,27 @@ from syncpod.translation.context import NodeContext
 class _Made(NamedTuple):
     pod: MadePod
     at: datetime | None
+    seen: datetime | None
+    """When the node first heard of it. A worker that dies may have begun it, and its workflow begins with the next."""
 
 
 class RecalledPods:
     """Watches one node's records. All methods belong to one event loop."""
 
     def __init__(
-        self, node: NodeContext, workflows: OpenWorkflows, tell: Callable[[RecallPods], Awaitable[None]]
+        self,
+        node: NodeContext,
+        workflows: OpenWorkflows,
+        tell: Callable[[RecallPods], Awaitable[None]],
+        *,
+        boot: int,
+        since: datetime,
     ) -> None:
-        """Send with `tell`, which raises RPCError."""
+        """Send with `tell`, which raises RPCError; `boot` is this life of the agent, and `since` when it began."""
         self._workflows = workflows
         self._tell = tell
+        self._boot = boot
+        self._began = since
         self._records: RecordCache[_Made] = RecordCache(node, _made)
         self._since: datetime | None = None
         self._known: set[str] = set()
@@ -56,12 +69,14 @@ class RecalledPods:
 
         `view` is what the workflow knows; None if it does not run. Only pods whose own workflow is open are sent, each
         once; a pod that is adopted later is sent after that. Pods that were made after the node's workflow started are
-        not sent: they are in its history, or belong to no list.
+        not sent: they are in its history, or belong to no list. But an earlier life of the agent may have begun pods of
+        its directory without telling; those are sent once the workflow knows the present list, which may have them.
 
         Raises RPCError, OSError.
         """
         made = await asyncio.to_thread(self._records.read)
         since = view.since if view is not None else None
+        has_list = view is not None and view.sources.get(FILE_SOURCE, SourceView()).boot == self._boot
         if since != self._since:  # a different workflow, even if nobody noticed the restart
             self._known.clear()
             self._since = since
@@ -71,7 +86,13 @@ class RecalledPods:
         missing = [
             each.pod
             for uid, each in sorted(made.items())
-            if uid not in self._known and (since is None or each.at is None or each.at < since)
+            if uid not in self._known
+            and (
+                since is None
+                or each.at is None
+                or each.at < since
+                or (has_list and each.pod.source == FILE_SOURCE and each.seen is not None and each.seen < self._began)
+            )
         ]
         pods = await self._those_open(missing) if missing else ()
         if pods:
@@ -101,4 +122,13 @@ def _made(record: PodRecord) -> _Made | None:
     if source in ("", API_SOURCE) or says != meta.uid:
         return None
     pod = MadePod(namespace=meta.namespace or "default", name=meta.name, uid=meta.uid, source=source)
-    return _Made(pod, meta.creation_timestamp)
+    return _Made(pod, meta.creation_timestamp, _seen(meta.annotations.get(SEEN_ANNOTATION, "")))
+
+
+def _seen(text: str) -> datetime | None:
+    """Return the time in the annotation; None if there is none that could be compared."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from syncpod.agent.agent import Agent
+from syncpod.agent.node_workflow.early_changes import EarlyChanges
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.agent.node_workflow.node_signals import NodeSignals
@@ -22,7 +24,7 @@ from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.takeover.boot import Takeover
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
-from syncpod.messages.identity import PodRef, node_task_queue
+from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
 from syncpod.translation.context import NodeContext
 
@@ -50,18 +52,14 @@ def add_node_workflow_tasks(
     signals = NodeSignals(client, context.name, agent.guard.require)
     workflows = PodWorkflows(client, task_queue)
 
-    def end(ref: PodRef) -> bool:
-        """Begin to end a pod whose manifest is gone; not if the node's workflow may see another reason to keep it."""
-        newest = agent.published_pods.newest(node_workflow_id(context.name))
-        last_list = (FILE_SOURCE, life.boot, signals.number)
-        ends = newest is not None and newest.published.answer("ends_without", *last_list, ref)
-        return ends and agent.early_ends.begin(ref)
-
     sources: dict[str, Callable[[], bool]] = {}
     reporters: list[ManifestSource | NodeStatusReporter] = []
     if manifest_dir is not None:
         files = ManifestFiles(manifest_dir, context.name, context.state_dir)
-        manifests = ManifestSource(files, workflows, signals.sync_pods_now, boot=life.boot, end=end)
+        early = EarlyChanges(agent, context.name, life.boot, signals)
+        manifests = ManifestSource(
+            files, workflows, signals.sync_pods_now, boot=life.boot, end=early.end, begin=early.begin
+        )
         sources[FILE_SOURCE] = lambda: manifests.reported
         reporters.append(manifests)
         agent.add_background_task("manifests", manifests.run)
@@ -81,7 +79,8 @@ def add_node_workflow_tasks(
         await _take_over(takeover, node_workflow_id(context.name))
         await status.run()
 
-    check = _WorkflowCheck(context.name, signals, RecalledPods(context, workflows, signals.recall_pods), reporters)
+    recalled = RecalledPods(context, workflows, signals.recall_pods, boot=life.boot, since=datetime.now(UTC))
+    check = _WorkflowCheck(context.name, signals, recalled, reporters)
     agent.add_background_task("node status", report_status)
     agent.add_background_task("check of the node's workflow", check.run)
 

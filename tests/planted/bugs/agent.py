@@ -7,6 +7,15 @@ HANDLERS = "syncpod/handlers"
 
 BUGS = (
     Plant(
+        name="begun-and-not-told",
+        room=AGENT,
+        file="syncpod/agent/node_workflow/manifest_source.py",
+        before="if message == self._told and not gone and not self._begun:",
+        after="if message == self._told and not gone:",
+        harm="A pod that was begun while the server failed, and whose manifest is gone since, runs for ever.",
+        tests=("tests/agent/test_manifest_source.py",),
+    ),
+    Plant(
         name="owed-events-lost",
         room=AGENT,
         file="syncpod/agent/pleg.py",

@@ -107,6 +107,15 @@ BUGS = (
         tests=("tests/workflows/test_early_ends.py",),
     ),
     Plant(
+        name="begun-under-a-name-that-is-taken",
+        room=NODE,
+        file="workflows/node/published.py",
+        before="if any(map(self.state.is_known, wanted)):",
+        after="if any(key in taken.pods for key in wanted):",
+        harm="A manifest's pod is begun in the place of another list's, while that one is still ending or is wanted.",
+        tests=("tests/workflows/test_early_ends.py",),
+    ),
+    Plant(
         name="two-steps-for-one-pod",
         room=NODE,
         file="workflows/node/decide.py",

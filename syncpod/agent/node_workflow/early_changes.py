@@ -1,0 +1,48 @@
+"""Changes that the agent makes beside the list of its manifests, if the node's workflow is certain to make them.
+
+What the node's workflow has published last says whether it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from syncpod.agent.agent import Agent
+from syncpod.agent.node_workflow.node_signals import NodeSignals
+from syncpod.messages.identity import PodRef
+from syncpod.messages.node import FILE_SOURCE, BegunPod, SyncPods, node_workflow_id
+
+
+class EarlyChanges:
+    """Begins and ends pods of manifests. All methods belong to the agent's event loop."""
+
+    def __init__(self, agent: Agent, node: str, boot: int, signals: NodeSignals) -> None:
+        """Act for the node's `agent` in its life `boot`; `signals` sends the lists."""
+        self._agent = agent
+        self._workflow = node_workflow_id(node)
+        self._boot = boot
+        self._signals = signals
+
+    def end(self, ref: PodRef) -> bool:
+        """Begin to end a pod whose manifest is gone; not if the node's workflow may see another reason to keep it."""
+        newest = self._agent.published_pods.newest(self._workflow)
+        last_list = (FILE_SOURCE, self._boot, self._signals.number)
+        ends = newest is not None and newest.published.answer("ends_without", *last_list, ref)
+        return ends and self._agent.early_ends.begin(ref)
+
+    async def begin(self, pods: SyncPods, new: Sequence[dict[str, Any]]) -> tuple[BegunPod, ...]:
+        """Begin the pods of new manifests, unless the node's workflow may see a reason not to, or to do more first."""
+        newest = self._agent.published_pods.newest(self._workflow)
+        if newest is None:
+            return ()
+        last, size = pods.model_copy(update={"number": self._signals.number}), len(pods.model_dump_json(by_alias=True))
+        planned = newest.published.answer("begins_with", last, new, size, datetime.now(UTC))
+        begun = await asyncio.gather(*(self._agent.early_starts.begin(document) for _, document in planned))
+        return tuple(
+            pod if is_certain else pod.model_copy(update={"digest": ""})
+            for (pod, _), is_certain in zip(planned, begun, strict=True)
+            if is_certain is not False
+        )
