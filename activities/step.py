@@ -20,7 +20,6 @@ from syncpod.cri.errors import CriError
 from syncpod.messages.step_table import Interruption, Stage
 from syncpod.messages.steps import (
     STUCK_FAULTS,
-    CreateSandbox,
     Fault,
     Outcome,
     Rejection,
@@ -66,7 +65,7 @@ async def run_step(
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
     - It heartbeats every five seconds, saying what it does; at first more often. While it only waits (for other pods,
-      for its sandbox, for something to end), it does so every ten seconds. In a queue the first one comes after five.
+      another step or an end), it does so every ten seconds. In a queue the first one comes after five.
     - A cancelled step ends where its body lets go, with the outcome of `interruption`. A body that no longer lets go
       ends normally. A step that lets go for another reason (the worker stops, an operator pauses it) fails, and
       Temporal may try it again.
@@ -87,11 +86,10 @@ async def run_step(
         name=info.activity_type,
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
-    trying = _try(attempt, body, request, interruption, stage)
-    task = asyncio.create_task(in_company(attempt, request, trying))
+    task = asyncio.create_task(in_company(attempt, request, _try(attempt, body, request, interruption, stage)))
     node.running.add(attempt)
     task.add_done_callback(lambda _: node.running.discard(attempt))
-    # That a start waits for its sandbox is said by the sandbox's own step, so its first heartbeat can wait too.
+    # What a start waits for is said by the step that it follows, so its first heartbeat can wait too.
     follows = isinstance(request, StartContainer) and bool(request.follows)
     pause, has_said, may_put_off = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS, False, True
     while not task.done():
@@ -152,8 +150,8 @@ async def _try(
             return await _of_another(attempt, interruption, refusal)
         request = certain
         complete = _without_status if request.lane else _with_status
-        followed = isinstance(request, CreateSandbox) and request.followed
-        claim = Claim(request.fence, attempt.number, activity.info().scheduled_time, followed)
+        follows = request.follows if isinstance(request, StartContainer) else 0
+        claim = Claim(request.fence, attempt.number, activity.info().scheduled_time, follows)
         async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_queue(stage):
             attempt.doing = "asks the runtime what it has of the pod"
             try:

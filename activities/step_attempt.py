@@ -104,7 +104,7 @@ class StepAttempt:
         if not (isinstance(request, StartContainer) and request.follows):
             self.acts.set()
         self.idle_seconds = 0.0
-        """How long it only waited for the step that began together with it."""
+        """How long it only waited for the step that it follows."""
         self._may_know = True
 
     # --- letting go ---------------------------------------------------------------------------------------------------

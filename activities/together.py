@@ -1,7 +1,8 @@
-"""Steps that began together: the start of a container waits here, in the worker, for the sandbox that it needs.
+"""Steps that begin early: a start waits here, in the worker, for the step that it follows.
 
-Both are begun by one workflow task, and they end at the same time, so that one task takes both results. Without that,
-each start of a pod would cost one task more, and the start of its container would wait for the server.
+That is the step that makes the sandbox, or starts the container before. So no start waits for the server and for the
+workflow, which together take longer than all else between two starts. The last start of a pod and the step before it
+also end at the same time, so that one workflow task takes both results.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -19,33 +20,44 @@ from temporalio.exceptions import ApplicationError
 from activities.containers.noted_starts import noted_start
 from activities.step_attempt import Interrupted, NotYet, StepAttempt
 from syncpod.messages import ObservedContainer
+from syncpod.messages.startup import has_come_to, in_order
 from syncpod.messages.steps import CreateSandbox, Outcome, StartContainer, StepInput, StepResult
+from syncpod.pod import Pod
 
 Request = TypeVar("Request", bound=StepInput)
 
 _tracer = trace.get_tracer("syncpod.activities")
 
 HELD_SECONDS = 1.0
-"""How long a finished sandbox is kept back from the workflow, so that its result comes with that of the start."""
+"""How long a result is kept back from the workflow, so that it comes with that of the pod's last start."""
 COMES_SECONDS = 1.0
-"""How long a start waits until the step that it follows begins in this worker. The server sends both at once."""
+"""How long a start waits until the step that it follows begins in this worker. The server sends that one first."""
 
 
 async def in_company(attempt: StepAttempt, request: StepInput, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
-    """Run one attempt of a step. If another step began with it, let the other know how it ends.
+    """Run one attempt of a step. If another step follows it, let the other know how it ends.
 
-    A sandbox that is there is returned once the start that follows it is over, at once if anybody wants the step to let
-    go, and in any case after a second: the workflow shows the pod's address. If the worker dies meanwhile, the next
-    attempt adopts the sandbox.
+    If no further start follows that other one, the result is kept back until the other is over. It is returned at once
+    if anybody wants the step to let go, and in any case after a second: the workflow shows the pod's address, or the
+    end of the init container. If the worker dies meanwhile, the next attempt adopts what was made.
     """
-    if isinstance(request, CreateSandbox) and request.followed:
-        return await _first(attempt, trying)
     if isinstance(request, StartContainer) and request.follows:
-        return await _second(attempt, request, trying)
+        trying = _second(attempt, request, trying)
+    if (pod := may_be_followed(request)) is not None:
+        return await _first(attempt, pod, trying)
     return await trying
 
 
-async def _first(attempt: StepAttempt, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
+def may_be_followed(request: StepInput) -> Pod | None:
+    """Return the pod of a step that a start may follow; None if there is none that could."""
+    if isinstance(request, CreateSandbox) and request.followed:
+        return request.pod
+    if isinstance(request, StartContainer) and request.container in (each.name for each in in_order(request.pod)[:-1]):
+        return request.pod
+    return None
+
+
+async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
     pair = attempt.node.pairs.of(attempt.ref, attempt.fence)
     end = pair.begin_first()
     try:
@@ -53,17 +65,31 @@ async def _first(attempt: StepAttempt, trying: Coroutine[Any, Any, StepResult]) 
     except BaseException as error:
         end.set_result(error if isinstance(error, Exception) else Interrupted())
         raise
-    # A sandbox whose step was asked to let go is there, but nothing may start in it any more.
+    # What a step made that was asked to let go is there, but nothing may follow it any more.
     end.set_result(result if not attempt.asked else Interrupted())
+    attempt.node.pairs.forget_soon(attempt.ref, attempt.fence)
+    if not is_kept_back(pair.second, pod, result):
+        return result
     since = time.monotonic()
-    attempt.doing = "has made the sandbox; a container is being started in it"
+    what = "made the sandbox; a container is being started in it"
+    attempt.doing = f"has {what}" if not attempt.container else "is done; the next container is being started"
     pair.first_is_free.clear()
     try:
         with contextlib.suppress(Interrupted), _span("await_start"):
             await attempt.interruptible(_within(HELD_SECONDS, pair.second_is_over))
     finally:
         pair.first_is_free.set()
-    return result.model_copy(update={"idle_ms": int(1000 * (time.monotonic() - since))})
+    return result.model_copy(update={"idle_ms": result.idle_ms + int(1000 * (time.monotonic() - since))})
+
+
+def is_kept_back(second: StartContainer | None, pod: Pod, result: StepResult) -> bool:
+    """Say whether a result waits for the second step: one that is the last, or has nothing to do but to say so.
+
+    Else the workflow wants the result at once, to begin the step after the second one while that is under way.
+    """
+    if second is None:
+        return len(in_order(pod)) == 1
+    return second.container == in_order(pod)[-1].name or not is_as_expected(result, second)
 
 
 async def _second(attempt: StepAttempt, request: StartContainer, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
@@ -82,16 +108,17 @@ async def _second(attempt: StepAttempt, request: StartContainer, trying: Corouti
 async def begun_after_first(attempt: StepAttempt, request: Request) -> Request | None:
     """Return the request as it can be carried out now; None if the step must not begin, because nothing is certain.
 
-    A start that follows the step that makes its sandbox waits for it, and then has the sandbox's id. It does not begin
-    if that step has failed, has found something unexpected, or does not run in this worker. Only an earlier attempt of
-    the start may have begun by then, in a worker that has died. If there are traces of that, the start goes on. Raises
-    Interrupted, NotYet and CriError.
+    A start that follows another step waits for it, and then has the sandbox's id. It does not begin if that step has
+    failed, has found something unexpected, or does not run in this worker; nor if the init container before it has not
+    ended within its start. Only an earlier attempt of the start may have begun by then, in a worker that has died. If
+    there are traces of that, the start goes on. Raises Interrupted, NotYet and CriError.
     """
     if not isinstance(request, StartContainer) or not request.follows:
         return request
     began = time.monotonic()
-    attempt.doing = "waits for the pod's sandbox"
-    with _span("await_sandbox"):
+    awaited = "the container before it" if request.sandbox_id else "the pod's sandbox"
+    attempt.doing = f"waits for {awaited}"
+    with _span("await_container" if request.sandbox_id else "await_sandbox"):
         sandbox_id = await _sandbox_id(attempt, request)
     attempt.idle_seconds = time.monotonic() - began
     attempt.acts.set()
@@ -101,6 +128,7 @@ async def begun_after_first(attempt: StepAttempt, request: Request) -> Request |
 async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | None:
     """Return the id of the sandbox in which the start is to begin; None if it must not."""
     pair = attempt.node.pairs.of(attempt.ref, request.follows)
+    pair.second = request
     await attempt.interruptible(_within(COMES_SECONDS, pair.came))
     if pair.first is None:
         return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
@@ -108,15 +136,19 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
         await attempt.interruptible(_until(pair.first))
     first = pair.first.result()
     if isinstance(first, Exception) and attempt.number > 1 and _is_tried_again(first):
-        raise NotYet(f"the pod's sandbox is not certain yet: {first}")
-    return first.id if isinstance(first, StepResult) and is_as_expected(first, request) else None
+        raise NotYet(f"what comes before it is not certain yet: {first}")
+    if isinstance(first, StepResult) and is_as_expected(first, request):
+        return request.sandbox_id or first.id
+    # A start in a sandbox that was there may have begun before a worker died; the one before it may have ended since.
+    is_in_doubt = attempt.number > 1 and request.sandbox_id != ""
+    return await _sandbox_of_begun(attempt, request) if is_in_doubt else None
 
 
 async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> str | None:
     """Return the sandbox in which an earlier attempt of the start has begun; None if there is no trace of that."""
     view = await attempt.read()
     made = [each for each in view.sandboxes if each.incarnation == request.ref.incarnation]
-    home = next((each.id for each in made if each.attempt == request.sandbox_attempt), "")
+    home = request.sandbox_id or next((each.id for each in made if each.attempt == request.sandbox_attempt), "")
     if any(_is_its(each, request) for each in view.containers):
         return home
     mark = await noted_start(attempt, request.model_copy(update={"sandbox_id": home}))
@@ -124,16 +156,26 @@ async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> st
 
 
 def is_as_expected(first: StepResult, request: StartContainer) -> bool:
-    """Say whether the sandbox is there and nothing is in it but, perhaps, what an earlier attempt of this start made.
+    """Say whether the first step has left the pod as the start that follows it expects: its decision supposed that.
 
-    Its decision expected that. If an image is missing, it is pulled first.
+    The sandbox is there and, of the containers, only those before this one are, which have succeeded or run. Perhaps
+    there is also what an earlier attempt of this start made. If an image is missing, it is pulled first.
     """
     if first.outcome not in (Outcome.DONE, Outcome.ADOPTED) or not first.id:
         return False
     ours = [each for each in first.status.containers if each.incarnation == request.ref.incarnation]
+    if request.sandbox_id:
+        sandboxes = tuple(each for each in first.status.sandboxes if each.incarnation == request.ref.incarnation)
+        view = first.status.model_copy(update={"sandboxes": sandboxes, "containers": tuple(ours)})
+        return has_come_to(request.pod, view, request.container, request.sandbox_id) and _is_unused(ours, request)
     if not all(_is_its(each, request) for each in ours):
         return False
     return bool(ours) or request.container not in (first.missing_images or ())
+
+
+def _is_unused(ours: Sequence[ObservedContainer], request: StartContainer) -> bool:
+    """Say whether the container was never made, except by an earlier attempt of this start."""
+    return all(_is_its(each, request) for each in ours if each.name == request.container)
 
 
 def _is_its(instance: ObservedContainer, request: StartContainer) -> bool:

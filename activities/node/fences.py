@@ -29,8 +29,8 @@ class Claim:
     """Temporal's number of the attempt, from 1."""
     scheduled: datetime
     """When Temporal first scheduled the step, by the server's clock."""
-    followed: bool = False
-    """The step with the next fence has begun together with this one and waits for it, so it is no newer one."""
+    follows: int = 0
+    """The fence of the step that began before this one has ended, and for which this one waits; 0 = none."""
 
     def is_older_than(self, other: Claim) -> bool:
         """Say whether this step must not act once `other` has been seen.
@@ -44,7 +44,7 @@ class Claim:
 
     def precedes(self, other: Claim) -> bool:
         """Say whether `other` is the step that follows this one: neither makes the other let go."""
-        return self.followed and other.fence == self.fence + 1
+        return other.follows == self.fence != 0
 
 
 class StaleFence(Exception):

@@ -1,4 +1,4 @@
-"""Steps that began together: what has become, in this worker, of the first one, and whether the second one is over."""
+"""Pairs of steps: what has become, in this worker, of the first one, and whether the second one is over."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import asyncio
 from collections import OrderedDict
 
 from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import StepResult
+from syncpod.messages.steps import StartContainer, StepResult
 
 REMEMBERED = 1_000
 """Pairs that are kept; the one longest unseen is dropped first. Its second step then does not begin."""
+KEPT_SECONDS = 10.0
+"""How long the end of a first step counts for a second one that has not come yet: the pod may change meanwhile."""
 
 
 class Pair:
-    """Two steps that one decision has begun: the second one waits for the first."""
+    """Two steps, of which the second one has begun before the first has ended, and waits for it."""
 
     def __init__(self) -> None:
         self.first: asyncio.Future[StepResult | Exception] | None = None
@@ -21,7 +23,9 @@ class Pair:
         self.came = asyncio.Event()
         """An attempt of the first step has begun here."""
         self.second_is_over = asyncio.Event()
-        """An attempt of the second step has ended here."""
+        """No attempt of the second step is under way here."""
+        self.second: StartContainer | None = None
+        """The second step, once it has begun here."""
         self.first_is_free = asyncio.Event()
         """The first step keeps back no result."""
         self.first_is_free.set()
@@ -47,6 +51,15 @@ class Pairs:
         while len(self._pairs) > REMEMBERED:
             self._pairs.popitem(last=False)
         return pair
+
+    def forget_soon(self, ref: PodRef, first_fence: int) -> None:
+        """Forget a pair in a while, since its first step has ended; nobody may ever follow it."""
+        key = (ref.uid, ref.incarnation, first_fence)
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, key, self._pairs.get(key))
+
+    def _drop(self, key: tuple[str, str, int], pair: Pair | None) -> None:
+        if self._pairs.get(key) is pair:
+            self._pairs.pop(key, None)
 
     def forget(self, ref: PodRef, first_fence: int) -> None:
         """Forget a pair both of whose steps are over."""

@@ -99,16 +99,17 @@ def start_of(
 
 
 def _one_after_the_other(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines, with the end of a sandbox's step where the start that was begun together with it goes on.
+    """Return the lines, with the end of a step where the start that waited for it goes on.
 
-    The results of both reach the workflow at the same time. A length is without the time in which a step only waited.
-    The start goes on a little before the sandbox's step ends, so that one is shown shorter rather than begun earlier
-    than it was decided on.
+    The results of both may reach the workflow at the same time. A length is without the time in which a step only
+    waited. The start goes on a little before the step ends, so that one is shown shorter rather than begun earlier than
+    it was decided on.
     """
     apart = [*lines]
     decided: datetime | None = None
     for index, (line, after) in enumerate(pairwise(lines)):
-        if line.kind == after.kind == "step" and line.subject == "create_sandbox" and line.at == after.at:
+        is_followed = line.subject.startswith(("create_sandbox", "start_")) and after.subject.startswith("start_")
+        if line.kind == after.kind == "step" and is_followed and line.at == after.at:
             at = _begun(after)
             most = line.took_ms if decided is None else max(0, (at - decided) // timedelta(milliseconds=1))
             apart[index] = replace(line, at=at, took_ms=min(line.took_ms, most))

@@ -117,7 +117,8 @@ class StartContainer(StepInput):
     """Empty if it `follows` the step that makes the sandbox."""
     sandbox_attempt: int = 0
     follows: int = 0
-    """The fence of the step that makes the sandbox, if both have begun together; 0 = the sandbox is there."""
+    """The fence of the step for whose success it waits: one that makes the sandbox, or starts the container before.
+    0 = none: it begins at once."""
     pulled: bool = False
     """The image has just been pulled for this start, so no event reports that it was present."""
     prune: tuple[str, ...] = ()
@@ -251,7 +252,7 @@ class StepResult(Message):
     attempt: int = 1
     """The number of Temporal's try that succeeded, from 1."""
     idle_ms: int = 0
-    """How much of its time, in milliseconds, it only waited for the step that began together with it."""
+    """How much of its time, in milliseconds, it only waited for another step of the pod."""
 
 
 class Fault(StrEnum):

@@ -33,9 +33,9 @@ class Actor:
         ref: PodRef = WEB,
         lane: str = "",
         *,
-        followed: bool = False,
+        follows: int = 0,
     ) -> None:
-        self.fences, self.ref, self.claim, self.lane = fences, ref, Claim(fence, attempt, EARLY, followed), lane
+        self.fences, self.ref, self.claim, self.lane = fences, ref, Claim(fence, attempt, EARLY, follows), lane
         self.superseded = self.acts = False
         self.may_end = asyncio.Event()
 
@@ -71,7 +71,7 @@ async def test_a_newer_step_supersedes_the_older_one_and_waits_until_it_has_ende
 
 async def test_a_step_that_is_tried_again_waits_for_the_one_that_follows_it() -> None:
     fences = Fences()
-    follower, again = Actor(fences, 2), Actor(fences, 1, 2, followed=True)
+    follower, again = Actor(fences, 2, follows=1), Actor(fences, 1, 2)
     tasks = [asyncio.create_task(follower.act()), asyncio.create_task(again.act())]
     await settle()
     assert (follower.acts, follower.superseded, again.acts) == (True, False, False)
@@ -80,13 +80,24 @@ async def test_a_step_that_is_tried_again_waits_for_the_one_that_follows_it() ->
     assert again.acts
     again.may_end.set()
     await asyncio.gather(*tasks)
-    with pytest.raises(StaleFence):
-        await Actor(fences, 1, 3).act()
-    third = Actor(fences, 3)
+    third = Actor(fences, 3, follows=2)
     third.may_end.set()
     await third.act()
     with pytest.raises(StaleFence):  # what comes after the follower is newer than both
-        await Actor(fences, 1, 4, followed=True).act()
+        await Actor(fences, 1, 4).act()
+    late = Actor(fences, 2, 2, follows=1)
+    late.may_end.set()
+    await late.act()
+
+
+async def test_a_step_that_nobody_follows_is_refused_after_a_newer_one() -> None:
+    fences = Fences()
+    for fence in (1, 2):
+        actor = Actor(fences, fence)
+        actor.may_end.set()
+        await actor.act()
+    with pytest.raises(StaleFence):
+        await Actor(fences, 1, 2).act()
 
 
 async def test_an_older_step_is_refused_at_once() -> None:

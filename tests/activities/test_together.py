@@ -1,12 +1,14 @@
-"""A start that has begun together with the step that makes its sandbox: it waits for it, or does not begin."""
+"""A start that follows another step: it waits for that one in the worker, and does not begin if that one goes wrong."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from activities import together
+from activities import start_container, together
+from activities.node import pairs
 from syncpod.cri.client import CriClient
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import CreateSandbox, Fault, Outcome, StartContainer
@@ -15,8 +17,9 @@ from tests.activities.bench import Bench, PodOnBench, Running, container, fault_
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A finished sandbox is kept back for as long as its start takes, whatever that is on a busy machine."""
+    """A busy machine changes nothing: results are kept back as long as need be, and an exit that comes late counts."""
     monkeypatch.setattr(together, "HELD_SECONDS", 60.0)
+    monkeypatch.setattr(start_container, "LINGER_SECONDS", 60.0)
 
 
 def pair(pod: PodOnBench) -> tuple[CreateSandbox, StartContainer]:
@@ -161,3 +164,135 @@ async def test_a_waiting_start_lets_go_at_once(bench: Bench, monkeypatch: pytest
     start.cancel()
     result = await start.result()
     assert (result.outcome, result.status.seq.counter) == (Outcome.CANCELLED, 0)
+
+
+def chained(bench: Bench, first: str = "true") -> PodOnBench:
+    """A pod with an init container that runs this command, one that ends at once, and a main container."""
+    inits = [container(name, command=("sh", "-c", script)) for name, script in (("a", first), ("b", "true"))]
+    return bench.pod(initContainers=inits)
+
+
+def init_request(pod: PodOnBench, name: str, follows: int = 0) -> StartContainer:
+    return pod.start_request(name, kind="init_container", follows=follows)
+
+
+def init_started(pod: PodOnBench, request: StartContainer, **how: Any) -> Running:
+    return pod.step(StepName.START_INIT_CONTAINER, request, **how)
+
+
+async def test_each_start_of_a_chain_begins_when_the_one_before_is_done(bench: Bench) -> None:
+    pod = chained(bench)
+    await pod.create_sandbox()
+    first = init_request(pod, "a")
+    second = init_request(pod, "b", follows=first.fence)
+    main = pod.start_request(follows=second.fence)
+    steps = [init_started(pod, first), init_started(pod, second), pod.step(StepName.START_CONTAINER, main)]
+    a, b, last = await asyncio.gather(*(step.result() for step in steps))
+    assert (a.outcome, b.outcome, last.outcome) == (Outcome.DONE, Outcome.DONE, Outcome.DONE)
+    assert {each.name: each.state for each in last.status.containers} == {
+        "a": "exited",
+        "b": "exited",
+        "main": "running",
+    }
+    assert a.status.newest("b") is None and b.status.newest("main") is None
+    assert b.idle_ms > 0 and last.idle_ms > 0
+
+
+async def test_main_containers_follow_one_another(bench: Bench) -> None:
+    pod = bench.pod(container("x"), container("y"))
+    await pod.create_sandbox()
+    first = pod.start_request("x")
+    second = pod.start_request("y", follows=first.fence)
+    steps = [pod.step(StepName.START_CONTAINER, each) for each in (first, second)]
+    _, last = await asyncio.gather(*(step.result() for step in steps))
+    assert {each.name: each.state for each in last.status.containers} == {"x": "running", "y": "running"}
+
+
+@pytest.mark.parametrize(("script", "linger_seconds"), [("exit 3", 60.0), ("sleep 60", 0.1)])
+async def test_what_follows_an_init_container_that_fails_or_takes_long_is_not_begun(
+    bench: Bench, script: str, linger_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_container, "LINGER_SECONDS", linger_seconds)
+    pod = chained(bench, script)
+    await pod.create_sandbox()
+    first = init_request(pod, "a")
+    steps = [init_started(pod, first), init_started(pod, init_request(pod, "b", follows=first.fence))]
+    a, b = await asyncio.gather(*(step.result() for step in steps))
+    assert (a.outcome, b.outcome, b.status.seq.counter) == (Outcome.DONE, Outcome.NOT_BEGUN, 0)
+    assert [each.name for each in (await pod.view()).containers] == ["a"]
+
+
+async def test_what_comes_after_the_one_before_has_ended_goes_by_its_end(bench: Bench) -> None:
+    pod = chained(bench)
+    await pod.create_sandbox()
+    first = init_request(pod, "a")
+    assert (await init_started(pod, first).result()).outcome == Outcome.DONE
+    second = init_request(pod, "b", follows=first.fence)
+    assert (await init_started(pod, second).result()).outcome == Outcome.DONE
+
+
+async def test_a_start_of_a_dead_worker_goes_on_only_if_it_had_begun(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "COMES_SECONDS", 0.0)
+    pod = chained(bench)
+    await pod.create_sandbox()
+    await init_started(pod, init_request(pod, "a")).result()
+    follows = pod.fence + 100  # the step before it has ended in a worker that has died
+    request = init_request(pod, "b", follows=follows)
+    assert (await init_started(pod, request, attempt=2).result()).outcome == Outcome.NOT_BEGUN
+    done = await init_started(pod, init_request(pod, "b")).result()
+    again = init_request(pod, "b", follows=follows)
+    adopted = await init_started(pod, again, attempt=2).result()
+    assert (adopted.outcome, adopted.id) == (Outcome.ADOPTED, done.id)
+
+
+async def test_a_start_of_a_dead_worker_goes_on_although_the_one_before_it_has_ended_since(bench: Bench) -> None:
+    """Its instance would else be nobody's: it runs, and the workflow was told that nothing was begun."""
+    pod = bench.pod(container("x"), container("y"))
+    await pod.create_sandbox()
+    first = pod.start_request("x")
+    second = pod.start_request("y", follows=first.fence)
+    steps = [pod.step(StepName.START_CONTAINER, each) for each in (first, second)]
+    ended, running = await asyncio.gather(*(step.result() for step in steps))
+    await bench.cri.stop_container(ended.id, timeout_seconds=0)
+    await pod.until_state(ended.id, "exited")
+    retried = [pod.step(StepName.START_CONTAINER, each, attempt=2) for each in (first, second)]
+    x, y = await asyncio.gather(*(step.result() for step in retried))
+    assert (x.outcome, x.id, y.outcome, y.id) == (Outcome.ADOPTED, ended.id, Outcome.ADOPTED, running.id)
+
+
+async def test_a_start_that_was_asked_to_let_go_is_followed_by_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = chained(bench)
+    await pod.create_sandbox()
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    run = CriClient.start_container
+
+    async def slow(self: CriClient, container_id: str) -> None:
+        asked.set()
+        await go_on.wait()
+        await run(self, container_id)
+
+    monkeypatch.setattr(CriClient, "start_container", slow)
+    first = init_request(pod, "a")
+    a, b = init_started(pod, first), init_started(pod, init_request(pod, "b", follows=first.fence))
+    await asked.wait()
+    a.cancel()
+    await a.goes_on()
+    go_on.set()
+    assert (await a.result()).id
+    assert (await b.result()).outcome == Outcome.NOT_BEGUN
+
+
+async def test_the_end_of_a_step_counts_only_for_a_while(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(together, "COMES_SECONDS", 0.0)
+    pod = chained(bench)
+    await pod.create_sandbox()
+    first = init_request(pod, "a")
+    assert (await init_started(pod, first).result()).outcome == Outcome.DONE
+    await asyncio.sleep(0)  # the pair is dropped in the loop's next turn
+    second = init_request(pod, "b", follows=first.fence)
+    assert (await init_started(pod, second).result()).outcome == Outcome.NOT_BEGUN

@@ -33,3 +33,8 @@ def test_steps_of_one_task_are_shown_in_the_order_in_which_they_were_begun(ends:
 def test_a_step_of_a_later_task_is_shown_where_it_has_ended() -> None:
     events = [scheduled(5, "pull_image", 4), scheduled(8, "start_container", 7), ended(9, 8), ended(10, 5)]
     assert [each.subject for each in from_events(events)] == ["start_container", "pull_image"]
+
+
+def test_a_start_that_waited_for_another_is_shown_after_it() -> None:
+    events = [scheduled(5, "start_init_container", 4), scheduled(8, "start_container", 7), ended(9, 8), ended(10, 5)]
+    assert [each.subject for each in from_events(events)] == ["start_init_container", "start_container"]

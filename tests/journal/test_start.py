@@ -210,3 +210,19 @@ def test_a_start_after_an_end_that_its_workflow_has_not_heard_of_begins_with_tha
     start = start_of(LifeRecords(WEB, at(0), at(2), lines=lines, instances=instances), container="app")
     assert start is not None and start.begun == at(0.2)
     assert [phase[3] for phase in told(start) if phase[2] == "step"] == ["start_container app"]
+
+
+def test_an_init_container_whose_end_came_with_the_next_start_comes_before_it() -> None:
+    lines = (
+        LINES[0],
+        step(0.4, "create_sandbox", took=300),
+        step(0.9, "start_init_container", "prepare", took=200),
+        step(0.9, "start_container", "app", took=180),
+    )
+    instances = (Instance("app", 0, started_at=at(0.85)),)
+    start = start_of(LifeRecords(WEB, begun=at(0), seen=at(1), lines=lines, instances=instances))
+    assert [phase for phase in told(start) if phase[2] == "step"] == [
+        (0.1, 0.3, "step", "create_sandbox"),
+        (0.52, 0.2, "step", "start_init_container prepare"),
+        (0.72, 0.18, "step", "start_container app"),
+    ]

@@ -29,6 +29,7 @@ from tests.workflows.scripted import (
     scripted_worker,
     start_pod,
     until,
+    until_next_waits,
 )
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -72,6 +73,20 @@ async def brought_up(client: Client, node: ScriptedNode) -> Handle:
     await until(handle, lambda seen: phase(seen) == "Running")
     await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": image})
     await until(handle, lambda seen: bool(container(seen, "debug").get("state", {}).get("running")))
+    return handle
+
+
+async def chained(client: Client, node: ScriptedNode) -> Handle:
+    """Two init containers, of which the second begins ahead of its turn, and two containers."""
+    image = "busybox:1"
+    document = pod(
+        "chained",
+        initContainers=[{"name": "first", "image": image}, {"name": "second", "image": image}],
+        containers=[{"name": "a", "image": image}, {"name": "b", "image": image}],
+    )
+    node.end_at_once(0, 0)
+    handle = await until_next_waits(client, node, document, "start_init_container")
+    await until(handle, lambda seen: phase(seen) == "Running")
     return handle
 
 
@@ -443,6 +458,7 @@ async def restart_limited(client: Client, node: ScriptedNode) -> Handle:
 
 
 STORIES: tuple[Story, ...] = (
+    chained,
     brought_up,
     crash_loop,
     image_absent,

@@ -6,13 +6,19 @@ sender is dead. The step lets go only where it pauses, or at a checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tests.simulator.clock import Clock, Due
 from tests.simulator.runtime import CriError
 from tests.simulator.server import Activity
+
+
+def in_order(pod: Mapping[str, Any]) -> list[str]:
+    """Return the names of a pod's containers in the order in which its start takes them."""
+    spec = pod["spec"]
+    return [each["name"] for each in (*spec.get("initContainers", ()), *spec["containers"])]
 
 
 class Interrupted(Exception):
@@ -80,12 +86,21 @@ class Attempt:
 
     @property
     def followed(self) -> bool:
-        """Whether another step has begun together with it, and waits for it."""
-        return bool(self.request.get("followed"))
+        """Whether a start may follow it: the first one in its sandbox, or that of the next container."""
+        if "followed" in self.request:
+            return bool(self.request["followed"])
+        return self.activity.name in ("start_container", "start_init_container") and self.following != ""
+
+    @property
+    def following(self) -> str:
+        """The container that comes after its own in the pod's start; "" if there is none."""
+        names = in_order(self.request["pod"])
+        name = self.request.get("container")
+        return names[names.index(name) + 1] if name in names[:-1] else ""
 
     @property
     def follows(self) -> int:
-        """The fence of the step that began together with it, and for which it waits; 0 = none."""
+        """The fence of the step for which it waits; 0 = none."""
         return int(self.request.get("follows", 0))
 
     @property

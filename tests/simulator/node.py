@@ -6,12 +6,12 @@ the server: a result that comes late or never, a try that stalls, a worker that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.simulator.attempt import Attempt, Body, Ill, Interrupted, PodFault
+from tests.simulator.attempt import Attempt, Body, Ill, Interrupted, PodFault, in_order
 from tests.simulator.clock import Clock, Due
 from tests.simulator.runtime import CriError, Runtime
 from tests.simulator.server import Activity, Server, payload
@@ -43,7 +43,8 @@ class Node:
         self._attempts: list[Attempt] = []
         self._holders: dict[tuple[str, str], Attempt] = {}
         self._queues: dict[tuple[str, str], list[Attempt]] = {}
-        self._newest: dict[tuple[str, str, str], tuple[tuple[int, int], float]] = {}
+        self._newest: dict[tuple[str, str, str], tuple[tuple[int, int], float, int]] = {}
+        """The claim seen last: fence and number, when it was scheduled, and which fence it follows."""
         self._pods: dict[str, _Pod] = {}
         self._pairs: dict[tuple[str, str, int], _Pair] = {}
         self._armed: dict[str, Due] = {}
@@ -64,11 +65,11 @@ class Node:
             self.suffered(attempt.ill)
             if attempt.ill.kind == "by_hand":
                 self.clock.after(attempt.ill.seconds, lambda: self._finish_by_hand(attempt))
+        if attempt.followed:
+            self._pair(attempt.request, attempt.fence).begin(attempt)
         if attempt.follows:
             self._follow(attempt)
             return
-        if attempt.followed:
-            self._pair(attempt).begin(attempt)
         self._claim(attempt)
 
     def _claim(self, attempt: Attempt) -> None:
@@ -81,20 +82,20 @@ class Node:
         if holder is None:
             self._act(attempt)
         else:
-            if not _precedes(attempt, holder.fence):
+            if holder.follows != attempt.fence:
                 holder.interrupt(superseded=True)
             self._queues.setdefault((uid, lane), []).append(attempt)
 
-    # --- steps that began together ------------------------------------------------------------------------------------
+    # --- steps that begin early ---------------------------------------------------------------------------------------
 
-    def _pair(self, attempt: Attempt) -> _Pair:
-        ref = attempt.request["ref"]
-        key = (str(ref["uid"]), str(ref["incarnation"]), attempt.follows or attempt.fence)
-        return self._pairs.setdefault(key, _Pair())
+    def _pair(self, request: Mapping[str, Any], fence: int) -> _Pair:
+        ref = request["ref"]
+        return self._pairs.setdefault((str(ref["uid"]), str(ref["incarnation"]), fence), _Pair())
 
     def _follow(self, attempt: Attempt) -> None:
-        """Have a start wait for the step that makes its sandbox; without it, the start is not begun."""
-        pair = self._pair(attempt)
+        """Have a start wait for the step that it follows; without it, the start is not begun."""
+        pair = self._pair(attempt.request, attempt.follows)
+        pair.second = attempt
         pair.waiting.append(attempt)
         if pair.first is None:
             self.clock.after(PAIR_SECONDS, lambda: self._decide_pair(pair) if pair.first is None else None)
@@ -109,42 +110,55 @@ class Node:
                 continue
             if attempt.interrupted:
                 self._ended(attempt, {"stale": True})
-            elif attempt.number > 1 and pair.end == "again":
-                self._ended(attempt, CriError("the sandbox is not certain yet"))
-            elif pair.first is None and attempt.number > 1 and not self.runtime.up:
-                self._ended(attempt, CriError("connection refused"))
-            elif (home := self._home(pair, attempt)) is not None:
+                continue
+            if attempt.number > 1 and pair.end == "again":
+                self._ended(attempt, CriError("what comes before it is not certain yet"))
+                continue
+            try:
+                home = self._home(pair, attempt)
+            except CriError as error:
+                self._ended(attempt, error)
+                continue
+            if home is not None:
                 attempt.request = {**attempt.request, "sandboxId": home}
                 self._claim(attempt)
             else:
                 self._ended(attempt, {"result": self._complete(attempt, {"outcome": "notBegun"})})
 
     def _home(self, pair: _Pair, attempt: Attempt) -> str | None:
+        """Return the sandbox in which the start goes on, None if it must not."""
+        if pair.first is not None and (home := self._home_after(pair.end, attempt)) is not None:
+            return home
+        is_in_doubt = attempt.number > 1 and (pair.first is None or attempt.request["sandboxId"] != "")
+        return self._home_of_begun(attempt) if is_in_doubt else None
+
+    def _home_of_begun(self, attempt: Attempt) -> str | None:
+        """Return the sandbox if there is a trace of an earlier attempt of the start. Raises CriError."""
+        if not self.runtime.up:
+            raise CriError("connection refused")
         request = attempt.request
-        ref, name, restart = request["ref"], request["container"], int(request["restart"])
+        view = self.runtime.list(request["ref"]["uid"])
+        home = [s["id"] for s in view["sandboxes"] if s["incarnation"] == request["ref"]["incarnation"]]
+        is_begun = any(_is_its(each, request) for each in view["containers"])
+        return request["sandboxId"] or home[0] if home and is_begun else None
 
-        def ours(view: View) -> list[Any]:
-            return [each for each in view["containers"] if each["incarnation"] == ref["incarnation"]]
-
-        def is_its(each: Any) -> bool:
-            return bool(each["name"] == name and each["restartCount"] == restart)
-
-        if pair.first is None:
-            if attempt.number == 1:
-                return None
-            view = self.runtime.list(ref["uid"])
-            home = [s["id"] for s in view["sandboxes"] if s["incarnation"] == ref["incarnation"]]
-            return home[0] if home and any(is_its(each) for each in ours(view)) else None
-        if not isinstance(pair.end, dict) or pair.end["outcome"] not in ("done", "adopted"):
+    @staticmethod
+    def _home_after(end: Any, attempt: Attempt) -> str | None:
+        """Return the sandbox if the step before the start has ended as its decision supposed."""
+        request = attempt.request
+        if not isinstance(end, dict) or end["outcome"] not in ("done", "adopted"):
             return None
-        there = ours(pair.end["status"])
-        if not all(is_its(each) for each in there) or (not there and name in pair.end["missingImages"]):
+        there = [c for c in end["status"]["containers"] if c["incarnation"] == request["ref"]["incarnation"]]
+        if request["sandboxId"]:
+            sandboxes = [s for s in end["status"]["sandboxes"] if s["incarnation"] == request["ref"]["incarnation"]]
+            return str(request["sandboxId"]) if _has_come_to(request, sandboxes, there) else None
+        if not all(_is_its(each, request) for each in there):
             return None
-        return str(pair.end["id"])
+        return None if not there and request["container"] in end["missingImages"] else str(end["id"])
 
     def _first_ended(self, attempt: Attempt, outcome: Any) -> None:
         """Note how the first of two steps has ended, unless a further attempt of it has begun."""
-        pair = self._pair(attempt)
+        pair = self._pair(attempt.request, attempt.fence)
         if pair.first is not attempt:
             return
         match outcome:
@@ -157,9 +171,10 @@ class Node:
         self.clock.after(0.0, lambda: self._decide_pair(pair))
 
     def _hold(self, attempt: Attempt, report: Callable[[], None]) -> None:
-        """Report the first step's result together with the end of the second one, or after a moment."""
-        pair = self._pair(attempt)
-        if pair.is_over or attempt.interrupted:
+        """Report a result together with the end of the last start, or after a moment; any other result at once."""
+        pair, names = self._pair(attempt.request, attempt.fence), in_order(attempt.request["pod"])
+        is_last = len(names) == 1 if pair.second is None else pair.second.request["container"] == names[-1]
+        if pair.is_over or attempt.interrupted or not is_last:
             report()
             return
         due = self.clock.after(PAIR_SECONDS, lambda: pair.release())
@@ -178,8 +193,9 @@ class Node:
     def _let_go(self, attempt: Attempt) -> None:
         queue = self._queues.get(self._turn(attempt), [])
         attempt.interrupt()
-        if attempt.follows and attempt.alive and attempt in (pair := self._pair(attempt)).waiting:
-            pair.waiting.remove(attempt)
+        waiting = self._pair(attempt.request, attempt.follows).waiting if attempt.follows else []
+        if attempt.alive and attempt in waiting:
+            waiting.remove(attempt)
             self._ended(attempt, {"result": self._complete(attempt, {"outcome": "cancelled"})})
             return
         if attempt in queue and attempt.alive:
@@ -242,7 +258,7 @@ class Node:
         if attempt.followed:
             self._first_ended(attempt, outcome)
         if attempt.follows:
-            pair = self._pair(attempt)
+            pair = self._pair(attempt.request, attempt.follows)
             pair.is_over = True
             self.clock.after(0.0, pair.release)
         match outcome:
@@ -305,12 +321,12 @@ class Node:
         uid, lane = self._turn(attempt)
         key = (uid, str(attempt.request["ref"]["incarnation"]), lane)
         claim, scheduled = (attempt.fence, attempt.number), attempt.activity.scheduled
-        newest = self._newest.get(key, (claim, scheduled))
-        if _precedes(attempt, newest[0][0]):
+        newest = self._newest.get(key, (claim, scheduled, 0))
+        if newest[2] == attempt.fence:
             return False
         if claim < newest[0] and scheduled <= newest[1]:
             return True
-        self._newest[key] = (claim, scheduled)
+        self._newest[key] = (claim, scheduled, attempt.follows)
         return False
 
     # --- deaths -------------------------------------------------------------------------------------------------------
@@ -475,10 +491,11 @@ class _Held:
 
 
 class _Pair:
-    """A sandbox and a start in it that began together: the model of `activities.together`."""
+    """A step and the start that follows it: the model of `activities.together`."""
 
     def __init__(self) -> None:
         self.first: Attempt | None = None
+        self.second: Attempt | None = None
         self.end: dict[str, Any] | str | None = None
         """The result of the first step; `again` if it is tried again, `over` if it has none."""
         self.waiting: list[Attempt] = []
@@ -500,9 +517,35 @@ class _Pair:
             self.held = None
 
 
-def _precedes(attempt: Attempt, fence: int) -> bool:
-    """Say whether the step with this fence follows the attempt's: neither makes the other let go."""
-    return attempt.followed and fence == attempt.fence + 1
+def _is_its(instance: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+    """Say whether an instance is what a start makes."""
+    named = instance["name"] == request["container"] and instance["restartCount"] == int(request["restart"])
+    return bool(named and instance["incarnation"] == request["ref"]["incarnation"])
+
+
+def _has_come_to(request: Mapping[str, Any], sandboxes: Sequence[Any], there: Sequence[Any]) -> bool:
+    """Say whether the pod's start has come to a container: those before it have succeeded or run, and no other is."""
+    name, home, spec = request["container"], request["sandboxId"], request["pod"]["spec"]
+    names, inits = in_order(request["pod"]), {each["name"] for each in spec.get("initContainers", ())}
+    newest: dict[str, Any] = {}
+    for each in there:
+        newest.setdefault(each["name"], each)
+    its = newest.pop(name, None)
+
+    def is_behind(before: str) -> bool:
+        instance = newest[before]
+        if before in inits:
+            seen = "finishedAt" in instance and instance["reason"] != "ContainerStatusUnknown"
+            return bool(instance["state"] == "exited" and not instance["exitCode"] and seen)
+        return bool(instance["state"] == "running")
+
+    return (
+        [each["id"] for each in sandboxes if each["state"] == "SANDBOX_READY"] == [home]
+        and (its is None or its["restartCount"] == int(request["restart"]))
+        and list(newest) != []
+        and set(newest) == set(names[: names.index(name)])
+        and all(newest[each]["sandboxID"] == home and is_behind(each) for each in newest)
+    )
 
 
 class _Pod:

@@ -158,3 +158,14 @@ def test_what_ran_in_a_sandbox_that_died_with_its_worker_is_not_forgotten(policy
     spec[kind] = [{"name": "j", "image": "busybox:1"}]
     events = (Event(0.205, "worker killed", seconds=56.49), Event(27.902, "sandbox dies"))
     assert simulate(Case(pod(spec), {"j": (Life(0.108, 0, 0.1),), "b": (FOREVER,)}, events)).violation == ""
+
+
+def test_a_start_of_a_dead_worker_is_not_forgotten_because_the_container_before_it_has_ended() -> None:
+    """It answered that it had not begun although its instance was there, and the pod was killed again and again."""
+    spec = {"restartPolicy": "Never", "containers": [{"name": name, "image": "busybox:1"} for name in ("a", "b")]}
+    events = (
+        Event(0.188, "worker upgraded, or taken back", seconds=0.61, number=2),
+        Event(0.21, "runtime restarted", seconds=53.39),
+        Event(0.262, "sandbox dies after an exit", name="a", seconds=0.24),
+    )
+    assert simulate(Case(pod(spec), {"a": (Life(12.555, 1),), "b": (FOREVER,)}, events)).violation == ""

@@ -1,4 +1,4 @@
-"""What a start costs in history: sandbox and container are begun by one workflow task, and one takes both results."""
+"""What a start costs in history: what begins ahead costs no further task, and the last two results come together."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def started(names: str, inits: str = "") -> Simulation:
 
 
 @pytest.mark.parametrize(
-    ("names", "inits", "tasks", "events"), [("a", "", 2, 14), ("ab", "", 3, 20), ("b", "a", 3, 20)]
+    ("names", "inits", "tasks", "events"),
+    [("a", "", 2, 14), ("ab", "", 3, 20), ("abc", "", 4, 26), ("b", "a", 3, 20), ("z", "abcd", 6, 38)],
 )
-def test_a_sandbox_and_the_first_start_take_two_tasks(names: str, inits: str, tasks: int, events: int) -> None:
+def test_each_start_but_the_first_takes_one_more_task(names: str, inits: str, tasks: int, events: int) -> None:
     simulation = started(names, inits)
     assert simulation.server.run is not None
     assert (simulation.server.tasks, simulation.server.run.events) == (tasks, events)

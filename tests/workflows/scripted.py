@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -22,7 +23,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from activities.together import HELD_SECONDS, is_as_expected
+from activities.together import HELD_SECONDS, is_as_expected, is_kept_back, may_be_followed
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import build_id
@@ -47,7 +48,7 @@ from syncpod.messages.steps import (
 from syncpod.pod import container_hash
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE
-from tests.agent.waiting import pauses
+from tests.agent.waiting import pauses, until_asked
 from tests.workflows.sandbox import Sandbox
 from workflows.pod.workflow import PodWorkflow
 
@@ -58,12 +59,14 @@ Script = Callable[[StepInput], Any]
 
 
 class Pair:
-    """A sandbox and a start in it that began together."""
+    """A step, and the start that follows it."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.sandbox: asyncio.Future[StepResult | None] = loop.create_future()
+        self.first: asyncio.Future[StepResult | None] = loop.create_future()
         """The result; None if there is none."""
+        self.second: StartContainer | None = None
+        """The start, once it has come."""
         self.over: asyncio.Future[None] = loop.create_future()
         """The start has ended."""
 
@@ -116,6 +119,17 @@ class ScriptedNode:
             container = getattr(step, "container", "") or getattr(getattr(step, "target", None), "name", "")
             names.append(f"{name} {container}".strip())
         return names
+
+    def end_at_once(self, *codes: int) -> None:
+        """Let the next init containers end within their starts, with these codes."""
+
+        def ended(code: int, step: StepInput) -> Outcome:
+            assert isinstance(step, StartContainer)
+            self.start(step, self.pods[step.ref.uid], step.container, step.restart)
+            self.exits(step.ref.uid, step.container, code)
+            return Outcome.DONE
+
+        self.script["start_init_container"].extend(partial(ended, code) for code in codes)
 
     def change(self, uid: str, container: str, **update: Any) -> ObservedPod:
         """Change a container's newest instance and return the listing that shows it."""
@@ -178,29 +192,34 @@ class ScriptedNode:
         return [*(scripted(name) for name in STEPS), activity.defn(name=FORESEE_ADMISSION)(foresee)]
 
     async def _take(self, name: StepName, step: StepInput) -> StepResult:
-        """Take a step. As on a node, a start that has begun with its sandbox waits for it, and both end together."""
-        if isinstance(step, CreateSandbox) and step.followed:
-            pair = self._pair(step, step.fence)
-            try:
-                result = await self._take_alone(name, step)
-            except BaseException:
-                pair.sandbox.set_result(None)
-                raise
-            pair.sandbox.set_result(result)
+        """Take a step. As on a node, a start that follows another step waits for it, and the last two end together."""
+        if (pod := may_be_followed(step)) is None:
+            return await self._take_in_turn(name, step)
+        pair = self._pair(step, step.fence)
+        try:
+            result = await self._take_in_turn(name, step)
+        except BaseException:
+            pair.first.set_result(None)
+            raise
+        pair.first.set_result(result)
+        if is_kept_back(pair.second, pod, result):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({pair.over}, timeout=HELD_SECONDS)
-            return result
+        return result
+
+    async def _take_in_turn(self, name: StepName, step: StepInput) -> StepResult:
         if not isinstance(step, StartContainer) or not step.follows:
             return await self._take_alone(name, step)
         pair = self._pair(step, step.follows)
+        pair.second = step
         try:
-            while not pair.sandbox.done():
-                activity.heartbeat("waits for the pod's sandbox")
-                await asyncio.wait({pair.sandbox}, timeout=0.05)
-            sandbox = pair.sandbox.result()
-            if sandbox is None or not is_as_expected(sandbox, step):
+            while not pair.first.done():
+                activity.heartbeat("waits for the step before it")
+                await asyncio.wait({pair.first}, timeout=0.05)
+            first = pair.first.result()
+            if first is None or not is_as_expected(first, step):
                 return StepResult(outcome=Outcome.NOT_BEGUN, node=self.facts)
-            return await self._take_alone(name, step.model_copy(update={"sandbox_id": sandbox.id}))
+            return await self._take_alone(name, step.model_copy(update={"sandbox_id": step.sandbox_id or first.id}))
         except asyncio.CancelledError:
             return StepResult(outcome=Outcome.CANCELLED, node=self.facts)
         finally:
@@ -208,10 +227,10 @@ class ScriptedNode:
                 pair.over.set_result(None)
 
     def _pair(self, step: StepInput, first_fence: int) -> Pair:
-        """What has become of two steps that began together; newly made for a further attempt of the first one."""
+        """What has become of two steps; newly made for a further attempt of the first one."""
         key = (step.ref.uid, step.ref.incarnation, first_fence)
         known = self._pairs.get(key)
-        if known is None or (isinstance(step, CreateSandbox) and known.sandbox.done()):
+        if known is None or (step.fence == first_fence and known.first.done()):
             known = self._pairs[key] = Pair()
         return known
 
@@ -241,6 +260,8 @@ class ScriptedNode:
             more["id"] = f"sandbox-{step.attempt}"
         if isinstance(step, AllocateResources):
             more["allocation"] = self.room.pop(0) if self.room else Allocation()
+        if isinstance(step, StartContainer) and (made := self.pods[step.ref.uid].newest(step.container)) is not None:
+            more["id"] = made.id
         attempt = activity.info().attempt
         return StepResult(status=self.list(step.ref.uid), outcome=outcome, node=self.facts, attempt=attempt, **more)
 
@@ -309,6 +330,27 @@ class ScriptedNode:
             c.model_copy(update=stopped) if c.id in ids and c.state != "exited" else c for c in pod.containers
         )
         self.list(uid, containers=containers)
+
+
+async def under_way(handle: WorkflowHandle[Any, Any], step: str, number: int) -> None:
+    """Wait until so many steps of this name are under way."""
+
+    async def so_many() -> bool:
+        pending = (await handle.describe()).raw_description.pending_activities
+        return [each.activity_type.name for each in pending].count(step) == number
+
+    await until_asked(so_many)
+
+
+async def until_next_waits(
+    client: Client, node: ScriptedNode, document: dict[str, Any], step: str
+) -> WorkflowHandle[Any, Any]:
+    """Start a pod; let its first start go on once the next one, which waits for it, has begun. Returns its handle."""
+    gate = node.gate[step] = asyncio.Event()
+    handle = await start_pod(client, node, document)
+    await under_way(handle, step, 2)
+    gate.set()
+    return handle
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ Pure: no clock, no I/O, no Temporal.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, RecordedExit
@@ -71,22 +71,24 @@ def known(state: PodState) -> ObservedPod:
     return view.model_copy(update={"sandboxes": sandboxes, "containers": order_restarts(containers)})
 
 
-def hooked(state: PodState, under_way: StepInput | None) -> tuple[str, ...]:
-    """Return the id of the instance whose postStart hook may be running, within a start that has not ended.
+def hooked(state: PodState, under_way: Iterable[StepInput]) -> tuple[str, ...]:
+    """Return the ids of the instances whose postStart hooks may be running, within starts that have not ended.
 
     It counts as started when the hook has ended. The kubelet makes a status when a sync begins, and the hook runs
     within the sync (kuberuntime_container.go, v1.36, startContainer): so until then it shows the container as it was
     before its start, waiting or ended, not started and not ready.
     """
-    if not isinstance(under_way, StartContainer):
-        return ()
-    lifecycle = state.container(under_way.container).lifecycle
-    if lifecycle is None or lifecycle.post_start is None:
-        return ()
+    starts = {
+        (step.container, step.restart)
+        for step in under_way
+        if isinstance(step, StartContainer)
+        and (lifecycle := state.container(step.container).lifecycle) is not None
+        and lifecycle.post_start is not None
+    }
     return tuple(
         each.id
         for each in state.own.containers
-        if each.name == under_way.container and each.restart_count == under_way.restart and each.state == "running"
+        if (each.name, each.restart_count) in starts and each.state == "running"
     )
 
 

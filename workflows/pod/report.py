@@ -23,8 +23,10 @@ from workflows.rejections import Rejected
 # --- status -----------------------------------------------------------------------------------------------------------
 
 
-def update_status(state: PodState, holds: Sequence[Hold], now: datetime, *, under_way: StepInput | None = None) -> None:
-    """Compute the pod's status from the view and the state; `under_way` is the step that has not ended, if any."""
+def update_status(
+    state: PodState, holds: Sequence[Hold], now: datetime, *, under_way: Sequence[StepInput] = ()
+) -> None:
+    """Compute the pod's status from the view and the state; `under_way` are the steps that have not ended."""
     hooked = facts.hooked(state, under_way)
     decision = _computed(state, _waiting(state, holds), now, hooked)
     over = decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes)

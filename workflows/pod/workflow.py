@@ -35,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.identity import POD_WORKFLOW
     from syncpod.messages.signed import Commands, Refused, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
-    from syncpod.messages.steps import RemovePod
+    from syncpod.messages.steps import CreateSandbox, RemovePod, StartContainer, StepInput
     from syncpod.pod import pod_to_wire
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import (
@@ -84,6 +84,30 @@ class Begun:
     is_cancelled: bool = False
 
 
+class Ahead(NamedTuple):
+    """A start that has begun before it was its turn, and waits in the worker for the step before it."""
+
+    step: Step
+    """As it was decided."""
+    begun: Begun
+
+    @property
+    def knows_sandbox(self) -> bool:
+        """Whether its sandbox was there when it was decided, so that it follows another start."""
+        return isinstance(self.step.input, StartContainer) and self.step.input.sandbox_id != ""
+
+    def is_due(self, decided: Step) -> bool:
+        """Say whether it is what has been decided now. Whoever began it may not have known the id of its sandbox."""
+        given, wanted = self.step.input, decided.input
+        if isinstance(given, StartContainer) and not self.knows_sandbox and isinstance(wanted, StartContainer):
+            given = given.model_copy(update={"sandbox_id": wanted.sandbox_id})
+        return replace(self.step, input=given) == decided
+
+
+def _makes_sandbox(step: Step) -> bool:
+    return isinstance(step.input, CreateSandbox)
+
+
 class Pull(NamedTuple):
     """A pull that runs concurrently with the pod's other steps."""
 
@@ -117,6 +141,8 @@ class PodWorkflow:
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
+        self.ahead: Ahead | None = None
+        self.goes_ahead = True
         self.under_way: dict[tuple[StepName, str], UnderWay] = {}
         self.are_pulls_cancelled = False
         self.extern = ExternCalls(self.state.pod)
@@ -134,7 +160,9 @@ class PodWorkflow:
             self.catch_up()
             decision = self.decide()
             self.extern.decided(decision)
-            if decision.failure is not None:
+            if self.ahead is not None:
+                await self.go_on(self.ahead, decision)
+            elif decision.failure is not None:
                 outcome.fail(self.state, decision.failure, workflow.now())
             elif self.is_overlong() and (self.pulls or self.entity.is_quiet()):
                 await self.leave_between_steps()
@@ -159,7 +187,12 @@ class PodWorkflow:
         resizing.take_as_applied(state, resizing.as_allocated(state))
         resizing.settle(state, now)
         facts.record_lost(state, now)
-        report.update_status(state, self.holds, now)
+        report.update_status(state, self.holds, now, under_way=self.inputs_ahead)
+
+    @property
+    def inputs_ahead(self) -> tuple[StepInput, ...]:
+        """What the start that has begun ahead was given."""
+        return (self.ahead.step.input,) if self.ahead is not None else ()
 
     def decide(self) -> Decision:
         """Return what to do next, and record what is planned and what is held back."""
@@ -171,7 +204,7 @@ class PodWorkflow:
             begun = [hold for hold in decision.holds if hold not in self.holds]
             self.holds = decision.holds
             report.note_holds(state, begun, now)
-            report.update_status(state, self.holds, now)
+            report.update_status(state, self.holds, now, under_way=self.inputs_ahead)
         report.note_decision(state, decision.plan, self.planned, now)
         self.planned = decision.plan
         return decision
@@ -228,7 +261,8 @@ class PodWorkflow:
     async def perform(self, step: Step) -> None:
         """Run one step to its end and fold its outcome in; never raises for what the step does.
 
-        If it is certain which start follows the step, both begin now. The start waits in the worker for the step.
+        A start that has begun ahead goes on. If it is certain which start follows the step, that one begins ahead: it
+        waits in the worker for the step.
 
         Signals that arrive meanwhile are absorbed and shown: a kill alone may take hours, and a container that stops
         being ready must show at once.
@@ -246,40 +280,76 @@ class PodWorkflow:
                 return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)
             return self.must_end()
 
-        follower = decide.follower(self.state, step, workflow.now(), pulling=self.pulls)
-        if follower is not None:
-            step = replace(step, input=step.input.model_copy(update={"followed": True}))
-        first = self.schedule(step, must_stop)
+        begun, follower = self.begin(step, must_stop)
         kill_by = self.state.kill_by  # as it is once the step is scheduled, which may have set it
-        if follower is None:
-            await self.see_through(first)
-            return
-        container, image = follower.container, self.state.container(follower.container).image
+        if follower is not None and not begun.activity.done():
+            self.ahead = self.begin_ahead(follower, step)
+        await self.see_through(begun, self.ahead.begun if self.ahead is not None else None)
+        if self.ahead is not None and (self.ahead.begun.activity.done() or decide.is_last(self.state, self.ahead.step)):
+            await self.let_end(self.ahead)  # no start follows that would have to begin now: nothing is decided between
+
+    def begin(self, step: Step, must_stop: Callable[[], bool]) -> tuple[Begun, Step | None]:
+        """Begin a step, unless that has been done ahead; return it, and the start that follows it for certain."""
+        follower: Step | None = None
+        if (self.goes_ahead or _makes_sandbox(step)) and not self.is_overlong():
+            follower = decide.follower(self.state, step, workflow.now(), pulling=self.pulls)
+        if self.ahead is not None:
+            begun, self.ahead = self.ahead.begun, None
+            begun.must_stop = must_stop
+            self.show()
+            return begun, follower
+        if follower is not None and _makes_sandbox(step):
+            step = replace(step, input=step.input.model_copy(update={"followed": True}))
+        return self.schedule(step, must_stop), follower
+
+    def begin_ahead(self, start: Step, before: Step) -> Ahead:
+        """Begin a start that follows the step scheduled last; it is cancelled if it must not take place any more."""
+        container, image = start.container, self.state.container(start.container).image
 
         def must_not_start() -> bool:
             return self.must_end() or self.state.container(container).image != image
 
-        follows = {"follows": self.state.fence}
-        follower = replace(follower, known=step.known, input=follower.input.model_copy(update=follows))
-        second = self.schedule(follower, must_not_start)
-        await self.see_through(first, second)
-        if not second.activity.done():
-            await self.look(follower)
-        await self.see_through(second)
+        given = start.input.model_copy(update={"follows": self.state.fence})
+        begun = self.schedule(replace(start, known=before.known, input=given), must_not_start)
+        # It may fail before its turn to be awaited; if the run leaves the cache then, asyncio is not to complain.
+        begun.activity.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return Ahead(start, begun)
+
+    async def go_on(self, ahead: Ahead, decision: Decision) -> None:
+        """Go on with a start that has begun ahead, if it is what has been decided now; else only wait for its end.
+
+        Mostly it has not begun to act then, and says so. Otherwise it was due when the step before it had ended.
+        """
+        if decision.step is not None and ahead.is_due(decision.step):
+            await self.take(decision.step)
+            return
+        await self.let_end(ahead)
+
+    async def let_end(self, ahead: Ahead) -> None:
+        """Wait for the end of the start that has begun ahead, and fold its outcome in.
+
+        A pod whose init container took too long for it takes one step at a time from then on: the next one may, too.
+        """
+        if not ahead.begun.activity.done():
+            await self.look(ahead.begun.step)
+        await self.see_through(ahead.begun)
+        self.ahead = None
+        if ahead.knows_sandbox and all(each.name != ahead.step.container for each in self.state.own.containers):
+            self.goes_ahead = False
 
     async def see_through(self, begun: Begun, follower: Begun | None = None) -> None:
         """Wait for the end of a step, showing what comes in meanwhile, and fold its outcome in."""
-        activity, shown = begun.activity, follower or begun
+        activity, steps = begun.activity, (begun.step, *([follower.step] if follower is not None else []))
         while not activity.done() and not begun.must_stop():
             await self.entity.until(lambda: activity.done() or begun.must_stop() or bool(self.entity.inbox))
             if self.entity.inbox and not activity.done():
-                await self.look(shown.step)
+                await self.look(*steps)
                 if follower is not None and follower.must_stop():
                     self.cancel(follower)
         await self.finish(begun, follower)
 
-    async def look(self, step: Step) -> None:
-        """Absorb what has come in while the step runs, and show the resulting status; decide nothing.
+    async def look(self, *steps: Step) -> None:
+        """Absorb what has come in while the steps run, and show the resulting status; decide nothing.
 
         If the pod reaches a terminal phase meanwhile, perhaps by this very step, that is shown only after the step.
         """
@@ -287,7 +357,7 @@ class PodWorkflow:
         outcome.expire(self.state, workflow.now())
         state = self.state
         before, was_over = (state.status, state.reached, state.terminated), state.reached in TERMINAL_PHASES
-        report.update_status(self.state, self.holds, workflow.now(), under_way=step.input)
+        report.update_status(self.state, self.holds, workflow.now(), under_way=[step.input for step in steps])
         if state.reached in TERMINAL_PHASES and not was_over:
             state.status, state.reached, state.terminated = before
         self.publish()

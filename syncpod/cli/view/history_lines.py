@@ -52,7 +52,7 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
     """Return what the events of one run show: steps with their attempts, signals, updates, holds.
 
     The workflow itself remembers more: exits and decisions are not among these events, nor are earlier runs. Two steps
-    that began together and ended one right after the other are in the order in which they were begun.
+    of which one waited for the other, and whose ends came together, are in the order in which they were begun.
     """
     scheduled: dict[int, HistoryEvent] = {}
     tries: dict[int, int] = {}
@@ -88,9 +88,11 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
 
 
 def _precedes(step: HistoryEvent, other: HistoryEvent) -> bool:
-    """Say whether one workflow task scheduled both steps, this one first."""
-    tasks = {each.activity_task_scheduled_event_attributes.workflow_task_completed_event_id for each in (step, other)}
-    return len(tasks) == 1 and step.event_id < other.event_id
+    """Say whether this step was scheduled first, and the other one waited for its end before it began to act."""
+    scheduled = [each.activity_task_scheduled_event_attributes for each in (step, other)]
+    follows = all(each.activity_type.name.startswith(("create_sandbox", "start_")) for each in scheduled)
+    one_task = len({each.workflow_task_completed_event_id for each in scheduled}) == 1
+    return (follows or one_task) and step.event_id < other.event_id
 
 
 def _ended(event: HistoryEvent) -> tuple[int, str] | None:
