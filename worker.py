@@ -317,7 +317,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
     housekeeping = housekeeping_settings(os.environ)
     images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
     agent.add_background_task("image garbage collection", images.run)
-    rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs, threads=node.threads)
+    rotation = LogRotation(context.log_dir, cri, agent.pleg, settings.logs, threads=node.threads)
     agent.add_background_task("log rotation", rotation.run)
     evictor = add_housekeeping_tasks(
         agent,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -35,3 +37,12 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in cancelled:
         task.cancel()
     await asyncio.gather(*cancelled, return_exceptions=True)
+
+
+async def until_due(times: Iterable[float], news: asyncio.Event) -> None:
+    """Wait until the first of these monotonic times has come, or `news` is set, which says that there are others."""
+    news.clear()
+    due = min(times, default=None)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())):
+            await news.wait()

@@ -5,15 +5,16 @@ A missing workflow alone proves nothing: the database may be empty, or another c
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final, Protocol
 
+from temporalio.api.common.v1 import SearchAttributes
 from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
-from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, ListWorkflowExecutionsRequest
 from temporalio.client import Client
-from temporalio.common import TypedSearchAttributes
-from temporalio.converter import decode_typed_search_attributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.orphans import Standing
@@ -22,6 +23,9 @@ from syncpod.temporal.pod_start import ENDED
 from syncpod.temporal.run_history import pod_uid_of_run
 
 _RPC: Final = timedelta(seconds=5)
+_PAGE: Final = 1000
+"""How many workflows the server lists at a time."""
+_POD_UID: Final = "PodUID"
 
 
 class OpenWorkflows(Protocol):
@@ -48,8 +52,18 @@ class PodWorkflows:
         Read from visibility, which may lag: ask `standing` about a workflow that is missing here.
         """
         query = f"TaskQueue = '{self._task_queue}' AND WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
-        listed = self._client.list_workflows(query, rpc_timeout=_RPC)
-        return {each.id: _uid(each.typed_search_attributes) async for each in listed}
+        found: dict[str, str] = {}
+        page = b""
+        while True:
+            # Not by the client's list_workflows, which decodes all of each workflow: that is most of a round's CPU.
+            request = ListWorkflowExecutionsRequest(
+                namespace=self._client.namespace, page_size=_PAGE, query=query, next_page_token=page
+            )
+            listed = await self._client.workflow_service.list_workflow_executions(request, retry=True, timeout=_RPC)
+            found.update((each.execution.workflow_id, _uid(each.search_attributes)) for each in listed.executions)
+            page = listed.next_page_token
+            if not page:
+                return found
 
     async def standing(self, ref: PodRef) -> Standing:
         """Return the state of the workflow with this pod's name, as the server has it now.
@@ -80,7 +94,7 @@ class PodWorkflows:
         )
         described = await self._client.workflow_service.describe_workflow_execution(request, retry=True, timeout=_RPC)
         info = described.workflow_execution_info
-        return info.status, _uid(decode_typed_search_attributes(info.search_attributes)), info.execution.run_id
+        return info.status, _uid(info.search_attributes), info.execution.run_id
 
     async def _has_had(self, workflow_id: str, uid: str) -> bool:
         """Say whether the server knows a closed run of that workflow as this pod's.
@@ -118,5 +132,11 @@ def without_workflow(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[Po
     return tuple(ref for ref in refs if listed.get(pod_workflow_id(ref.namespace, ref.name), " ") not in ("", ref.uid))
 
 
-def _uid(attributes: TypedSearchAttributes) -> str:
-    return next((str(each.value) for each in attributes if each.key.name == "PodUID"), "")
+def _uid(attributes: SearchAttributes) -> str:
+    """Return the pod's UID; "" if the attributes do not say it, or not as one text."""
+    if _POD_UID not in attributes.indexed_fields:
+        return ""
+    with contextlib.suppress(ValueError):
+        said = json.loads(attributes.indexed_fields[_POD_UID].data)
+        return said if isinstance(said, str) else ""
+    return ""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from syncpod.node.pod_records import RECORD_NAME, PodRecord, read_pod_record
+from syncpod.node.pod_records import RECORD_NAME, PodRecord, read_pod_record, records_version
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, pods_directory
 
 _T = TypeVar("_T")
+
+LOOK_SECONDS: Final = 300.0
+"""How long all records count as unchanged at most, if nothing says otherwise: somebody may have edited one by hand."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +29,29 @@ class _Entry(Generic[_T]):
 class RecordCache(Generic[_T]):
     """Caches what `derive` returns for each pod's record; None is cached too, and omitted from results.
 
-    An unchanged record costs one stat.
+    While no record of the node has changed, a read costs one stat in all; otherwise one for each record.
     """
 
     def __init__(self, node: NodeContext, derive: Callable[[PodRecord], _T | None]) -> None:
         self._node = node
         self._derive = derive
+        self._alone = threading.Lock()
         self._entries: dict[str, _Entry[_T]] = {}
+        self._derived: dict[str, _T] = {}
+        self._version: int | None = None
+        """That of all records, when they were last looked at."""
+        self._look_at = 0.0
+        """Monotonic time at which they are looked at whatever their version says."""
 
     def read(self) -> dict[str, _T]:
-        """Return the derived values by pod UID. Blocks; one call at a time. Raises OSError."""
-        entries = {uid: self._entry(uid, version) for uid, version in self._versions()}
-        self._entries = entries
-        return {uid: entry.derived for uid, entry in entries.items() if entry.derived is not None}
+        """Return the derived values by pod UID. Blocks; any thread may call it. Raises OSError."""
+        with self._alone:
+            version = records_version(self._node)  # before the records: what changes later makes another one
+            if version is None or version != self._version or time.monotonic() >= self._look_at:
+                self._entries = {uid: self._entry(uid, each) for uid, each in self._versions()}
+                self._derived = {uid: each.derived for uid, each in self._entries.items() if each.derived is not None}
+                self._version, self._look_at = version, time.monotonic() + LOOK_SECONDS
+            return self._derived.copy()
 
     def _entry(self, uid: str, version: tuple[int, int, int]) -> _Entry[_T]:
         known = self._entries.get(uid)

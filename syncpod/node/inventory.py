@@ -13,7 +13,7 @@ from typing import Literal
 
 from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
 from syncpod.lifecycle.orphans import made_at
-from syncpod.node.pod_records import PodRecord, cluster_of
+from syncpod.node.pod_records import RecordedLife, cluster_of
 from syncpod.node.reader import why_of_no_pod
 from syncpod.translation import names
 
@@ -70,7 +70,7 @@ class Inventory:
     nameless: tuple[Nameless, ...]
 
 
-async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, PodRecord]) -> Inventory:
+async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, RecordedLife]) -> Inventory:
     """Return what the runtime has of the node `owner`, whose pods' records are `records`, by UID. Raises CriError.
 
     What lacks the label is ignored.
@@ -109,7 +109,7 @@ def is_named(thing: SandboxSummary | ContainerSummary) -> bool:
 
 
 def _pod(
-    uid: str, sandboxes: list[SandboxSummary], containers: list[ContainerSummary], record: PodRecord | None
+    uid: str, sandboxes: list[SandboxSummary], containers: list[ContainerSummary], record: RecordedLife | None
 ) -> PodInRuntime:
     newest = max(sandboxes, key=lambda each: each.attempt, default=None)
     labels = (newest or containers[0]).labels

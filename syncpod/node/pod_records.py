@@ -4,10 +4,12 @@ The agent uses them to refresh volumes and to enforce limits, admission to count
 references to ConfigMaps and Secrets, never their content.
 """
 
+import contextlib
 import errno
 import os
+import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
@@ -20,6 +22,9 @@ RECORD_NAME = "pod.json"
 """The record's file name in the pod's directory."""
 Mark = Literal["admitted", "finished", "evicted"]
 """A mark in a pod's record."""
+_SETTLED_NS = 1_000_000_000
+"""How long a directory must be unchanged for its time to tell it from each later state: the kernel's file clock ticks a
+hundred times a second or more."""
 
 
 class PodRecord(BaseModel):
@@ -46,6 +51,7 @@ def write_pod_record(node: NodeContext, record: PodRecord) -> None:
     """
     path = pod_directory(node, record.pod.metadata.uid) / RECORD_NAME
     replace_file(path, record.model_dump_json(), durable=False)
+    _announce(node)
 
 
 def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
@@ -72,6 +78,27 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
             os.pwrite(file.fileno(), present, at)
             after = os.fstat(file.fileno())
             os.utime(file.fileno(), ns=(after.st_atime_ns, max(after.st_mtime_ns, before + 1)))
+        _announce(node)
+
+
+def records_version(node: NodeContext) -> int | None:
+    """Return a number that is another one after each write, mark or removal of a record; None if that is not sure.
+
+    It is the time of modification of the directory of all pods, so it costs one stat. It is not sure while that time is
+    so new that a further change could leave it as it is. Take it before the records. Blocks. Raises OSError.
+    """
+    asked = time.time_ns()
+    try:
+        changed = os.stat(pods_directory(node)).st_mtime_ns  # noqa: PTH116  # each caller often
+    except FileNotFoundError:
+        return None
+    return changed if changed < asked - _SETTLED_NS else None
+
+
+def _announce(node: NodeContext) -> None:
+    """Tell those who have read the records, by :func:`records_version`, that one of them has changed."""
+    with contextlib.suppress(OSError):  # a pod must not fail for this: they look at all records now and then anyway
+        os.utime(pods_directory(node))
 
 
 def read_pod_record(node: NodeContext, uid: str) -> PodRecord | None:
@@ -85,7 +112,19 @@ def read_pod_records(node: NodeContext) -> tuple[PodRecord, ...]:
     return tuple(record for record in found if record is not None)
 
 
-def cluster_of(record: PodRecord | None, incarnation: str, annotated: str) -> str:
+class RecordedLife(Protocol):
+    """What a pod's record says of who has its workflow; a :class:`PodRecord` is one."""
+
+    @property
+    def incarnation(self) -> str:
+        """The incarnation that the record is of."""
+
+    @property
+    def cluster(self) -> str:
+        """The Temporal cluster that has its workflow; "" if not known."""
+
+
+def cluster_of(record: RecordedLife | None, incarnation: str, annotated: str) -> str:
     """Return the Temporal cluster that a sandbox's pod belongs to: the record's, else the annotated one.
 
     `annotated` is the sandbox's annotation, which never changes; only the record shows that another cluster has adopted

@@ -28,6 +28,22 @@ def ref(uid: str = "u1") -> PodRef:
     return PodRef(namespace="default", name=f"name-{uid}", uid=uid)
 
 
+class Shown:
+    """Shows these listings as the newest ones, as PLEG does."""
+
+    def __init__(self, *pods: ObservedPod) -> None:
+        self._pods = {pod.uid: pod for pod in pods}
+
+    def listings(self) -> tuple[ObservedPod, ...]:
+        return tuple(self._pods.values())
+
+    def newest(self, uid: str) -> ObservedPod | None:
+        return self._pods.get(uid)
+
+    def forget(self, uid: str) -> None:
+        del self._pods[uid]
+
+
 @dataclass
 class SetUpReader:
     """Returns what is in `pods`, each time with a newer number; fails for UIDs in `broken`."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from syncpod.agent import background as module
-from syncpod.agent.background import keep_running
+from syncpod.agent.background import keep_running, until_due
 from tests.agent.waiting import until
 
 
@@ -50,3 +51,14 @@ async def test_a_background_task_without_work_ends(caplog: pytest.LogCaptureFixt
     async with asyncio.timeout(10):
         await keep_running("housekeeping", lambda: asyncio.sleep(0))
     assert caplog.text == ""
+
+
+async def test_what_is_due_is_waited_for_unless_something_is_sooner() -> None:
+    news = asyncio.Event()
+    async with asyncio.timeout(10):
+        await until_due([time.monotonic() - 1, time.monotonic() + 3600], news)
+        waiting = asyncio.create_task(until_due([], news))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        news.set()
+        await waiting

@@ -22,6 +22,7 @@ from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.node.log_files import open_log_file, rotated_files
 from syncpod.node.reader import PodReader
 from syncpod.settings.node import LogSettings
+from tests.agent.listings import Shown
 from tests.agent.waiting import until
 from tests.node.owned_pods import OWNER, owned_pod
 from tests.runtimes.runtime import Runtime
@@ -62,7 +63,7 @@ async def test_rotation_loses_no_line_of_a_container_writing_at_full_speed(runti
     limits = LogSettings(max_bytes=1_000_000, max_files=1000)
 
     def rotation(cri: CriClient, listing: ObservedPod) -> LogRotation:
-        return LogRotation(tmp_path, cri, lambda: [listing], limits, now=lambda: next(clock))
+        return LogRotation(tmp_path, cri, Shown(listing), limits, now=lambda: next(clock))
 
     async def often(rotation: LogRotation) -> None:
         while True:
@@ -195,7 +196,7 @@ async def test_a_log_keeps_its_name_if_the_runtime_does_not_reopen_it(tmp_path: 
     """Row 113: it is renamed back if the runtime does not reopen it."""
     path, listing = _grown(tmp_path)
     async with Refusing("unix:///nowhere.sock") as cri:
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(max_bytes=10)))
+        await rotate_all(LogRotation(tmp_path, cri, Shown(listing), LogSettings(max_bytes=10)))
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
 
 
@@ -204,8 +205,8 @@ async def test_a_log_is_rotated_from_its_maximum_size_on(tmp_path: Path) -> None
     _, listing = _grown(tmp_path)
     asked = asyncio.Event()
     async with Hanging(asked) as cri:
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(max_bytes=101)))
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(100))))
+        await rotate_all(LogRotation(tmp_path, cri, Shown(listing), LogSettings(max_bytes=101)))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, Shown(listing), LogSettings(100))))
         asking = asyncio.create_task(asked.wait())
         await asyncio.wait({rotating, asking}, return_when=asyncio.FIRST_COMPLETED)
         assert asked.is_set()
@@ -221,7 +222,7 @@ async def test_a_log_keeps_its_name_if_the_worker_ends_during_the_rotation(
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.0)
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, Shown(listing), LogSettings(10))))
         await cri.asked.wait()
         assert not path.exists()
         rotating.cancel()
@@ -236,7 +237,7 @@ async def test_a_log_reopened_despite_a_lost_answer_stays_rotated(
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.0)
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, Shown(listing), LogSettings(10))))
         await cri.asked.wait()
         path.write_text("new")
         rotating.cancel()
@@ -247,7 +248,7 @@ async def test_a_log_reopened_despite_a_lost_answer_stays_rotated(
 async def test_a_log_whose_reopening_outlasts_the_worker_is_not_lost(tmp_path: Path) -> None:
     path, listing = _grown(tmp_path)
     async with Replacing(path) as cri:
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, Shown(listing), LogSettings(10))))
         await cri.asked.wait()
         rotating.cancel()
         await asyncio.wait({rotating}, timeout=0.2)
@@ -279,7 +280,7 @@ async def test_a_log_renamed_by_a_dead_worker_is_reopened(runtime: Runtime, tmp_
         listing = await PodReader(cri, boot=1, owner=OWNER).read(pod.uid)
         log = logs / "main" / "0.log"
         log.rename(log.with_name("0.log.20261121-000000"))
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings()))
+        await rotate_all(LogRotation(tmp_path, cri, Shown(listing), LogSettings()))
         await until(lambda: log.exists() and log.stat().st_size > 0)
 
 
@@ -289,7 +290,7 @@ async def test_of_many_pods_each_has_its_turn_and_one_whose_log_was_just_rotated
     monkeypatch.setattr(module, "PODS_PER_TURN", 5)
     pods = [ObservedPod(uid=f"u{number}") for number in range(20)]
     async with Refusing("unix:///nowhere.sock") as cri:
-        rotation = LogRotation(tmp_path, cri, lambda: pods, LogSettings(10))
+        rotation = LogRotation(tmp_path, cri, Shown(*pods), LogSettings(10))
         rotation._busy_until["u7"] = time.monotonic() + 600
         turns = [[each.uid for each in rotation._listings_in_turn()] for _ in range(4)]
     assert all("u7" in turn and len(turn) < 20 for turn in turns)
@@ -297,12 +298,25 @@ async def test_of_many_pods_each_has_its_turn_and_one_whose_log_was_just_rotated
     assert sum(map(len, turns)) == 20 + 3  # nobody but the busy one twice
 
 
+async def test_a_round_over_many_pods_begins_with_the_newest_and_looks_at_none_that_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PODS_PER_TURN", 2)
+    pods = Shown(*(ObservedPod(uid=f"u{number}") for number in range(5)))
+    async with Refusing("unix:///nowhere.sock") as cri:
+        rotation = LogRotation(tmp_path, cri, pods, LogSettings(10))
+        first = {each.uid for each in rotation._listings_in_turn()}
+        pods.forget("u2")
+        turns = [{each.uid for each in rotation._listings_in_turn()} for _ in range(3)]
+    assert [first, *turns] == [{"u4", "u3"}, {"u1"}, {"u0"}, {"u4", "u3"}]
+
+
 async def test_a_foreign_log_is_not_rotated(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.log"
     path.write_text("x" * 100)
     container = ObservedContainer.model_validate({"id": "c", "name": "main", "state": "running", "log_path": str(path)})
     async with Refusing("unix:///nowhere.sock") as cri:
-        rotation = LogRotation(tmp_path / "logs", cri, lambda: [ObservedPod(containers=(container,))], LogSettings(10))
+        rotation = LogRotation(tmp_path / "logs", cri, Shown(ObservedPod(containers=(container,))), LogSettings(10))
         await rotate_all(rotation)
     assert path.read_text() == "x" * 100
 
@@ -359,7 +373,7 @@ async def test_a_log_that_is_a_symlink_is_not_rotated(tmp_path: Path) -> None:
     (secret := tmp_path / "shadow").write_text("x" * 100)
     path.symlink_to(secret)
     async with Refusing("unix:///nowhere.sock") as cri:
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10)))
+        await rotate_all(LogRotation(tmp_path, cri, Shown(listing), LogSettings(10)))
     assert (path.is_symlink(), [file.name for file in path.parent.iterdir()]) == (True, ["0.log"])
 
 

@@ -425,7 +425,6 @@ async def test_duplicates_that_cannot_be_ended_and_internal_errors_are_logged_on
 ) -> None:
     """Row 11 (ours): what prevents the kill is logged once while it stays the same."""
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "_TICK", 0.001)
     asked: list[str] = []
 
     class Ender:

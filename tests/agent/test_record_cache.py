@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from syncpod.node import pod_records
 from syncpod.node.pod_records import RECORD_NAME, PodRecord, mark_pod_record, read_pod_record, write_pod_record
 from syncpod.pod import ObjectMeta, Pod
 from syncpod.translation.context import NodeContext
-from syncpod.translation.paths import pod_directory
+from syncpod.translation.paths import pod_directory, pods_directory
 
 
 class Records:
@@ -66,6 +67,74 @@ def test_a_missing_or_torn_record_is_dropped_until_it_is_valid_again(records: Re
     records.write("u1", "one")
     records.write("u2", "two")
     assert records.cache.read() == {"u1": "one", "u2": "two"}
+
+
+@pytest.fixture
+def settled(records: Records) -> Records:
+    """Three records that were read after their last change had settled, and nothing of which is looked at again."""
+    for number in (1, 2, 3):
+        records.write(f"u{number}", f"pod-{number}")
+    _settle(records)
+    records.cache.read()
+    return records
+
+
+def _settle(records: Records) -> None:
+    """Have the last change be older than it is."""
+    pods = pods_directory(records.node)
+    before = pods.stat().st_mtime_ns - 10 * 10**9
+    os.utime(pods, ns=(before, before))
+
+
+def test_while_no_record_changes_none_is_looked_at(settled: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(_: object) -> Iterator[object]:
+        raise AssertionError("the records were looked at")
+
+    monkeypatch.setattr(settled.cache, "_versions", looked)
+    assert settled.cache.read() == {"u1": "pod-1", "u2": "pod-2", "u3": "pod-3"}
+
+
+@pytest.mark.parametrize("change", ["written", "marked", "removed", "added"])
+def test_each_change_is_read_although_none_has_been_for_long(settled: Records, change: str) -> None:
+    directory = pod_directory(settled.node, "u1")
+    if change == "written":
+        settled.write("u1", "uno")
+        expected = {"u1": "uno", "u2": "pod-2", "u3": "pod-3"}
+    elif change == "marked":
+        record = read_pod_record(settled.node, "u1")
+        assert record is not None
+        mark_pod_record(settled.node, record, "finished")
+        settled.cache.read()
+        assert settled.derived.count("pod-1") == 2
+        return
+    elif change == "removed":
+        (directory / RECORD_NAME).unlink()
+        directory.rmdir()
+        expected = {"u2": "pod-2", "u3": "pod-3"}
+    else:
+        settled.write("u4", "pod-4")
+        expected = {"u1": "pod-1", "u2": "pod-2", "u3": "pod-3", "u4": "pod-4"}
+    assert settled.cache.read() == expected
+
+
+def test_a_change_right_after_a_read_is_read_although_the_time_of_the_directory_is_the_same(records: Records) -> None:
+    """The kernel's file clock ticks rarely: two changes within a tick leave the same time."""
+    records.write("u1", "one")
+    first = pods_directory(records.node).stat().st_mtime_ns
+    records.cache.read()
+    records.write("u1", "uno")
+    os.utime(pods_directory(records.node), ns=(first, first))
+    assert records.cache.read() == {"u1": "uno"}
+
+
+def test_a_record_that_somebody_has_edited_is_read_in_the_end(
+    settled: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pod_directory(settled.node, "u1") / RECORD_NAME
+    path.write_text(path.read_text().replace("pod-1", "edited"))
+    assert settled.cache.read()["u1"] == "pod-1"
+    monkeypatch.setattr(settled.cache, "_look_at", 0.0)
+    assert settled.cache.read()["u1"] == "edited"
 
 
 def test_directories_of_no_pod_are_skipped(records: Records) -> None:

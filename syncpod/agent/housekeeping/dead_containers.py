@@ -22,7 +22,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from syncpod.agent import metrics
-from syncpod.agent.background import cancel_all
+from syncpod.agent.background import cancel_all, until_due
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.container_gc import (
@@ -85,6 +85,8 @@ class ContainerGc:
         self._ended = RecordCache(node, _ended)
         self._created_since: dict[str, float] = {}
         self._due: dict[str, float] = {}
+        self._news = asyncio.Event()
+        """Set when a pod may be due sooner than was known."""
         self._complaints: dict[str, str] = {}
         self._emptied: set[str] = set()
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -101,7 +103,8 @@ class ContainerGc:
                     next_round = time.monotonic() + self._period
                     await self._begin_round()
                 self._begin_after_exits()
-                await asyncio.sleep(_TICK)
+                due = (at for uid, at in self._due.items() if uid not in self._under_way)
+                await until_due((next_round, *due), self._news)
         finally:
             await cancel_all(self._under_way.values())
 
@@ -109,6 +112,7 @@ class ContainerGc:
         """Take a changed listing: a pod with more dead instances than are kept is processed shortly."""
         if self._superfluous([listing], set()):
             self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
+            self._news.set()
 
     async def round(self, *, seconds: float, finished_too: bool = False) -> int:
         """Collect once and wait for at most `seconds`; return how much was removed by then. The rest continues.
@@ -205,6 +209,7 @@ class ContainerGc:
 
     def _has_ended(self, uid: str, task: asyncio.Task[int]) -> None:
         del self._under_way[uid]
+        self._news.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("dead containers of pod %s stay for now because of a defect", uid, exc_info=error)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from syncpod.agent import metrics
-from syncpod.agent.background import cancel_all
+from syncpod.agent.background import cancel_all, until_due
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.orphans import duplicates
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 2.0
 """How long a pod may have duplicates before they are ended, and between two attempts to end them."""
-_TICK: Final = 0.25
 
 
 class Ender(Protocol):
@@ -47,6 +46,8 @@ class Duplicates:
         self._due: dict[str, float] = {}
         self._listings: dict[str, ObservedPod] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._news = asyncio.Event()
+        """Set when a pod may be due sooner than was known."""
         self._complaints: dict[str, str] = {}
         self.total = 0
         """How many containers this worker has ended."""
@@ -56,6 +57,7 @@ class Duplicates:
         if duplicates(listing):
             self._listings[listing.uid] = listing
             self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
+            self._news.set()
         else:
             self._listings.pop(listing.uid, None)
             self._due.pop(listing.uid, None)
@@ -69,7 +71,7 @@ class Duplicates:
                 for uid in [uid for uid, at in self._due.items() if at <= now and uid not in self._under_way]:
                     self._due[uid] = now + SETTLE_SECONDS
                     self._begin(uid)
-                await asyncio.sleep(_TICK)
+                await until_due((at for uid, at in self._due.items() if uid not in self._under_way), self._news)
         finally:
             await cancel_all(self._under_way.values())
 
@@ -80,6 +82,7 @@ class Duplicates:
 
     def _has_ended(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
+        self._news.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("duplicates in pod %s stay for now because of a defect", uid, exc_info=error)
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from temporalio.service import RPCError
 
@@ -29,7 +29,6 @@ from syncpod.lifecycle.orphans import ORPHAN_GRACE_SECONDS, Coverage, Found, Jud
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
-from syncpod.node.pod_records import PodRecord
 from syncpod.node.report import Orphan
 from syncpod.translation.context import NodeContext
 
@@ -39,6 +38,13 @@ SECONDS_PER_POD: Final = 0.03
 """From one round to the next, for each pod, at least: a round takes the worker 0.15 ms of CPU for each."""
 _AT_ONCE: Final = 8
 """How many orphans are ended at the same time."""
+
+
+class _Life(NamedTuple):
+    """What is needed of a pod's record; the whole of ten thousand would take much memory."""
+
+    incarnation: str
+    cluster: str
 
 
 class Killer(Protocol):
@@ -85,7 +91,7 @@ class Orphans:
         self._coverage = coverage
         self._on_orphans = on_orphans
         self._period = period
-        self._records: RecordCache[PodRecord] = RecordCache(node, lambda record: record)
+        self._records = RecordCache(node, lambda record: _Life(record.incarnation, record.cluster))
         self._known: dict[str, Orphan] = {}
         self._pods = 0
         """How many pods the last round saw."""

@@ -18,13 +18,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
 from syncpod.agent import metrics
+from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerSummary, CriRuntime, ImageStatus
 from syncpod.cri.records import sandbox_image
@@ -38,7 +40,7 @@ from syncpod.lifecycle.image_gc import (
     still_too_full,
 )
 from syncpod.node.daemon_thread import in_daemon_thread
-from syncpod.node.pod_records import PodRecord, read_pod_records
+from syncpod.node.pod_records import PodRecord
 from syncpod.node.pull_records import PulledRecord, pulled_images
 from syncpod.translation.context import NodeContext
 
@@ -101,6 +103,7 @@ class ImageGc:
         self._policy = policy
         self._prune = prune
         self._now = now
+        self._named_by_pods = RecordCache(node, _images_of)
         self._began = now()
         self._last_used: dict[str, datetime] = {}
         self._said = ""
@@ -178,11 +181,11 @@ class ImageGc:
         """Note which images are used now; return which ones may be removed. Raises CriError, OSError."""
         began = self._now()
         pulls = {record.image_ref: record for record in await asyncio.to_thread(pulled_images, self._node.state_dir)}
-        records = await asyncio.to_thread(read_pod_records, self._node)
+        named = frozenset[str]().union(*(await asyncio.to_thread(self._named_by_pods.read)).values())
         # Containers are listed after images, so that an image that is used meanwhile counts as used.
         images = await self._cri.list_images()
         containers = await self._cri.list_containers()
-        used = {name for container in containers for name in _names_in(container)} | await self._named(records)
+        used = {name for container in containers for name in _names_in(container)} | await self._ids_of(named)
         there = frozenset(name for image in images for name in _names_of(image))
         unused, not_ours = [], 0
         now = self._now()
@@ -200,10 +203,10 @@ class ImageGc:
         self._last_used = {id_: at for id_, at in self._last_used.items() if id_ in there}
         return _Seen(began, now, there, tuple(unused), not_ours)
 
-    async def _named(self, records: Iterable[PodRecord]) -> set[str]:
+    async def _ids_of(self, named: frozenset[str]) -> set[str]:
         """Return the ids of the images that pods name, and of the sandbox image. Raises CriError."""
         status = await self._cri.status(verbose=True)
-        names = {name for record in records for name in _images_of(record)} | {sandbox_image(status.info)}
+        names = named | {sandbox_image(status.info)}
         found = set()
         for name in sorted(names - {""}):
             try:
@@ -263,13 +266,13 @@ def _names_in(container: ContainerSummary) -> tuple[str, ...]:
     return (container.image_ref, container.image)
 
 
-def _images_of(record: PodRecord) -> Iterator[str]:
+def _images_of(record: PodRecord) -> frozenset[str]:
+    """Return the names of the images of a pod's containers and volumes."""
     spec = record.pod.spec
-    for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers):
-        yield container.image
-    for volume in spec.volumes:
-        if volume.image is not None:
-            yield volume.image.reference
+    containers = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    volumes = (volume.image.reference for volume in spec.volumes if volume.image is not None)
+    # Interned: ten thousand pods may have the same image.
+    return frozenset(map(sys.intern, (*(container.image for container in containers), *volumes)))
 
 
 def _pull_of(image: ImageStatus, pulls: dict[str, PulledRecord]) -> PulledRecord | None:

@@ -8,7 +8,7 @@ logs can read these. Differences:
 
 - It checks each second, not every ten: a container that writes 50 MB/s leaves files of about 50 MB, not 500 MB. Names
   contain a time in seconds, so a log is rotated at most once a second. With more than a thousand pods
-  it checks about a thousand of them a second, so each of ten thousand every ten seconds. Logs that were rotated in the
+  it checks a thousand of them a second, so each of ten thousand every ten seconds. Logs that were rotated in the
   last minute are checked every second.
 - Files are renamed first and compressed later. The kubelet's log grows while it compresses, and without bound once
   compressing takes longer than writing. Files beyond the limit are removed uncompressed.
@@ -28,12 +28,12 @@ import os
 import shutil
 import stat
 import time
-import zlib
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
@@ -63,6 +63,16 @@ _PATH_LIMIT: Final = 4096
 _STAMP: Final = "%Y%m%d-%H%M%S"
 
 
+class Pods(Protocol):
+    """Where the pods of the node are listed: :class:`syncpod.agent.pleg.Pleg`."""
+
+    def listings(self) -> tuple[ObservedPod, ...]:
+        """Return the newest listing of every pod."""
+
+    def newest(self, uid: str) -> ObservedPod | None:
+        """Return the newest listing of the pod, if any."""
+
+
 class LogRotation:
     """Rotates one node's logs; compresses one file at a time."""
 
@@ -70,17 +80,17 @@ class LogRotation:
         self,
         log_dir: Path,
         cri: CriRuntime,
-        listings: Callable[[], Iterable[ObservedPod]],
+        pods: Pods,
         limits: LogSettings,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         threads: PodThreads | None = None,
     ) -> None:
-        """Rotate the logs below `log_dir` of the running containers in `listings`, in `threads` (None: its own)."""
+        """Rotate the logs below `log_dir` of the running containers of `pods`, in `threads` (None: its own)."""
         self._threads = threads or PodThreads()
         self._log_dir = log_dir
         self._cri = cri
-        self._listings = listings
+        self._pods = pods
         self._limits = limits
         self._now = now
         self._uncompressed: dict[Path, tuple[str, str]] = {}
@@ -88,7 +98,8 @@ class LogRotation:
         self._compressing: asyncio.Task[None] | None = None
         self._under_way: dict[str, asyncio.Task[None]] = {}
         """By container id."""
-        self._turn = 0
+        self._waiting: deque[str] = deque()
+        """The UIDs of those of very many pods that have not had their turn in this round."""
         self._busy_until: dict[str, float] = {}
         """By pod UID: monotonic time until which its logs are checked each second."""
         self._not_before: dict[str, float] = {}
@@ -128,17 +139,16 @@ class LogRotation:
 
     def _listings_in_turn(self) -> Iterable[ObservedPod]:
         """Return the pods whose logs are checked this time."""
-        listings, now = tuple(self._listings()), time.monotonic()
+        now = time.monotonic()
         self._busy_until = {uid: until for uid, until in self._busy_until.items() if until > now}
-        turns = -(-len(listings) // PODS_PER_TURN)
-        if turns <= 1:
-            return listings
-        self._turn = (self._turn + 1) % turns
-        return [
-            each
-            for each in listings
-            if zlib.crc32(each.uid.encode()) % turns == self._turn or each.uid in self._busy_until
-        ]
+        if not self._waiting:
+            # The newest pods come first: one that begins during a round is not checked later than the others for that.
+            listings = self._pods.listings()[::-1]
+            if len(listings) <= PODS_PER_TURN:
+                return listings
+            self._waiting.extend(listing.uid for listing in listings)
+        turn = {self._waiting.popleft() for _ in range(min(PODS_PER_TURN, len(self._waiting)))}
+        return [listing for uid in turn | self._busy_until.keys() if (listing := self._pods.newest(uid)) is not None]
 
     async def _attend(self, container: ObservedContainer, uid: str, pod: str) -> None:
         path = Path(container.log_path)
