@@ -94,6 +94,14 @@ class Intent(WhoAsks):
 
     generation: int = 0
     """Grows with each change. A node never takes an older list than it has. 0 = it was never given a list."""
+    stamp: int = 0
+    """When the fleet sent the list, in microseconds since 1970: no two lists of a node have the same. 0 = the node made
+    the list itself, when it was removed."""
+    taken: int = 0
+    """The highest generation that the fleet knew the node to have taken when it sent the list."""
+    after: tuple[int, ...] = ()
+    """The stamps of the lists that the fleet has sent, or heard of, since that generation: what this list comes after.
+    A node with another list knows of more than the fleet does, whose database was restored from a backup."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()

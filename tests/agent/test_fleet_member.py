@@ -77,8 +77,8 @@ class Bench:
     async def open_pods(self) -> dict[str, str]:
         return self.open
 
-    def intent(self, generation: int, *pods: dict[str, Any], node: str = "n1") -> Intent:
-        return Intent(fleet="f", node=node, generation=generation, pods=pods)
+    def intent(self, generation: int, *pods: dict[str, Any], node: str = "n1", stamp: int = 0) -> Intent:
+        return Intent(fleet="f", node=node, generation=generation, stamp=stamp, pods=pods)
 
     def heard(self, *, after: float) -> None:
         """The fleet is heard every few seconds for so long."""
@@ -113,10 +113,30 @@ async def test_an_older_list_is_refused_also_by_the_next_worker(bench: Bench) ->
 async def test_another_list_with_the_same_number_is_refused_but_the_same_one_is_taken_again(bench: Bench) -> None:
     """The next list of a fleet whose database was restored may have a number that the node knows."""
     for _ in range(2):
-        await bench.member.take(bench.intent(7, pod("web")))
+        await bench.member.take(bench.intent(7, pod("web"), stamp=1))
     with refused("StaleIntent"):
-        await bench.member.take(bench.intent(7, pod("db")))
+        await bench.member.take(bench.intent(7, pod("db"), stamp=2))
     assert bench.told == [["web"], ["web"]]
+
+
+@pytest.mark.parametrize(
+    ("generation", "stamp", "says"),
+    [
+        (0, 0, ""),
+        (6, 1, ""),  # the fleet knows that it was taken, or a newer one, if the node's own disk was set back
+        (7, 20, ""),  # it was sent, and its answer was lost
+        (7, 5, "a list 7 of which the fleet does not know, as list 9 shows"),  # the fleet's database was set back
+        (9, 5, "a list 9 of which the fleet does not know, as list 9 shows"),
+        (9, 90, ""),  # this list itself
+        (10, 100, "list 10, which is newer than 9"),
+        (8, 0, "a list 8 of which the fleet does not know, as list 9 shows"),  # the node was removed meanwhile
+    ],
+)
+def test_a_node_takes_no_list_of_a_fleet_that_does_not_know_the_one_it_has(
+    generation: int, stamp: int, says: str
+) -> None:
+    sent = Intent(generation=9, stamp=90, taken=6, after=(20, 30))
+    assert member.why_stale(Intent(generation=generation, stamp=stamp), sent) == says
 
 
 async def test_a_report_has_the_number_of_no_other_fleets_list(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import pytest
 
 from syncpod.agent.takeover.search_attributes import register_search_attributes
+from syncpod.messages.fleet import FleetNodeView, fleet_node_id
 from tests.cluster.fleets import answered, join, manifests, runs, seen
 from tests.e2e.test_fleet import FleetOfOne, Node, pod
 from tests.nightly import NIGHTLY
@@ -95,3 +96,24 @@ async def test_a_database_restored_from_a_backup_takes_the_newer_list_of_its_nod
     await answered(fleet, "apply", "-f", "-", stdin=pod(last, node.name))
     await seen(fleet, node.name, dict.fromkeys((before, after, last), "Running"))
     assert await runs(node) == {name: [("running", 0)] for name in (before, after, last)}
+
+    # More commands than the backup lacks, before the node is heard: their list has a higher number than the node's.
+    backup = await asyncio.to_thread(cluster.database.dump, DATABASES)
+    newest = f"newest-{node.name}"
+    await answered(fleet, "apply", "-f", "-", stdin=pod(newest, node.name))
+    everything = (before, after, last, newest)
+    known = await seen(fleet, node.name, dict.fromkeys(everything, "Running"))
+    await fleet.cut()
+    for server in cluster.servers:
+        server.kill()
+    await asyncio.to_thread(cluster.database.restore, backup)
+    await asyncio.to_thread(cluster.start)
+    for name in (before, after, last):
+        await answered(fleet, "delete", name, "--wait=false")
+    given = FleetNodeView.model_validate(
+        await fleet.client.get_workflow_handle(fleet_node_id(node.name)).query("fleet_node")
+    )
+    assert given.generation > known.generation
+    await fleet.open()
+    await seen(fleet, node.name, dict.fromkeys(everything, "Running"))
+    assert await runs(node) == {name: [("running", 0)] for name in everything}

@@ -11,7 +11,7 @@ import pytest
 from syncpod.fleet.rollout import Creation, RolloutState, WorkloadDecision
 from syncpod.fleet.workload_documents import LARGEST_NUMBER, admit_workload
 from syncpod.fleet.workload_pods import number_of
-from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged
+from syncpod.messages.fleet import OWNER_ANNOTATION, Intent, PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import LIST_LIMIT
 from syncpod.pod import admit, pod_to_wire
 from tests.fleet.test_workload_documents import changed
@@ -72,7 +72,7 @@ def claimed(*documents: Any) -> Claims:
 @pytest.mark.parametrize("what", WRONG)
 def test_a_node_whose_list_is_wrong_is_shown_and_keeps_what_is_right(what: str) -> None:
     state = FleetNodeState(fleet="f", name="n")
-    node_changes.recalled(state, 3, claimed(WRONG[what], document("db")), NOW, replaces=True)
+    node_changes.recalled(state, Intent(generation=3), claimed(WRONG[what], document("db")), NOW, replaces=True)
     view = node_report.view(state)
     assert [pod.name for pod in view.placed] == ["db"]
     assert (view.generation, node_report.details(state).count("default/db")) == (4, 1)
@@ -95,10 +95,10 @@ def test_no_more_is_taken_over_than_a_node_may_have() -> None:
     state = FleetNodeState(fleet="f", name="n")
     state.placed["default/own"] = Placed(document=document("own"), generation=1)
     many = claimed(*(document(f"web-{number}") for number in range(1, PLACED_LIMIT + 1)))
-    node_changes.recalled(state, 1, many, NOW, replaces=False)
+    node_changes.recalled(state, Intent(generation=1), many, NOW, replaces=False)
     assert len(state.placed) == PLACED_LIMIT and "default/own" in state.placed
     large = claimed(*(document(f"web-{number}", labels={}, annotations={"a": LARGE}) for number in range(1, 40)))
-    node_changes.recalled(state, 1, large, NOW, replaces=True)
+    node_changes.recalled(state, Intent(generation=1), large, NOW, replaces=True)
     assert len(state.placed) == LIST_LIMIT // (len(LARGE) + 1000)
     assert "there is no room for it" in state.events[-1].message
 
@@ -108,7 +108,7 @@ def test_pods_that_a_node_never_ends_leave_ever_less_room_for_those_that_it_clai
     state = FleetNodeState(fleet="f", name="n")
     for turn in range(4):
         many = claimed(*(document(f"web-{1 + turn * PLACED_LIMIT + number}") for number in range(PLACED_LIMIT)))
-        node_changes.recalled(state, 1, many, NOW, replaces=True)
+        node_changes.recalled(state, Intent(generation=1), many, NOW, replaces=True)
         ended = [{"namespace": "default", "name": key.removeprefix("default/")} for key in state.placed]
         node_changes.change(state, "withdraw", ({"pods": ended},), NOW)
     assert (len(state.placed), len(state.withdrawn)) == (0, PLACED_LIMIT + ENDING_LIMIT)
@@ -120,8 +120,10 @@ def test_pods_that_a_node_never_ends_leave_ever_less_room_for_those_that_it_clai
 @pytest.mark.parametrize("generation", [10**4299, -(10**4299)])
 def test_no_generation_is_too_large_to_be_written(generation: int) -> None:
     state = FleetNodeState(fleet="f", name="n", generation=7)
-    node_changes.recalled(state, generation, claimed(document()), NOW, replaces=True)
+    told = Intent(generation=generation, stamp=generation)
+    node_changes.recalled(state, told, claimed(document()), NOW, replaces=True)
     assert state.generation in (8, LAST_GENERATION + 1)
+    assert state.sent in ((0,), (LAST_GENERATION,))
     assert state.model_dump_json()
 
 

@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from activities.fleet_node import fleet_answers
+from syncpod.agent.fleet.member import why_stale
 from syncpod.cli.view.fleet_description import describe_node
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import (
@@ -70,8 +71,8 @@ class ScriptedMember:
 
     async def take(self, intent: Intent) -> IntentTaken:
         self.lists.append(intent.generation)
-        if intent.generation < self.taken.generation:
-            raise ApplicationError("it has a newer list", type=STALE_INTENT, non_retryable=True)
+        if why := why_stale(self.taken, intent):
+            raise ApplicationError(why, type=STALE_INTENT, non_retryable=True)
         self.taken = intent
         await self.tell()
         return IntentTaken(generation=intent.generation)
@@ -282,6 +283,26 @@ async def test_a_fleet_restored_from_an_older_state_takes_the_newer_list_of_its_
         view = await fleet.until(lambda view: view.taken > 40)
         assert [each.name for each in view.placed] == ["newer"]
         assert "StaleIntent" in {each.reason for each in view.events}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_restored_fleet_that_has_given_more_commands_than_its_backup_lacks_ends_nothing_newer(
+    fleet: Fleet,
+) -> None:
+    await fleet.start()
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.presence == "Ready" and view.taken == view.generation)
+    lost = Intent(fleet="f", node=fleet.name, generation=view.generation + 2, stamp=1, pods=(pod("newer"),))
+    fleet.member.taken = lost
+    for name in ("a", "b", "c"):  # before the node is heard
+        await fleet.place(pod(name))
+    async with fleet.node():
+        view = await fleet.until(lambda view: [each.name for each in view.placed] == ["newer"])
+        assert "StaleIntent" in {each.reason for each in view.events}
+        assert fleet.member.names() == ["newer"]
+        await fleet.place(pod("next"))
+        await fleet.until(lambda view: view.taken == view.generation)
+        assert fleet.member.names() == ["newer", "next"]
 
 
 @pytest.mark.asyncio(loop_scope="session")

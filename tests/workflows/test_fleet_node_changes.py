@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, IntentTaken, NodeReport, PodReport
+from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, NodeReport, PodReport
 from syncpod.messages.node import PodKey
 from workflows.fleet import node_changes
-from workflows.fleet.node_changes import FORGIVEN_AFTER
+from workflows.fleet.claimed_pods import Claims
+from workflows.fleet.node_changes import FORGIVEN_AFTER, SENT
 from workflows.fleet.node_state import FleetNodeState, Placed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -105,6 +106,23 @@ def test_a_node_with_another_key_is_sent_its_list_again_if_objects_were_sealed_f
     state.referred, state.report = (), NodeReport(key="a")
     node_changes.attended(state, Attended(node=NodeReport(ready=True, key="c")), NOW)
     assert state.generation == 1
+
+
+def test_each_list_names_those_that_the_node_may_have_since_the_last_that_it_is_known_to_have() -> None:
+    state = node()
+    state.generation = 5
+    lists = [node_changes.sending(state, now) for now in (NOW, NOW, NOW - timedelta(seconds=1))]
+    one, other, third = (each.stamp for each in lists)
+    assert one < other < third, "no clock that is set back makes two lists one"
+    assert [each.after for each in lists] == [(), (one,), (one, other)]
+    node_changes.taken(state, IntentTaken(generation=5), NOW)
+    node_changes.recalled(state, Intent(generation=9, stamp=77), Claims(), NOW, replaces=False)
+    latest = node_changes.sending(state, NOW)
+    assert (latest.generation, latest.taken, latest.after) == (10, 5, (77,))
+    for _ in range(3 * SENT):
+        latest = node_changes.sending(state, NOW)
+    assert len(latest.after) == 2 * SENT
+    assert latest.after[0] == 77 and latest.after[-1] == latest.stamp - 1, "the first and the last ones are known"
 
 
 def test_a_node_that_lies_every_second_time_is_asked_ever_more_slowly_too() -> None:

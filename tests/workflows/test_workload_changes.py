@@ -11,7 +11,7 @@ import pytest
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.rollout import RolloutState
 from syncpod.fleet.workload_documents import RESTARTED_AT
-from syncpod.messages.fleet import OWNER_ANNOTATION, PlacedPod, PodReport, PodsChanged, Presence
+from syncpod.messages.fleet import OWNER_ANNOTATION, Intent, PlacedPod, PodReport, PodsChanged, Presence
 from syncpod.messages.node import PodKey
 from syncpod.messages.workload import OwnPods, Pause, RolloutRestart, Surveyed, Undo
 from syncpod.pod import pod_to_wire
@@ -179,7 +179,7 @@ def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> No
     told["spec"]["containers"][0]["image"] = "registry.local/thief:1"
     claims = Claims()
     claims.add([honest, told])
-    node_changes.recalled(node, 7, claims, NOW, replaces=False)
+    node_changes.recalled(node, Intent(generation=7), claims, NOW, replaces=False)
     workload_changes.pods_reported(state, node.news(owner, ("default/web-1", "default/web-2")), NOW)
     assert workload_changes.to_prove(state) == {"n1": ["web-1", "web-2"]}
     generation = node.generation
@@ -198,7 +198,7 @@ def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> No
         assert (state.pods["web-1"].recalled, state.pods["web-2"].recalled) == (False, True)
         assert not workload_changes.to_prove(state), "it would not help to ask again"
     claims.add([honest])
-    node_changes.recalled(node, 9, claims, NOW, replaces=True)
+    node_changes.recalled(node, Intent(generation=9), claims, NOW, replaces=True)
     workload_changes.pods_reported(state, node.news(owner, ("default/web-1",)), NOW)
     assert workload_changes.to_prove(state) == {"n1": ["web-1"]}, "the fleet's database was restored since"
 

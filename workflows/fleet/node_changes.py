@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, IntentTaken, Place, Withdraw
+from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, Place, Withdraw
 from syncpod.messages.fleet_objects import ObjectsSealed
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT
+from syncpod.messages.signed import microseconds
 from syncpod.pod import PodInvalid, admit, pod_to_wire
 from workflows.event_log import clipped
 from workflows.fleet.claimed_pods import Claims
@@ -24,7 +25,11 @@ FORGIVEN_AFTER: Final = timedelta(minutes=15)
 """How long a node must not have said that it has a newer list to be asked for it at once: three of the longest pauses
 before it is asked."""
 LAST_GENERATION: Final = 2**53
-"""The largest generation that a node is believed: with more than 4,300 digits, none could be written any more."""
+"""The largest generation, and the largest stamp, that a node is believed: with more than 4,300 digits, none could be
+written any more."""
+SENT: Final = 64
+"""How many of the first lists that a node has not answered are known, and how many of the last ones: those between were
+sent to a node that was away, and has taken none of them."""
 
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -220,12 +225,27 @@ def _drain(state: FleetNodeState, name: str, now: datetime) -> None:
 # --- what the node answers --------------------------------------------------------------------------------------------
 
 
-def recalled(state: FleetNodeState, generation: int, claims: Claims, now: datetime, *, replaces: bool) -> None:
+def sending(state: FleetNodeState, now: datetime) -> Intent:
+    """Return the node's newest list as it is to be sent now, and remember that the node may have it from now on."""
+    stamp = max(state.stamp + 1, microseconds(now))
+    intent = state.intent().model_copy(update={"stamp": stamp})
+    state.stamp = stamp
+    _may_have(state, stamp)
+    return intent
+
+
+def _may_have(state: FleetNodeState, stamp: int) -> None:
+    sent = (*state.sent, stamp)
+    state.sent = sent if len(sent) <= 2 * SENT else (*sent[:SENT], *sent[-SENT:])
+
+
+def recalled(state: FleetNodeState, told: Intent, claims: Claims, now: datetime, *, replaces: bool) -> None:
     """Take over the list that the node was last given: with `replaces` in place of the fleet's own, or else added.
 
     Documents that cannot be a fleet's, and those for which there is no room, are left out and shown.
     """
-    generation = min(max(0, generation), LAST_GENERATION)
+    generation = min(max(0, told.generation), LAST_GENERATION)
+    _may_have(state, min(max(0, told.stamp), LAST_GENERATION))
     ending = state.withdrawn.keys() - claims.pods.keys()
     new, left_out = _with_room({} if replaces else state.placed, ending, claims)
     if replaces:
@@ -276,8 +296,9 @@ def stale(state: FleetNodeState, now: datetime) -> int:
 
 
 def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
-    """Note that the node has taken an intent, and what it refuses of it."""
+    """Note that the node has taken the list that was sent last, and what it refuses of it."""
     state.taken = max(state.taken, answer.generation)
+    state.sent = ()
     refused = {key: clipped(why) for key, why in answer.refused.items() if key in state.placed}
     # Replay: sorted, since a set's order differs from process to process, and owners are signalled in this order.
     for key in sorted(refused.keys() ^ state.refused.keys()):

@@ -88,7 +88,7 @@ class NodeQuestions:
     async def send_list(self) -> None:
         """Send the node its newest list, with the objects that its pods refer to."""
         # Replay: the list and its generation are read together, before any await: the workflow compares the generation.
-        intent = self.state.intent()
+        intent = node_changes.sending(self.state, workflow.now())
         self.sent = intent.generation
         sealed = await self.seal_objects()
         if sealed is None:
@@ -276,7 +276,7 @@ class NodeQuestions:
             if first:
                 await workflow.sleep(PAUSE, summary=f"{len(pods) - first} pods are yet to be checked")
             claims.add(pods[first : first + _CHECKED], first)
-        node_changes.recalled(self.state, told.generation, claims, workflow.now(), replaces=replaces)
+        node_changes.recalled(self.state, told, claims, workflow.now(), replaces=replaces)
 
     async def stumble(self, name: str, why: str) -> None:
         """Show that the node did not answer a question as it should, and pause before it is asked again."""

@@ -96,6 +96,10 @@ class FleetNodeState(BaseModel):
     fleet_key_since: datetime | None = None
     """When the node came to trust one key in place of another; None = it never has."""
     taken: int = 0
+    stamp: int = 0
+    """That of the list that was sent last."""
+    sent: tuple[int, ...] = ()
+    """The stamps of the lists that the node may have taken since generation `taken`, the oldest first."""
     is_recalled: bool = False
     """The node has been asked for the list that it was last given. Before that it is sent nothing: a fleet whose
     database was lost must not end the pods on its nodes."""
@@ -240,7 +244,15 @@ class FleetNodeState(BaseModel):
     def intent(self) -> Intent:
         """Return all pods that the node should run."""
         documents = tuple(self.placed[key].document for key in sorted(self.placed))
-        return Intent(fleet=self.fleet, node=self.name, generation=self.generation, pods=documents)
+        return Intent(
+            fleet=self.fleet,
+            node=self.name,
+            generation=self.generation,
+            stamp=self.stamp,
+            taken=self.taken,
+            after=self.sent,
+            pods=documents,
+        )
 
     @property
     def trouble(self) -> str:

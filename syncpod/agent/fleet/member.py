@@ -100,7 +100,7 @@ class Member:
         self._require(intent)
         async with self._turn:
             kept = await self._kept()
-            if kept.fleet == self._fleet and (why := _why_stale(kept, intent)):
+            if kept.fleet == self._fleet and (why := why_stale(kept, intent)):
                 raise ApplicationError(f"node {self._node} already has {why}", type=STALE_INTENT, non_retryable=True)
             # The disk first: if the node acted on a list and then forgot it, an older list could undo it.
             await asyncio.to_thread(keep_intent, self._state_dir, intent)
@@ -286,15 +286,16 @@ class Member:
             )
 
 
-def _why_stale(kept: Intent, intent: Intent) -> str:
+def why_stale(kept: Intent, intent: Intent) -> str:
     """Return which list a node has, if it must not take another; "" if it may.
 
-    The next list of a fleet whose database was restored may have the number of one that the node already has.
+    A fleet whose database was restored from a backup may give lists of any number, and does not know of those that it
+    had given since. Only such a list is newer than what the fleet knows to be taken, and yet not one that it has sent.
     """
     if kept.generation > intent.generation:
         return f"list {kept.generation}, which is newer than {intent.generation}"
-    if kept.generation == intent.generation and kept.pods != intent.pods:
-        return f"another list {kept.generation}"
+    if kept.generation > intent.taken and kept.stamp not in (intent.stamp, *intent.after):
+        return f"a list {kept.generation} of which the fleet does not know, as list {intent.generation} shows"
     return ""
 
 
