@@ -64,9 +64,9 @@ class EarlyStarts:
                 pod = admit_pod(document)
                 if pod.spec.node_name not in ("", self._facts().name):
                     return False
-                await self._require()
-                await self._settle(pod_workflow_id(pod.metadata.namespace, pod.metadata.name))
-                if not pod.metadata.uid or await self._recorded(pod) is not None:
+                id_ = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
+                _, _, record = await asyncio.gather(self._require(), self._settle(id_), self._recorded(pod))
+                if not pod.metadata.uid or record is not None:
                     return False
         except (PodInvalid, RPCError, CriError, OSError, TimeoutError) as error:
             log.debug("a pod is left to the node's workflow: %s", type(error).__name__)
