@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 
@@ -79,6 +80,23 @@ async def runs(node: Node) -> dict[str, list[tuple[str, int]]]:
         await cri.close()
     assert sandboxes == Counter(found.keys())
     return found
+
+
+async def running(fleet: FleetOfOne, nodes: list[Node], *names: str) -> None:
+    """Wait until just these pods run, by the fleet; assert that they do by the nodes' runtimes, each once."""
+    wanted, deadline, pause = dict.fromkeys(names, "Running"), time.monotonic() + PATIENCE, pauses(0.5, 2)
+    while True:
+        said = await fleet.tries("get", "pods", "-o", "json")  # it may fail while a server is changed
+        if said.code == 0:
+            pods = json.loads(said.out)["items"]
+            if {each["metadata"]["name"]: each["status"].get("phase") for each in pods} == wanted:
+                break
+        assert time.monotonic() < deadline, said
+        await asyncio.sleep(next(pause))
+    found = [await runs(node) for node in nodes]
+    containers = {name: each for one in found for name, each in one.items()}
+    assert sum(map(len, found)) == len(containers), "a pod runs on both nodes"
+    assert containers == {name: [("running", 0)] for name in names}
 
 
 def manifests(names: list[str], node: str) -> str:

@@ -6,18 +6,15 @@ Older servers are not in the environment: name the directory of their programs a
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from syncpod.agent.takeover.search_attributes import register_search_attributes
-from tests.agent.waiting import pauses
-from tests.cluster.fleets import PATIENCE, answered, join, runs
+from tests.cluster.fleets import answered, join, running
 from tests.e2e.test_fleet import FleetOfOne, Node, pod
 from tests.e2e.test_fleet_placement import deployment
 from tests.runtimes.require import Missing, do_without
@@ -47,23 +44,6 @@ def cluster(older: Path) -> Iterator[TemporalCluster]:
         do_without("temporal-cluster", str(missing))
     with cluster:
         yield cluster
-
-
-async def running(fleet: FleetOfOne, nodes: list[Node], *names: str) -> None:
-    """Wait until just these pods run, by the fleet; assert that they do by the nodes' runtimes, each once."""
-    wanted, deadline, pause = dict.fromkeys(names, "Running"), time.monotonic() + PATIENCE, pauses(0.5, 2)
-    while True:
-        said = await fleet.tries("get", "pods", "-o", "json")  # it may fail while a server is changed
-        if said.code == 0:
-            pods = json.loads(said.out)["items"]
-            if {each["metadata"]["name"]: each["status"].get("phase") for each in pods} == wanted:
-                break
-        assert time.monotonic() < deadline, said
-        await asyncio.sleep(next(pause))
-    found = [await runs(node) for node in nodes]
-    containers = {name: each for one in found for name, each in one.items()}
-    assert sum(map(len, found)) == len(containers), "a pod runs on both nodes"
-    assert containers == {name: [("running", 0)] for name in names}
 
 
 async def test_newer_servers_and_the_older_ones_again_leave_all_pods_running(

@@ -52,16 +52,18 @@ class PostgreSQL:
             os.chown(self._directory, owner.pw_uid, owner.pw_gid)
             self._as = _become(owner.pw_uid, owner.pw_gid)
         # In the directory that only its user and root can enter.
-        password = self._directory / "password"
-        password.write_text(self.password)
+        (self._directory / "password").write_text(self.password)
+        self._initialize()
+
+    def _initialize(self) -> None:
         self._run(
             "initdb",
-            *("--username", USER, "--auth", "scram-sha-256", "--pwfile", str(password)),
+            *("--username", USER, "--auth", "scram-sha-256", "--pwfile", str(self._directory / "password")),
             *("--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"),
         )
         with (self._data / "postgresql.conf").open("a") as settings:
             settings.write(
-                f"listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = ''\n"
+                f"listen_addresses = '127.0.0.1'\nport = {self.port}\nunix_socket_directories = ''\n"
                 "fsync = off\nmax_connections = 200\nshared_buffers = 64MB\n"
             )
 
@@ -79,21 +81,39 @@ class PostgreSQL:
         self._run("pg_ctl", "--mode", "immediate", "--wait", "stop")
         self.start()
 
+    def begin_anew(self, programs: Path) -> None:
+        """End it, and start an empty one of another version's programs in its place. What was dumped stays."""
+        self._run("pg_ctl", "--mode", "fast", "--wait", "stop")
+        shutil.rmtree(self._data)
+        self._bin = programs
+        self._initialize()
+        self.start()
+
     def close(self) -> None:
         """End it, and remove its directory."""
         end(self._directory, self._bin)
 
-    def dump(self, databases: tuple[str, ...], *, form: Literal["custom", "plain"] = "custom") -> dict[str, Path]:
-        """Back databases up while they are in use; return the archive of each, or as plain SQL for a reader."""
+    def dump(
+        self,
+        databases: tuple[str, ...],
+        *,
+        form: Literal["custom", "plain"] = "custom",
+        programs: Path | None = None,
+    ) -> dict[str, Path]:
+        """Back databases up while they are in use; return the archive of each, or as plain SQL for a reader.
+
+        `programs` are those of the version that will read them, if it is another one.
+        """
         archives = {name: self._directory / f"{name}.dump" for name in databases}
         for name, archive in archives.items():
-            self._run("pg_dump", *self._to(name), "--format", form, "--file", str(archive))
+            pg_dump = str(programs / "pg_dump") if programs else "pg_dump"
+            self._run(pg_dump, *self._to(name), "--format", form, "--file", str(archive))
         return archives
 
     def restore(self, archives: dict[str, Path]) -> None:
         """Have databases as they were backed up. Nobody may be connected to them."""
         for name, archive in archives.items():
-            self._run("dropdb", *self._to(), name)
+            self._run("dropdb", "--if-exists", *self._to(), name)
             self._run("createdb", *self._to(), name)
             self._run("pg_restore", *self._to(name), "--exit-on-error", str(archive))
 
