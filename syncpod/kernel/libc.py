@@ -160,6 +160,12 @@ def madvise(address: int, length: int, advice: int) -> None:
     _checked(_libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), ctypes.c_int(advice)))
 
 
+def malloc_trim() -> None:
+    """Have libc return to the kernel what it has free between what is in use; nothing where libc cannot."""
+    if (trim := getattr(_libc, "malloc_trim", None)) is not None:  # glibc alone has it
+        trim(ctypes.c_size_t(0))
+
+
 def inotify_init(flags: int) -> int:
     """Return the descriptor of a new inotify instance (inotify_init1(2)); `flags` are those of `open`."""
     return _checked(_libc.inotify_init1(ctypes.c_int(flags)))

@@ -46,12 +46,13 @@ def test_the_workers_own_are_freed_and_those_of_the_directorys_server(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     done: list[object] = []
+    monkeypatch.setattr(program_pages, "malloc_trim", lambda: done.append("heap"))
     monkeypatch.setattr(program_pages, "free_own_pages", lambda: done.append("own"))
     monkeypatch.setattr(program_pages, "free_program_pages", done.append)
     free_worker_and_server(tmp_path)
     (tmp_path / FILE_NAME).write_text(json.dumps({"process": {"pid": os.getpid()}}))
     free_worker_and_server(tmp_path)
-    assert done == ["own", "own", os.getpid()]
+    assert done == ["heap", "own", "heap", "own", os.getpid()]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"process": {}}', '{"process": {"pid": "1"}}', '{"process": {"pid": -1}}'])

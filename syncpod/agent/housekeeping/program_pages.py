@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from syncpod.kernel.libc import malloc_trim
 from syncpod.kernel.program_pages import free_own_pages, free_program_pages
 from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.settings.server_record import recorded_server_pid
@@ -57,8 +58,10 @@ class ProgramPages:
 def free_worker_and_server(state_dir: Path) -> None:
     """Free the pages of this process and, for root, those of the directory's Temporal server. Blocks. Raises OSError.
 
-    Should another process have the recorded number by now, that one reads its pages again.
+    What libc has free in this process goes back too. Should another process have the recorded number of the server by
+    now, that one reads its pages again.
     """
+    malloc_trim()
     free_own_pages()
     if (server := recorded_server_pid(state_dir)) is not None:
         free_program_pages(server)
