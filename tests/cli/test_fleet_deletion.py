@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
 
+from syncpod.cli.commands.fleet_change import cordon, uncordon
+from syncpod.cli.commands.fleet_delete import delete
+from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input import fleet_names as names
 from syncpod.cli.input.fleet_names import fleet_names
-from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_workloads
+from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_pod_changes, fleet_workloads
 from syncpod.cli.temporal.fleet_deletion import Going
+from syncpod.cli.temporal.fleet_pod_changes import Ended
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 
@@ -144,3 +152,128 @@ def test_only_what_is_named_is_deleted(words: str, named: dict[str, list[str]] |
 def test_a_command_that_needs_a_kind_takes_no_bare_names() -> None:
     with pytest.raises(BadInput, match="KIND: must be those, not web"):
         fleet_names(["web"], KINDS, "those")
+
+
+@pytest.fixture
+def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What commands delete, in a fleet whose node n1 has the pod web."""
+    node = FleetNodeView(name="n1", placed=(PlacedPod(name="web"),))
+    named: list[str] = []
+
+    def run(work: Callable[[Client], Coroutine[Any, Any, None]], **_: Any) -> None:
+        asyncio.run(work(CLIENT))
+
+    async def views(*_: Any) -> list[FleetNodeView]:
+        return [node]
+
+    async def no_workload(*_: Any) -> None:
+        return None
+
+    async def delete_pod(_client: Client, namespace: str, name: str, **_: Any) -> Ended:
+        named.append(f"pod/{name} of {namespace}")
+        return Ended(is_placed=False, nodes=[node], owners=[])
+
+    async def delete_other(_client: Client, kind: str, namespace: str, name: str) -> bool:
+        named.append(f"{kind}/{name} of {namespace}")
+        return name != "gone"
+
+    monkeypatch.setattr(fleet, "run", run)
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet_workloads, "view", no_workload)
+    monkeypatch.setattr(fleet_pod_changes, "delete", delete_pod)
+    monkeypatch.setattr(fleet_workloads, "delete", delete_other)
+    monkeypatch.setattr(fleet_objects, "delete", delete_other)
+    return named
+
+
+def test_a_misspelt_kind_deletes_no_pod_of_the_name_behind_it(deleted: list[str]) -> None:
+    with pytest.raises(Failure) as refused:
+        delete(["deploymet", "web"], wait=False)
+    assert deleted == []
+    assert str(refused.value) == (
+        'pods "deploymet" not found in the fleet\n'
+        "nothing was deleted: a kind before names is one of deployment, daemonset, pod, configmap or secret"
+    )
+    delete(["web"], wait=False)
+    assert deleted == ["pod/web of default"]
+
+
+def test_what_manifests_name_is_deleted_even_if_it_could_not_be_applied(deleted: list[str], tmp_path: Path) -> None:
+    documents = [
+        {"kind": "ConfigMap", "metadata": {"name": "settings"}},
+        {"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "web"}, "spec": {"nonsense": 1}}]},
+        {"kind": "Deployment", "metadata": {"name": "gone", "namespace": "other"}},
+    ]
+    path = tmp_path / "app.yaml"
+    path.write_text("\n---\n".join(map(json.dumps, documents)))
+    with pytest.raises(Failure, match=r'^deployments.apps "gone" not found in the fleet$'):
+        delete(filename=[str(path)], wait=False)
+    assert deleted == ["ConfigMap/settings of default", "pod/web of default", "Deployment/gone of other"]
+    delete(filename=[str(path)], wait=False, ignore_not_found=True)
+
+
+@pytest.mark.parametrize(
+    ("document", "wrong"),
+    [
+        (
+            {"kind": "Job", "metadata": {"name": "a"}},
+            "kind: must be Pod, Deployment, DaemonSet, ConfigMap, Secret or List",
+        ),
+        ({"kind": "Pod", "metadata": {}}, "metadata.name: required"),
+        ({"kind": "Pod"}, "metadata.name: required"),
+        (
+            {"kind": "Pod", "metadata": {"name": "a", "namespace": "b"}},
+            "metadata.namespace: is b, but --namespace asks",
+        ),
+    ],
+)
+def test_nothing_is_deleted_if_a_document_names_nothing(
+    deleted: list[str], tmp_path: Path, document: dict[str, Any], wrong: str
+) -> None:
+    path = tmp_path / "app.yaml"
+    path.write_text(f"{json.dumps({'kind': 'Pod', 'metadata': {'name': 'web'}})}\n---\n{json.dumps(document)}")
+    with pytest.raises(BadInput, match=f"document 2: {wrong}"):
+        delete(filename=[str(path)], namespace="a", wait=False)
+    assert deleted == []
+
+
+@pytest.mark.parametrize(("what", "filename"), [(None, None), (["web"], ["app.yaml"])])
+def test_one_way_to_say_what_to_delete(what: list[str] | None, filename: list[str] | None) -> None:
+    with pytest.raises(BadInput, match="say what to delete, in one of these ways: KIND NAME, or -f FILE"):
+        delete(what, filename)
+
+
+@pytest.mark.parametrize("word", ["nod/n1", "pod/n1"])
+def test_only_nodes_are_cordoned(word: str) -> None:
+    with pytest.raises(BadInput, match=f"'{word}': only nodes can be named here, as NAME or node/NAME"):
+        cordon([word])
+
+
+def test_a_node_that_is_cordoned_is_said_to_be(
+    deleted: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    async def views(_client: Client, names: list[str]) -> list[FleetNodeView]:
+        return [FleetNodeView(name=name, unschedulable=name == "n1") for name in names]
+
+    async def update(_client: Client, name: str, change: str) -> None:
+        asked.append(f"{change} {name}")
+
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet, "update", update)
+    cordon(["n1", "node/n2"])
+    uncordon(["node", "n1", "n2"])
+    assert capsys.readouterr().out.splitlines() == [
+        "node/n1 already cordoned",
+        "node/n2 cordoned",
+        "node/n1 uncordoned",
+        "node/n2 already uncordoned",
+    ]
+    assert asked == ["cordon n1", "cordon n2", "uncordon n1", "uncordon n2"]
+
+
+@pytest.mark.parametrize("placement", [False, True])
+def test_explain_asks_for_what_is_to_be_explained(placement: bool) -> None:
+    with pytest.raises(BadInput, match="NAME: name one pod, `web`, or a workload, `deployment/web`"):
+        explain(None, placement=placement)

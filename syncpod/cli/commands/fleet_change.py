@@ -8,6 +8,7 @@ import typer
 
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import node_names
 from syncpod.cli.input.options import Filenames, ManifestNamespace, StateDir
 
 if TYPE_CHECKING:
@@ -64,14 +65,10 @@ def _change(nodes: list[str], change: Literal["cordon", "uncordon"], state_dir: 
     names = node_names(nodes)
 
     async def work(client: Client) -> None:
-        await fleet.views(client, names)  # each exists, before any is changed
+        views = await fleet.views(client, names)  # each exists, before any is changed
+        already = {each.name for each in views if each.unschedulable is (change == "cordon")}
         for name in names:
             await fleet.update(client, name, change)
-            say(f"node/{name} {change}ed")
+            say(f"node/{name} {'already ' if name in already else ''}{change}ed")
 
     fleet.run(work, state_dir=state_dir)
-
-
-def node_names(nodes: list[str]) -> list[str]:
-    """Return the names of nodes as typed, each once: `node/n1` is `n1`."""
-    return list(dict.fromkeys(name.rpartition("/")[2] for name in nodes))

@@ -10,7 +10,7 @@ from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.fleet_names import PODS, fleet_names
-from syncpod.cli.input.options import Namespace, StateDir, Timeout
+from syncpod.cli.input.options import Filenames, ManifestNamespace, StateDir, Things, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
     from syncpod.cli.temporal.fleet_deletion import Going
 
+_KNOWN = "deployment, daemonset, pod, configmap or secret"
+
 
 def delete(
-    what: Annotated[list[str], typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)],
-    namespace: Namespace = "default",
+    what: Things = None,
+    filename: Filenames = None,
+    namespace: ManifestNamespace = "",
     force: Annotated[
         bool, typer.Option("--force", help="Count pods as gone even if an unreachable node may still run them.")
     ] = False,
@@ -31,12 +34,15 @@ def delete(
     ] = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = True,
     timeout: Timeout = "0",
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="Do not fail for what does not exist.")
+    ] = False,
     state_dir: StateDir = "",
 ) -> None:
     """Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes.
 
-    Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, or `deployment/web secret/keys`. Names
-    alone are of pods.
+    Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, or `deployment/web secret/keys`, or with
+    the manifests that were applied. Names alone are of pods: if one of several is unknown, none is deleted.
 
     A workload is gone once its last pod is, and a ConfigMap or Secret once its nodes have been told. After five
     seconds the command says on standard error what it waits for. The deletion goes on even if the command ends.
@@ -45,44 +51,67 @@ def delete(
     count as gone at once, which is meant for nodes that never come back. If such a node is in fact still running, so
     are its pods, beside those that replace them.
     """
-    from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_workloads
+    from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_pod_changes, fleet_workloads
 
-    kinds = {**fleet_workloads.KINDS, **fleet_objects.KINDS, **PODS}
-    named = fleet_names(what, kinds, "deployment, daemonset, pod, configmap or secret", bare="Pod")
+    if bool(what) == bool(filename):
+        raise BadInput("say what to delete, in one of these ways: KIND NAME, or -f FILE")
+    if filename:
+        from syncpod.cli.input.fleet_manifests import named_in
+
+        named, bare = named_in(filename, namespace), list[str]()
+    else:
+        named, bare = _named(what or [], {**fleet_workloads.KINDS, **fleet_objects.KINDS, **PODS}, namespace)
     _check(named, node, force=force)
     patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
         missing, going = [], []
-        for kind, name in [(kind, name) for kind, names in named.items() for name in names]:
+        surely = [] if ignore_not_found else bare
+        if unknown := await fleet_pod_changes.unknown(client, namespace or "default", surely):
+            lines = [f'pods "{name}" not found in the fleet' for name in unknown]
+            raise Failure("\n".join([*lines, f"nothing was deleted: a kind before names is one of {_KNOWN}"]))
+        for kind, space, name in named:
             if kind in fleet_objects.KINDS.values():
-                if await fleet_objects.delete(client, kind, namespace, name):
-                    say(f'{kind.lower()} "{name}" deleted from {namespace} namespace')
-                    going.append(fleet_deletion.fleet_object(client, kind, namespace, name))
+                if await fleet_objects.delete(client, kind, space, name):
+                    say(f'{kind.lower()} "{name}" deleted from {space} namespace')
+                    going.append(fleet_deletion.fleet_object(client, kind, space, name))
                 else:
                     missing.append(f'{kind.lower()}s "{name}" not found in the fleet')
             elif kind == "Pod":
-                found = await _delete_pod(client, name, namespace, node.rpartition("/")[2], force=force)
+                found = await _delete_pod(client, name, space, node.rpartition("/")[2], force=force)
                 going += found
                 missing += [] if found else [f'pods "{name}" not found in the fleet']
-            elif await fleet_workloads.delete(client, kind, namespace, name):
-                say(f'{kind.lower()}.apps "{name}" deleted from {namespace} namespace')
-                going.append(fleet_deletion.workload(client, kind, namespace, name))
+            elif await fleet_workloads.delete(client, kind, space, name):
+                say(f'{kind.lower()}.apps "{name}" deleted from {space} namespace')
+                going.append(fleet_deletion.workload(client, kind, space, name))
             else:
                 missing.append(f'{kind.lower()}s.apps "{name}" not found in the fleet')
         if wait:
             await fleet_deletion.until_gone(going, patience)
-        if missing:
+        if missing and not ignore_not_found:
             raise Failure("\n".join(missing))
 
     fleet.run(work, state_dir=state_dir)
 
 
-def _check(named: Mapping[str, Sequence[str]], node: str, *, force: bool) -> None:
-    """Raise BadInput if nothing is named, or a flag is not for what is named."""
-    for kind, names in named.items():
-        if not names:
-            raise BadInput("NAME: required: what to delete")
+def _named(
+    words: Sequence[str], kinds: Mapping[str, str], namespace: str
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Return kind, namespace and name of each thing named; and the names, if they are several and have no kind.
+
+    The first of those may be a kind that is misspelt. Raises BadInput.
+    """
+    named = fleet_names(words, kinds, _KNOWN, bare="Pod")
+    if not all(named.values()):
+        raise BadInput("NAME: required: what to delete")
+    found = [(kind, namespace or "default", name) for kind, names in named.items() for name in names]
+    has_kind = words[0].lower() in kinds or any("/" in word for word in words)
+    return found, [] if has_kind or len(found) == 1 else [name for _, _, name in found]
+
+
+def _check(named: Sequence[tuple[str, str, str]], node: str, *, force: bool) -> None:
+    """Raise BadInput if a flag is not for what is named."""
+    for kind, _, _ in named:
         if force and kind != "Pod":
             raise BadInput(f"--force: is for pods, not for a {kind}")
         if node and kind != "Pod":

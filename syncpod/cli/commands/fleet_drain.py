@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.fleet_change import NodeNames, node_names
+from syncpod.cli.commands.fleet_change import NodeNames
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import Failure
-from syncpod.cli.input.arguments import read_dry_run, read_timeout
+from syncpod.cli.input.arguments import node_names, read_dry_run, read_timeout
 from syncpod.cli.input.options import DryRun, StateDir, Timeout
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,46 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
 
     `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each problem.
     """
+    problems: list[str] = []
+    found, seen = FleetManifests([], [], [], []), set[tuple[str, str, str]]()
+    for where, document in _documents(sources, problems):
+        problems += _take(found, seen, document, namespace, where)
+    if problems:
+        raise BadInput("\n".join(problems))
+    if not found.pods and not found.workloads and not found.objects:
+        raise BadInput(f"{', '.join(sources)}: no pod, deployment, daemonset, configmap or secret in it")
+    return found
+
+
+def named_in(sources: Sequence[str], namespace: str) -> list[tuple[str, str, str]]:
+    """Return kind, namespace and name of each document of all sources, each once, without checking the rest.
+
+    `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each problem.
+    """
+    problems: list[str] = []
+    found: list[tuple[str, str, str]] = []
+    for where, document in _documents(sources, problems):
+        kind, wrong = _kind_of(document)
+        if not wrong:
+            document, wrong = _in_namespace(document, namespace)
+        meta = document.get("metadata") if not wrong else None
+        name = meta.get("name") if isinstance(meta, dict) else None
+        if wrong or not isinstance(meta, dict) or not isinstance(name, str) or not name:
+            problems.append(f"{where}: {wrong or 'metadata.name: required'}")
+            continue
+        found.append((kind, str(meta["namespace"]), name))
+    if problems:
+        raise BadInput("\n".join(problems))
+    if not found:
+        raise BadInput(f"{', '.join(sources)}: no pod, deployment, daemonset, configmap or secret in it")
+    return list(dict.fromkeys(found))
+
+
+def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield each document with its place, those of lists too; add a line to `problems` for what cannot be read."""
     from syncpod.pod import ManifestError
     from syncpod.pod.documents import read_documents
 
-    problems: list[str] = []
-    found, seen = FleetManifests([], [], [], []), set[tuple[str, str, str]]()
     for source, text in texts(sources, problems):
         try:
             documents = list(read_documents(text, source=source))
@@ -44,12 +79,15 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
             continue
         for number, document in documents:
             for each in _opened(document):
-                problems += _take(found, seen, each, namespace, f"{source}: document {number}")
-    if problems:
-        raise BadInput("\n".join(problems))
-    if not found.pods and not found.workloads and not found.objects:
-        raise BadInput(f"{', '.join(sources)}: no pod, deployment, daemonset, configmap or secret in it")
-    return found
+                yield f"{source}: document {number}", each
+
+
+def _kind_of(document: Any) -> tuple[str, str]:
+    """Return the kind of a document, and "" or what is wrong with it."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind not in _KINDS[:-1]:
+        return "", f"kind: must be {', '.join(_KINDS[:-1])} or List, not {str(kind)[:80]}"
+    return kind, ""
 
 
 def _opened(document: Any) -> Sequence[Any]:
@@ -67,10 +105,9 @@ def _take(
     from syncpod.pod.parse import parse_config_map, parse_secret
     from syncpod.pod.problems import lines
 
-    kind = document.get("kind") if isinstance(document, dict) else None
-    if kind not in _KINDS[:-1]:
-        return [f"{where}: kind: must be {', '.join(_KINDS[:-1])} or List, not {str(kind)[:80]}"]
-    document, wrong = _in_namespace(document, namespace)
+    kind, wrong = _kind_of(document)
+    if not wrong:
+        document, wrong = _in_namespace(document, namespace)
     if wrong:
         return [f"{where}: {wrong}"]
     try:

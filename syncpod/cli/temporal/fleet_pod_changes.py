@@ -74,5 +74,15 @@ async def delete(client: Client, namespace: str, name: str, *, node: str = "", f
     return Ended(is_placed, holders, sorted(owners - {own}))
 
 
+async def unknown(client: Client, namespace: str, names: Sequence[str]) -> list[str]:
+    """Return those names of which the fleet has no pod, neither on a node nor one that is yet to be placed."""
+    if not names:
+        return []
+    views = await fleet.views(client)
+    absent = [name for name in names if not any(_here(each, namespace, name) for each in views)]
+    placed = fleet_workloads.POD
+    return [name for name in absent if await fleet_workloads.view(client, placed, namespace, name) is None]
+
+
 def _here(node: FleetNodeView, namespace: str, name: str) -> list[PlacedPod]:
     return [each for each in node.placed if (each.namespace, each.name) == (namespace, name)]

@@ -115,7 +115,7 @@ async def selected_pods(
 def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
     """Return ``Pod``, ``Deployment`` or ``DaemonSet``, and the name. Raises BadInput."""
     parts = [part for word in words for part in word.split("/", 1)]
-    kind = "Pod" if len(parts) == 1 or parts[0] in ("pod", "pods", "po") else KINDS.get(parts[0], "")
+    kind = "Pod" if len(parts) < 2 or parts[0] in ("pod", "pods", "po") else KINDS.get(parts[0], "")
     names = parts[1:] if len(parts) > 1 else parts
     if not kind or len(names) != 1 or not names[0]:
         raise BadInput(f"{' '.join(words) or 'NAME'}: name one pod, `web`, or a workload, `deployment/web`")
