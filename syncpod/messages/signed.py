@@ -112,15 +112,18 @@ class Accepted(BaseModel):
 class Commands:
     """What one run asks of its commands: that they are signed, if its own start was."""
 
-    def __init__(self, start: Any, whose: str = NODE) -> None:
-        """`start` is the run's input as it was received; `whose` ends the sentence that refuses a command."""
+    def __init__(self, start: Any, whose: str = NODE, purpose: str = START) -> None:
+        """`start` is the run's input as it was received, which must be signed for this purpose.
+
+        `whose` ends the sentence that refuses a command.
+        """
         self._whose = whose
         self.signed = isinstance(start, Received)
         self.input = plain(start)
         self.number = start.number if isinstance(start, Received) else 0
         self.refusal = ""
         """Why the run must not begin; "" if it may."""
-        if isinstance(start, Received) and (why := start.refused_as(START)):
+        if isinstance(start, Received) and (why := start.refused_as(purpose)):
             self.refusal = unsigned("the start", why, whose)
 
     def accepted_before(self, continued: Accepted) -> Accepted:
@@ -163,6 +166,11 @@ class Commands:
         return self.signed and len(known) == len(args) and bool(old) and not set(old) & set(accepted.numbers)
 
 
+def continuing(run_id: str) -> str:
+    """Return the purpose of the input of a fleet's run that goes on from this one: the server alone says which one."""
+    return f"{START}/{run_id}"
+
+
 def microseconds(at: datetime) -> int:
     """Return a moment as the number of a command: in microseconds since 1970."""
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -172,12 +180,13 @@ class FleetCommands(Commands):
     """What one run of a fleet asks of its commands.
 
     A fleet's workers may run on several machines, which share no list of the starts that were used. So a start is
-    good only for a run that the server begins at about the time when it was signed.
+    good only for a run that the server begins at about the time when it was signed; and that of a run that goes on from
+    another one, for no run that goes on from none.
     """
 
-    def __init__(self, start: Any, began: datetime) -> None:
-        """`began` is when the server began the run."""
-        super().__init__(start, FLEET)
+    def __init__(self, start: Any, began: datetime, continued: str = "") -> None:
+        """`began` is when the server began the run, and `continued` the run from which it goes on; "" = from none."""
+        super().__init__(start, FLEET, continuing(continued) if continued else START)
         if self.signed and not self.refusal:
             early = timedelta(microseconds=microseconds(began) - self.number)
             if abs(early) > IN_TIME:

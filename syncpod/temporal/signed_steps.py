@@ -19,7 +19,7 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from syncpod.messages.signed import BEGINS, INPUT, START, Marked, Refused, microseconds
+from syncpod.messages.signed import BEGINS, INPUT, START, Marked, Refused, continuing, microseconds
 from syncpod.temporal.signing import CONTINUED
 
 UNSIGNED = "Unsigned"
@@ -157,15 +157,15 @@ class _MarksSteps(WorkflowOutboundInterceptor):
         return super().start_activity(input)
 
     def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:  # the SDK's name
-        input.args = [Marked(each, START, self.number()) for each in input.args]
+        input.args = [self.start(each) for each in input.args]
         super().continue_as_new(input)
 
-    def number(self) -> int:
-        """Return the number of the next run's start, for a mark."""
-        return CONTINUED
+    def start(self, value: Any) -> Marked:
+        """Return what the next run begins with, marked."""
+        return Marked(value, START, CONTINUED)
 
 
 class _MarksForFleet(_MarksSteps):
-    def number(self) -> int:
-        """Return the time of the workflow task, in microseconds since 1970: by the server's clock."""
-        return microseconds(workflow.now())
+    def start(self, value: Any) -> Marked:
+        """Return what the next run begins with: for that run alone, and with the time by the server's clock."""
+        return Marked(value, continuing(workflow.info().run_id), microseconds(workflow.now()))

@@ -117,6 +117,17 @@ def test_a_start_of_a_fleet_is_good_at_its_time(early: timedelta, why: str) -> N
     assert (why in refusal) if why else not refusal
 
 
+def test_what_a_fleets_run_goes_on_with_is_good_for_the_next_run_of_that_one_alone() -> None:
+    for purpose, continued, why in (
+        ("start/one", "one", ""),
+        ("start/one", "other", "the start is refused, since it was signed as start/one"),
+        ("start/one", "", "the start is refused, since it was signed as start/one"),
+        ("start", "one", "the start is refused, since it was signed as start"),
+    ):
+        refusal = FleetCommands(Received({}, purpose, microseconds(BEGAN)), BEGAN, continued).refusal
+        assert refusal.startswith(why) if why else not refusal
+
+
 def test_a_fleets_refusals_name_the_fleets_keys() -> None:
     run = FleetCommands(Received({}, refusal="it is not signed"), BEGAN)
     assert run.refusal.endswith(

@@ -71,11 +71,11 @@ class SignedFleet(Fleet):
     access: FleetAccess = field(kw_only=True)
     authority: Authority = field(kw_only=True)
 
-    def worker(self) -> Worker:
-        """A worker of the fleet, as production has it."""
+    def worker(self, queue: str = "") -> Worker:
+        """A worker of the fleet, as production has it; one for another queue is given only what is sent there."""
         return Worker(
             verifying_client(self.client, self.access),
-            task_queue=self.queue,
+            task_queue=queue or self.queue,
             workflows=WORKFLOWS,
             activities=[*fleet_steps(self.client), *object_steps(self.client, Marked())],
             interceptors=[FleetSigningWorker()],
@@ -324,9 +324,47 @@ async def test_a_copy_of_a_start_begins_no_second_run(fleet: SignedFleet) -> Non
     [continued] = await payloads(workload, "start")
     await workload.execute_update("delete")
     await workload.result()
-    for copied in (start, continued):
+    for copied, why in ((start, "it is a copy of the start of"), (continued, f"it was signed as start/{first}")):
         await fleet.stranger.start_workflow(WORKLOAD_WORKFLOW, RawValue(copied), id=workload.id, task_queue=fleet.queue)
-        assert "the start is refused, since it is a copy of the start of" in await why_it_ended(fleet, workload.id)
+        assert f"the start is refused, since {why}" in await why_it_ended(fleet, workload.id)
+    assert machine.names() == []
+
+
+async def test_another_worker_begins_nothing_with_a_copy_of_what_a_run_went_on_with(fleet: SignedFleet) -> None:
+    """It has not seen the starts. Only with a copy of the very first one a deleted workload is back.
+
+    So docs/fleet-security.md says that of the first five minutes of a workload.
+    """
+    machine = await fleet.join(1)
+    workload = await fleet.apply(fleet.document(replicas=1))
+    await fleet.until(workload, partial(runs, 1))
+    first = (await workload.describe()).run_id
+    [start], [applied] = await payloads(workload, "start"), await payloads(workload, "update", "apply")
+    await workload.signal("renew", {})
+    await _until_another_run(workload, first)
+    [continued] = await payloads(workload, "start")
+    await fleet.apply(fleet.document(replicas=2))
+    await fleet.until(workload, partial(runs, 2))
+    [later] = await payloads(workload, "update", "apply")
+    await workload.execute_update("delete")
+    await workload.result()
+
+    copies, other = await reads(fleet), f"{fleet.queue}-other"
+    handle = copies.get_workflow_handle(workload.id)
+    async with fleet.worker(other):
+        await copies.start_workflow(WORKLOAD_WORKFLOW, RawValue(continued), id=workload.id, task_queue=other)
+        assert f"the start is refused, since it was signed as start/{first}" in await why_it_ended(fleet, workload.id)
+        # This one nothing can tell from a first start: the server alone chose the run's id, and keeps nothing that
+        # who reaches it could not delete.
+        await copies.start_workflow(WORKLOAD_WORKFLOW, RawValue(start), id=workload.id, task_queue=other)
+        assert not (await fleet.until(workload, lambda _: True)).pods, "a start alone has nothing to run"
+        await handle.execute_update("apply", RawValue(later))
+        why = "it is a copy of a command that was carried out before"
+        assert why in await refused_update(handle, "apply", RawValue(later))
+        await handle.execute_update("apply", RawValue(applied))
+        await fleet.until(workload, partial(runs, 1))
+        await workload.execute_update("delete")
+        await workload.result()
     assert machine.names() == []
 
 

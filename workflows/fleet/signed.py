@@ -23,7 +23,7 @@ def fleet_commands(start: Any) -> FleetCommands:
     another fleet has begun: it must not end by a worker that serves that fleet's server by mistake.
     """
     info = workflow.info()
-    commands = FleetCommands(start, info.workflow_start_time)
+    commands = FleetCommands(start, info.workflow_start_time, info.continued_run_id or "")
     if not commands.signed:
         return commands
     if info.original_execution_run_id != info.run_id:
