@@ -16,6 +16,7 @@ import yaml
 from syncpod.cli.machine.dev_server import DYNAMIC_CONFIGURATION
 from syncpod.telemetry import Signal
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_cluster import VERSION
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -89,6 +90,23 @@ def test_every_image_is_named_by_digest() -> None:
     named += re.findall(r"^FROM (\S+:\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert len(named) == 9
     assert [image for image in named if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
+
+
+def test_the_temporal_images_are_of_the_versions_of_the_tests_own_server() -> None:
+    said = subprocess.check_output([Path(sys.executable).parent / "temporal", "--version"], text=True)
+    (server, ui) = re.findall(r"(?:Server|UI) ([0-9.]+)", said)
+    tags = {
+        name: service["image"].partition("@")[0].partition(":")[2]
+        for name, service in SERVICES.items()
+        if "image" in service
+    }
+    assert {name: tag for name, tag in tags.items() if name.startswith("temporal")} == {
+        "temporal": server,
+        "temporal-schema": server,
+        "temporal-namespace": server,
+        "temporal-ui": ui,
+    }
+    assert VERSION.rpartition(".")[0] == server.rpartition(".")[0], "that which the tests of a cluster run"
 
 
 def test_the_image_runs_as_nobody_and_contains_no_package_installer() -> None:
