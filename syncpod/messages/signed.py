@@ -187,6 +187,8 @@ class FleetCommands(Commands):
     def __init__(self, start: Any, began: datetime, continued: str = "") -> None:
         """`began` is when the server began the run, and `continued` the run from which it goes on; "" = from none."""
         super().__init__(start, FLEET, continuing(continued) if continued else START)
+        self.not_its_history = ""
+        """Why none of the run's tasks may be answered by a worker of this fleet; "" if they may."""
         if self.signed and not self.refusal:
             early = timedelta(microseconds=microseconds(began) - self.number)
             if abs(early) > IN_TIME:

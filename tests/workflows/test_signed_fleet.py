@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -419,6 +421,7 @@ async def test_what_another_fleet_says_is_refused_and_what_it_begins_does_not_en
 
 async def test_a_run_from_before_its_fleet_signed_fails_with_a_sentence(fleet: SignedFleet, client: Client) -> None:
     name = f"{fleet.prefix}-old"
+    left = unawaited_runs()
     former = Worker(
         client,
         task_queue=f"{fleet.queue}-old",
@@ -447,6 +450,13 @@ async def test_a_run_from_before_its_fleet_signed_fails_with_a_sentence(fleet: S
             await fleet_answers_of_commands.query(fleet.client, owned, "fleet_node")
         await handle.signal("renew", {})
         await _until_a_task_fails(owned, "If it was begun before the fleet's")
+    assert unawaited_runs() <= left, "the SDK warns of each in the end"
+
+
+def unawaited_runs() -> set[int]:
+    """The coroutines in which the SDK would run a workflow, and which nobody has awaited."""
+    found = [each for each in gc.get_objects() if inspect.iscoroutine(each) and each.__name__ == "run_workflow"]
+    return {id(each) for each in found if inspect.getcoroutinestate(each) == inspect.CORO_CREATED}
 
 
 async def _until_a_task_fails(handle: WorkflowHandle[Any, Any], text: str) -> None:

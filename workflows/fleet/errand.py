@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.fleet import fleet_node_id
     from syncpod.messages.signed import Refused
     from workflows.entity import decoded, invalid
-    from workflows.fleet.signed import fleet_commands
+    from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.rejections import sentence
 
 TAKEN: Final = timedelta(seconds=10)
@@ -46,6 +46,7 @@ class FleetErrandWorkflow:
     async def run(self, start_input: Any = None) -> ErrandPiece:
         """Return the node's answer to an :class:`Errand`, or why there is none."""
         commands = fleet_commands(start_input)
+        require_its_history(commands)
         if commands.refusal:
             raise invalid(commands.refusal)
         try:

@@ -41,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.node_questions import NodeQuestions
     from workflows.fleet.node_state import FleetNodeState
-    from workflows.fleet.signed import fleet_commands
+    from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.fleet.under_way import UnderWay
     from workflows.rejections import sentence
 
@@ -76,6 +76,7 @@ class FleetNodeWorkflow:
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
         """Keep the node informed of the pods that it should run, until it is removed from the fleet."""
+        require_its_history(self.commands)
         if self.refusal:
             raise invalid(self.refusal)
         while True:

@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.signed import Accepted
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet.inbox import FleetInbox
-    from workflows.fleet.signed import fleet_commands
+    from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.rejections import Rejected, sentence
 
 _PART: Final = 256
@@ -72,6 +72,7 @@ class FleetObjectWorkflow:
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
         """Keep the object, until it is deleted."""
+        require_its_history(self.commands)
         if self.refusal:
             raise invalid(self.refusal)
         while True:

@@ -18,30 +18,42 @@ class NotItsHistory(Exception):
 def fleet_commands(start: Any) -> FleetCommands:
     """Return what a run asks of its commands; `start` is its input. Call it before anything else.
 
-    Raises NotItsHistory for a run that was reset, or whose start does not count any more, though it was begun. Its
-    tasks fail with that sentence: what has decided upon its history could not be replayed. So do those of a run that
-    another fleet has begun: it must not end by a worker that serves that fleet's server by mistake.
+    `not_its_history` says why for a run that was reset, or whose start does not count any more, though it was begun:
+    what has decided upon its history could not be replayed. It does for a run that another fleet has begun, too: that
+    must not end by a worker that serves that fleet's server by mistake.
     """
     info = workflow.info()
     commands = FleetCommands(start, info.workflow_start_time, info.continued_run_id or "")
     if not commands.signed:
         return commands
     if info.original_execution_run_id != info.run_id:
-        raise NotItsHistory(
+        commands.not_its_history = (
             f"workflow {info.workflow_id} was reset, and a fleet does not go on with such a run: terminate it"
         )
+        return commands
     if UNKNOWN_KEY in commands.refusal:
-        raise NotItsHistory(
+        commands.not_its_history = (
             f"workflow {info.workflow_id} was begun by another fleet than the one whose keys this worker has: either "
             "the worker is another fleet's, which has to end, or the workflow is, which you then terminate"
         )
+        return commands
     begins = workflow.extern_functions().get(BEGINS)
     if begins is not None and not commands.refusal and (why := begins(info.workflow_id, info.run_id, commands.number)):
         commands.refusal = commands.refused("the start", why)
     # Replay: a run that refuses its start takes no other step, so its history has no task that it could repeat.
     if commands.refusal and workflow.unsafe.is_replaying():
-        raise NotItsHistory(
+        commands.not_its_history = (
             f"workflow {info.workflow_id} cannot go on: {commands.refusal}. If it was begun before the fleet's "
             "commands were signed, terminate it; then apply a workload or an object again (nodes come by themselves)"
         )
     return commands
+
+
+def require_its_history(commands: FleetCommands) -> None:
+    """Raise NotItsHistory if a run's history is not what a run of this fleet is: its tasks fail with that sentence.
+
+    Call it first in ``run``, not in ``__init__``: what that raises has the SDK leave a coroutine that nobody awaits. No
+    task in which it is raised is answered, so whatever its handlers have done before is forgotten.
+    """
+    if commands.not_its_history:
+        raise NotItsHistory(commands.not_its_history)

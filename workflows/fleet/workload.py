@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import workload_changes, workload_report
     from workflows.fleet.inbox import FleetInbox
-    from workflows.fleet.signed import fleet_commands
+    from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.fleet.under_way import UnderWay
     from workflows.fleet.workload_questions import WorkloadQuestions
     from workflows.fleet.workload_state import WorkloadState
@@ -73,6 +73,7 @@ class WorkloadWorkflow:
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
         """Keep the workload as its document says, until it is deleted."""
+        require_its_history(self.commands)
         if self.refusal:
             raise invalid(self.refusal)
         while True:
