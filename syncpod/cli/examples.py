@@ -38,6 +38,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "fleet get": (
         ("The fleet's nodes", "syncpod fleet get nodes -o wide"),
         ("Its pods, on all nodes", "syncpod fleet get pods -A"),
+        ("Those of an application, as they change", "syncpod fleet get pods -l app=web -w"),
         ("Its workloads", "syncpod fleet get deployments,daemonsets"),
     ),
     "fleet describe": (("Why a pod of a workload is on no node", "syncpod fleet describe deployment web"),),

@@ -43,15 +43,15 @@ class Group(TyperGroup):
         """Return the parameters, ``--help`` included."""
         return taken_plainly(super().get_params(ctx))
 
-
-class Program(Group):
-    """The whole program; its commands are listed in groups."""
-
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. Raises BadInput for a word that names none, with what it is called here."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            refuse_word(args[0], list(COMMANDS))
+            refuse_word(args[0], names_shown(self), ctx.command_path)
         return super().resolve_command(ctx, args)
+
+
+class Program(Group):
+    """The whole program; its commands are listed in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands by group, in the table's order, without loading one."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
 
+from syncpod.cli.commands import fleet_get
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
 from syncpod.cli.main import run
 from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
-from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
+from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, Intent, PlacedPod, PodReport
 from syncpod.messages.fleet_objects import FleetObjectView
-from syncpod.messages.workload import WorkloadView
+from syncpod.messages.workload import WorkloadPod, WorkloadView
 
 NOW = datetime.now(UTC)
 WORKLOADS = {"Deployment": ["web"], "DaemonSet": ["logs"]}
@@ -34,13 +35,22 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
         return [FleetNodeView(name="n1", placed=(PlacedPod(name="web-1", owner="workload/Deployment/default/web"),))]
 
     async def nodes(_: Client) -> list[FleetNodeSummary]:
-        return [FleetNodeSummary(name="n1")]
+        return [FleetNodeSummary(name="n1", labels={"zone": "z1"})]
 
     async def summaries(_: Client, kind: str, namespace: str | None) -> list[WorkloadView]:
         return [WorkloadView(kind=kind, namespace="default", name=name, since=NOW) for name in WORKLOADS[kind]]
 
+    async def intent(_: Client, name: str) -> Intent:
+        pods = ({"metadata": {"name": "web-1", "labels": {"app": "web"}}},)
+        return Intent(fleet="f", generation=1, pods=pods)
+
     async def view(_: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
-        return WorkloadView(kind=kind, name=name, since=NOW) if name in WORKLOADS.get(kind, ()) else None
+        document = {"metadata": {"name": name, "labels": {"of": name}}}
+        return (
+            WorkloadView(kind=kind, name=name, since=NOW, document=document)
+            if name in WORKLOADS.get(kind, ())
+            else None
+        )
 
     async def all_summaries(_: Client, namespace: str | None) -> list[WorkloadView]:
         return []
@@ -51,6 +61,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "run", connected)
     monkeypatch.setattr(fleet, "views", views)
     monkeypatch.setattr(fleet, "summaries", nodes)
+    monkeypatch.setattr(fleet, "intent", intent)
     monkeypatch.setattr(fleet_workloads, "summaries", summaries)
     monkeypatch.setattr(fleet_workloads, "view", view)
     monkeypatch.setattr(fleet_workloads, "all_summaries", all_summaries)
@@ -95,3 +106,93 @@ def test_no_kind_is_taken_for_another() -> None:
     for word in ("pods,", "pods,web", "alles"):
         with pytest.raises(BadInput, match=r"^KIND: must be those, not "):
             names_of_kinds([word], kinds, "those", ["Pod"])
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("all -l app=web", ["pod/web-1"]),
+        ("pods -l app!=web", []),
+        ("nodes -l zone=z1", ["node/n1"]),
+        ("nodes -l zone=z2", []),
+        ("deploy,ds -l of=logs", ["daemonset.apps/logs"]),
+    ],
+)
+def test_labels_select(words: str, names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", "get", *words.split(), "-o", "name"]) == 0
+    assert capsys.readouterr().out.splitlines() == names
+
+
+def test_a_waiting_pod_has_the_labels_of_its_template(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}}
+    document = {"kind": "Deployment", "spec": {"template": template}}
+    pods = (WorkloadPod(name="web-2", why="no room"),)
+    whole = WorkloadView(kind="Deployment", name="web", desired=2, replicas=2, document=document, pods=pods)
+
+    async def all_summaries(_: Client, namespace: str | None) -> list[WorkloadView]:
+        return [whole]
+
+    async def view(_: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
+        return whole
+
+    monkeypatch.setattr(fleet_workloads, "all_summaries", all_summaries)
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    for selector, names in (("app=web", "pod/web-1\npod/web-2\n"), ("app=db", "")):
+        assert run(["fleet", "get", "pods", "-l", selector, "-o", "name"]) == 0
+        assert capsys.readouterr().out == names
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("cm -l a", "--selector: not for a ConfigMap: its labels are sealed, and only its nodes can read them"),
+        ("pods web-1 -l a", "name what to list, or choose it with --selector, not both"),
+        ("pods -l a=(", "--selector: "),
+        ("pods,deploy -w", "--watch works with one kind at a time"),
+        ("pods -w -o json", "--watch prints tables and names, not json"),
+    ],
+)
+def test_what_cannot_be_selected_or_watched_is_refused(
+    words: str, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["fleet", "get", *words.split()]) == 2
+    assert wrong in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "name")])
+def test_a_watch_prints_what_is_new_or_changed(
+    output: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def looks() -> Iterator[list[FleetNodeView]]:
+        web = PlacedPod(name="web-1", state="taken")
+        running = web.model_copy(update={"report": PodReport(name="web-1", status="Running", ready_containers="1/1")})
+        other = web.model_copy(update={"name": "web-2"})
+        for pods in ((web,), (web,), (running,), (running, other), (other,)):
+            yield [FleetNodeView(name="n1", presence="Ready", placed=pods)]
+        raise KeyboardInterrupt
+
+    coming = looks()
+
+    async def views(_: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+        return next(coming)
+
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet_get, "_WATCH_SECONDS", 0)
+    assert run(["fleet", "get", "pods", "-w", *output]) == 130
+    lines = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
+    if output:
+        assert lines == [["pod/web-1"], ["pod/web-2"]]
+    else:
+        assert lines == [
+            ["NAME", "READY", "STATUS"],
+            ["web-1", "0/0", "Pending"],
+            ["web-1", "1/1", "Running"],
+            ["web-2", "0/0", "Pending"],
+        ]
+
+
+def test_a_watch_waits_for_no_name_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", "get", "pods", "web-1", "other", "-w", "-o", "name"]) == 1
+    assert capsys.readouterr() == ("pod/web-1\n", 'syncpod: pods "other" not found in the fleet\n')

@@ -6,6 +6,7 @@ import pytest
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.kubectl_words import arranged, refuse_word
+from syncpod.cli.main import run
 from syncpod.cli.program import program
 
 
@@ -35,3 +36,29 @@ def test_destructive_commands_are_not_suggested_for_similar_words() -> None:
         assert "Did you mean" not in str(refused.value)
     with pytest.raises(BadInput, match="Did you mean 'drain'"):
         refuse_word("drian", ["down", "drain"])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("fleet scale deployment/web", "'scale' is not a command of a fleet: set `replicas` in the manifest, and "),
+        ("fleet create -f a.yaml", "'create' is not a command of a fleet: `syncpod fleet apply -f FILE` creates"),
+        ("fleet gett pods", "No such command 'gett'. Did you mean 'get'?; see `syncpod fleet --help`"),
+        (
+            "fleet rollout stats",
+            "No such command 'stats'. Did you mean 'status', 'restart'?; see `syncpod fleet rollout",
+        ),
+        ("fleet key scale", "No such command 'scale'; see `syncpod fleet key --help`"),
+        ("fleet retir", "No such command 'retir'. Did you mean 'retire'?"),
+        ("fleet remov", "No such command 'remov'. Did you mean 'remove'?"),
+        ("fleet create", "'create' is not a command of a fleet: "),
+        ("fleet delete pods --all", "No such option: --all: `syncpod fleet get all -o name` prints what to name here"),
+        ("fleet cordon -l a=b", "No such option: -l: name the nodes: `syncpod fleet get nodes -l SELECTOR -o name`"),
+        ("fleet apply -k dir", "No such option: -k: pipe `kubectl kustomize DIR` into `-f -`"),
+    ],
+)
+def test_what_a_fleet_lacks_of_kubectl_is_told_with_what_there_is_instead(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 2
+    assert capsys.readouterr().err.startswith(f"syncpod: {said}")

@@ -70,7 +70,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("fleet", "drain", "--pod-selector=app=web", "n1"), "--pod-selector: a drain goes on until the node is empty"),
         (
             ("fleet", "drain", "--selector", "pool=a"),
-            "--selector: name the nodes: `syncpod fleet get nodes` lists them",
+            "--selector: name the nodes: `syncpod fleet get nodes -l SELECTOR -o name` prints their names",
         ),
         (("--fleet", "drain", "-l", "pool=a"), "-l: name the nodes"),
         (("fleet", "drain", "n1", "--chunk-size=5"), "--chunk-size: there are no lists in chunks here"),

@@ -9,17 +9,23 @@ import typer
 
 from syncpod.cli.console import columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import read_selector
 from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
-from syncpod.cli.input.options import AllNamespaces, Namespace, StateDir
+from syncpod.cli.input.options import AllNamespaces, Namespace, Selector, StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from temporalio.client import Client
 
+    from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
+    from syncpod.messages.workload import WorkloadView
 
 _KNOWN = "nodes, pods, deployments, daemonsets, configmaps, secrets or all"
+_WATCH_SECONDS = 2.0
+_MANY = 50
+"""For so many more lines, the pause between two looks of a watch is longer by one: each node and workload is asked."""
 _ALL = ("Pod", "DaemonSet", "Deployment")
 """What `all` is, as for kubectl: neither nodes nor objects."""
 
@@ -34,6 +40,8 @@ class _Request:
     headers: bool
     with_kind: bool
     """Whether each name in a table has its kind, because there are several kinds."""
+    conditions: Conditions
+    """On labels."""
 
     @property
     def spaced(self) -> bool:
@@ -57,6 +65,8 @@ class _Found:
     header: tuple[str, ...] = ()
     rows: list[tuple[str, ...]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    keys: list[tuple[str, ...]] = field(default_factory=list)
+    """What tells each row from others, if its name does not."""
     documents: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -71,11 +81,24 @@ class _Found:
             rows = [(*row[:at], f"{self.kind}/{row[at]}", *row[at + 1 :]) for row in rows]
         return columns([self.header, *rows] if request.headers else rows) if rows else []
 
+    def keyed(self, request: _Request) -> dict[tuple[str, ...], tuple[str, ...]]:
+        """Return its rows, or its names as rows, by what tells them from others."""
+        keys = self.keys or [row[: 1 + (self.header[0] == "NAMESPACE")] for row in self.rows]
+        rows = [(f"{self.kind}/{name}",) for name in self.names] if request.output == "name" else self.rows
+        return dict(zip(keys, rows, strict=True))
+
 
 def get(
     what: Annotated[list[str], typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)],
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
+    selector: Selector = "",
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", "-w", help="Keep watching: a terminal draws the table again, else each change is a line."
+        ),
+    ] = False,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="wide|json|yaml|name|...", help="The output format, as of `get`.")
     ] = "",
@@ -99,13 +122,56 @@ def get(
             raise BadInput(
                 f"--output: must be name or wide for a {kind}: its content is sealed, and only its nodes can read it"
             )
-    request = _Request(None if all_namespaces else namespace, output, not no_headers, len(named) > 1)
+    conditions = read_selector(selector)
+    if conditions.requirements and any(named.values()):
+        raise BadInput("name what to list, or choose it with --selector, not both")
+    if sealed := [kind for kind in named if kind in fleet_objects.KINDS.values()] if conditions.requirements else []:
+        raise BadInput(f"--selector: not for a {sealed[0]}: its labels are sealed, and only its nodes can read them")
+    request = _Request(None if all_namespaces else namespace, output, not no_headers, len(named) > 1, conditions)
+    if watch and request.of_documents:
+        raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
+    if watch and len(named) > 1:
+        raise BadInput("--watch works with one kind at a time")
 
     async def work(client: Client) -> list[_Found]:
-        return [await _find(client, kind, names, request) for kind, names in named.items()]
+        found = [await _find(client, kind, names, request) for kind, names in named.items()]
+        if not watch or found[0].missing:
+            return found
+        ((kind, names),) = named.items()
+        return await _watch(found[0], lambda: _find(client, kind, names, request), request)
 
+    if watch:
+        from syncpod.cli.streams import interrupts
+
+        interrupts.enable()
     single = [len(names) for names in named.values()] == [1]
     _show(fleet.run(work, state_dir=state_dir), request, single=single, named=any(named.values()))
+
+
+async def _watch(found: _Found, find: Callable[[], Awaitable[_Found]], request: _Request) -> list[_Found]:
+    """Print a table, and then its changes, until Ctrl-C; on a terminal draw it again and again."""
+    import asyncio
+
+    from syncpod.cli.view.changed_rows import ChangedRows
+    from syncpod.cli.view.live_table import LiveLines, can_redraw
+
+    async def again() -> _Found:
+        await asyncio.sleep(_WATCH_SECONDS * (1 + len(found.rows) // _MANY))
+        return await find()
+
+    if not found.rows:
+        remark(_nothing([found], request))
+    if can_redraw() and request.output != "name":
+        with LiveLines() as live:
+            while True:
+                live.draw(found.lines(request))
+                found = await again()
+    is_table = request.output != "name"
+    table = ChangedRows(headers=request.headers and is_table)
+    while True:
+        if changed := table.lines(found.header if is_table else ("NAME",), found.keyed(request)):
+            say("\n".join(changed))
+        found = await again()
 
 
 async def _find(client: Client, kind: str, names: Sequence[str], request: _Request) -> _Found:
@@ -155,14 +221,16 @@ async def _nodes(client: Client, names: Sequence[str], request: _Request) -> _Fo
     found = _Found("node")
     if request.of_documents:
         if not names:
-            found.documents = [fleet_table.node_document(each) for each in await fleet.views(client)]
+            views = [each for each in await fleet.views(client) if request.conditions.matches(each.labels)]
+            found.documents = [fleet_table.node_document(each) for each in views]
         for name in names:
             try:
                 found.documents.append(fleet_table.node_document(await fleet.view(client, name)))
             except Failure as failure:
                 found.missing.append(str(failure))
         return found
-    nodes = [each for each in await fleet.summaries(client) if not names or each.name in names]
+    matches = request.conditions.matches
+    nodes = [each for each in await fleet.summaries(client) if (each.name in names if names else matches(each.labels))]
     found.names = [each.name for each in nodes]
     found.missing = [f'nodes "{each}" not found in the fleet' for each in names if each not in found.names]
     unread = [(each.name, each.why) for each in nodes if isinstance(each, fleet.UnreadNode)]
@@ -180,18 +248,26 @@ async def _nodes(client: Client, names: Sequence[str], request: _Request) -> _Fo
 async def _pods(client: Client, names: Sequence[str], request: _Request) -> _Found:
     from datetime import UTC, datetime
 
-    from syncpod.cli.temporal import fleet, fleet_waiting_pods
+    from syncpod.cli.temporal import fleet, fleet_pods, fleet_waiting_pods
     from syncpod.cli.view import fleet_table
 
-    def is_asked_for(pod: PlacedPod) -> bool:
+    matches, selected = request.conditions.matches, None
+    if request.conditions.requirements:
+        chosen = await fleet_pods.selected_pods(client, matches, request.namespace)
+        selected = {(one.node.name, one.placed.namespace, one.name) for one in chosen if one.placed is not None}
+
+    def is_asked_for(node: FleetNodeView, pod: PlacedPod) -> bool:
+        if selected is not None and (node.name, pod.namespace, pod.name) not in selected:
+            return False
         return request.namespace in (None, pod.namespace) and (not names or pod.name in names)
 
     all_placed: list[tuple[FleetNodeView, PlacedPod]] = [
         (node, pod) for node in await fleet.views(client) for pod in node.placed
     ]
-    placed = [(node, pod) for node, pod in all_placed if is_asked_for(pod)]
+    placed = [(node, pod) for node, pod in all_placed if is_asked_for(node, pod)]
     listed = [(node.name, pod) for node, pod in all_placed]
     waiting = await fleet_waiting_pods.waiting_pods(client, names, request.namespace, listed)
+    waiting = [one for one in waiting if matches(one.labels)]
     now, wide, spaced = datetime.now(UTC), request.output == "wide", request.spaced
     # Each with the place in the table: a pod keeps it when its node reports it.
     rows = [
@@ -207,6 +283,7 @@ async def _pods(client: Client, names: Sequence[str], request: _Request) -> _Fou
     ]
     rows.sort()
     found = _Found("pod", rows=[row for _, row in rows], names=[name for (_, name, _), _ in rows])
+    found.keys = [key for key, _ in rows]
     found.missing = [f'pods "{each}" not found in the fleet' for each in names if each not in found.names]
     if request.of_documents:
         placed.sort(key=lambda one: (one[1].namespace, one[1].name))
@@ -239,6 +316,9 @@ async def _workloads(client: Client, kind: str, names: Sequence[str], request: _
             found.missing.append(str(failure))
     if not names:
         listed = await fleet_workloads.summaries(client, kind, request.namespace)
+    if request.conditions.requirements:
+        wholes = [(await fleet_workloads.views(client, kind, one.namespace, [one.name]))[0] for one in listed]
+        listed = [one for one in wholes if request.conditions.matches(_labels_of(one))]
     found.names = [each.name for each in listed]
     if request.of_documents:
         for one in listed:
@@ -249,6 +329,11 @@ async def _workloads(client: Client, kind: str, names: Sequence[str], request: _
     found.header = fleet_table.workload_header(kind, wide=wide, namespaces=spaced)
     found.rows = [fleet_table.workload_row(each, now, wide=wide, namespaces=spaced) for each in listed]
     return found
+
+
+def _labels_of(workload: WorkloadView) -> dict[str, str]:
+    labels: dict[str, str] = (workload.document or {}).get("metadata", {}).get("labels") or {}
+    return labels
 
 
 async def _objects(client: Client, kind: str, names: Sequence[str], request: _Request) -> _Found:

@@ -25,35 +25,72 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "taint": "`syncpod cordon NODE` has a node take no new pods",
     "auth": "there is no API server: whoever reaches the Temporal server may do everything",
 }
+_NAME_THEM: Final = "name the nodes: `syncpod fleet get nodes -l SELECTOR -o name` prints their names"
+_CHANGED: Final = "change it in the manifest, and `syncpod fleet apply -f FILE` again"
+_OF_FLEET: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("scale", "autoscale"), "set `replicas` in the manifest, and `syncpod fleet apply -f FILE` again"),
+    **dict.fromkeys(("set", "patch", "edit", "label", "annotate"), _CHANGED),
+    **dict.fromkeys(("create", "replace", "run"), "`syncpod fleet apply -f FILE` creates and changes"),
+    "diff": "`syncpod fleet get deployment NAME -o yaml` shows what was applied, with its defaults",
+    "wait": "`syncpod fleet rollout status` waits for a workload, and `syncpod fleet get pods -w` shows what changes",
+    **dict.fromkeys(
+        ("events", "history"),
+        "`syncpod fleet describe` shows the events of a workload or a node, `syncpod fleet explain` the past of a pod",
+    ),
+    "taint": "`syncpod fleet cordon NODE` has a node get no new pods",
+    "expose": "there are no Services: `syncpod fleet port-forward POD PORT` reaches a pod from here",
+    "debug": "`syncpod debug POD` on its node; `syncpod fleet exec POD` runs a command in its containers from here",
+    "join": "`syncpod join FILE`, on the node",
+    "leave": "`syncpod leave`, on the node",
+}
+"""Of a fleet."""
 _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "patch": {"--subresource": "`syncpod resize POD` changes the CPU and memory of a running pod"},
+    "fleet apply": {
+        **dict.fromkeys(("--kustomize", "-k"), "pipe `kubectl kustomize DIR` into `-f -`"),
+        "--dry-run": "a fleet cannot say what an apply would do, without doing it",
+        "--prune": "`syncpod fleet delete -f FILE` deletes what a manifest names",
+        **dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
+    },
+    "fleet delete": {
+        **dict.fromkeys(("--selector", "-l"), "`syncpod fleet get -l SELECTOR -o name` prints what to name here"),
+        "--all": "`syncpod fleet get all -o name` prints what to name here",
+        **dict.fromkeys(("--grace-period", "--now"), "each pod ends within its own grace period"),
+    },
+    "fleet get": {
+        "--field-selector": "-l selects by labels; `-o custom-columns=...` and `-o jsonpath=...` print fields",
+        "--sort-by": "pods are in order of name: `-o custom-columns=...` into `sort` has another order",
+        "--show-labels": "-l selects by labels, and `-o yaml` shows those of nodes and workloads",
+    },
+    "fleet cordon": dict.fromkeys(("--selector", "-l"), _NAME_THEM),
+    "fleet uncordon": dict.fromkeys(("--selector", "-l"), _NAME_THEM),
     "fleet drain": {
         "--grace-period": "each pod ends within its own grace period, since its workload ends it in its turn",
         "--disable-eviction": "there are no PodDisruptionBudgets to bypass. A Deployment's own maxUnavailable says how "
         "many of its pods are away at once; `syncpod fleet delete pod POD` ends one at once",
         "--pod-selector": "a drain goes on until the node is empty. To end only some of its pods, use `syncpod fleet "
         "cordon` and `syncpod fleet delete pod`",
-        "--selector": "name the nodes: `syncpod fleet get nodes` lists them",
-        "-l": "name the nodes: `syncpod fleet get nodes` lists them",
+        **dict.fromkeys(("--selector", "-l"), _NAME_THEM),
         "--chunk-size": "there are no lists in chunks here: leave it out",
     },
 }
 """kubectl's options that a command here lacks, and what there is instead, or why there is none."""
-_HARMFUL: Final = frozenset({"delete", "down", "drain", "prune"})
+_HARMFUL: Final = frozenset({"delete", "down", "drain", "prune", "remove", "retire", "revoke"})
 """Commands that end something: suggested only for a word that can hardly mean anything else."""
 
 
-def refuse_word(word: str, known: Sequence[str]) -> None:
-    """Raise BadInput for a word that is not a command, with the command's name here, or a similar one."""
-    if way := _ELSEWHERE.get(word):
-        raise BadInput(f"{word!r} is not a command here: {way}")
+def refuse_word(word: str, known: Sequence[str], program: str = "syncpod") -> None:
+    """Raise BadInput for a word that is not a command of a program, with the command's name here, or a similar one."""
+    elsewhere = {"syncpod": _ELSEWHERE, "syncpod fleet": _OF_FLEET}.get(program, {})
+    if way := elsewhere.get(word):
+        raise BadInput(f"{word!r} is not a command {'of a fleet' if elsewhere is _OF_FLEET else 'here'}: {way}")
     likely = [
         each
         for each in get_close_matches(word, known)
         if each not in _HARMFUL or (each[0] == word[:1] and get_close_matches(word, [each], cutoff=0.8))
     ]
     meant = f". Did you mean {', '.join(map(repr, likely))}?" if likely else ""
-    raise BadInput(f"No such command {word!r}{meant}; see `syncpod --help`")
+    raise BadInput(f"No such command {word!r}{meant}; see `{program} --help`")
 
 
 def option_elsewhere(command: str, option: str) -> str:

@@ -88,11 +88,11 @@ async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> Pend
 
 
 async def selected_pods(
-    client: Client, matches: Callable[[Mapping[str, str]], bool], namespace: str, node: str = ""
+    client: Client, matches: Callable[[Mapping[str, str]], bool], namespace: str | None, node: str = ""
 ) -> list[FoundPod]:
     """Return the fleet's pods whose labels match, by name and node: all of them, or those of one node.
 
-    Raises Failure.
+    `namespace` None = all. Raises Failure.
     """
     views = await fleet.views(client, [node.rpartition("/")[2]] if node else [])
     lists = await asyncio.gather(*(fleet.intent(client, view.name) for view in views))
@@ -100,14 +100,12 @@ async def selected_pods(
     for view, told in zip(views, lists, strict=True):
         metas = [pod["metadata"] for pod in told.pods]
         chosen = {
-            meta["name"]
-            for meta in metas
-            if (meta.get("namespace") or "default") == namespace and matches(meta.get("labels") or {})
+            (meta.get("namespace") or "default", meta["name"]) for meta in metas if matches(meta.get("labels") or {})
         }
         found += [
             FoundPod(view, each.name, each)
             for each in view.placed
-            if each.namespace == namespace and each.name in chosen
+            if namespace in (None, each.namespace) and (each.namespace, each.name) in chosen
         ]
     return sorted(found, key=lambda each: (each.name, each.node.name))
 

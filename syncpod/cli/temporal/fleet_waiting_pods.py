@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from temporalio.client import Client
 
@@ -27,6 +27,8 @@ class WaitingPod:
     namespace: str
     owner: str
     pod: PendingPod
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Those of its workload's template, as far as that is known."""
 
 
 async def waiting_pods(
@@ -49,10 +51,12 @@ async def waiting_pods(
         except Failure as failure:
             remark(f"Note: {one.kind.lower()} {one.name} may have pods that are not listed: {failure}")
             pods: Sequence[PendingPod] = one.pending
+            labels: Mapping[str, str] = {}
         else:
+            labels = _labels_of(whole)
             there = {(pod.name, node) for node, pod in listed if pod.owner == owner}
             pods = unlisted(whole, there) if whole is not None else ()
-        return [WaitingPod(one.namespace, owner, pod) for pod in pods]
+        return [WaitingPod(one.namespace, owner, pod, labels) for pod in pods]
 
     of_each = await asyncio.gather(*map(of, await fleet_workloads.all_summaries(client, namespace)))
     found = [one for each in of_each for one in each if not names or one.pod.name in names]
@@ -62,6 +66,14 @@ async def waiting_pods(
         if (new := await fleet_workloads.just_applied(client, where, name)) is not None:
             found.append(WaitingPod(where, workload_id("Pod", where, name), new))
     return sorted(found, key=lambda one: (one.namespace, one.pod.name, one.pod.node))
+
+
+def _labels_of(workload: WorkloadView | None) -> Mapping[str, str]:
+    document = (workload.document if workload is not None else None) or {}
+    if document.get("kind") != fleet_workloads.POD:
+        document = document.get("spec", {}).get("template", {})
+    labels: Mapping[str, str] = document.get("metadata", {}).get("labels") or {}
+    return labels
 
 
 def unlisted(workload: WorkloadView, listed: Collection[tuple[str, str]]) -> list[PendingPod]:
