@@ -48,7 +48,7 @@ def why_away(node: FleetNodeView) -> str:
     if node.presence == "Joining":
         return f"node {node.name} has not joined yet, so it cannot be asked"
     since = f" since {node.since.astimezone():%Y-%m-%d %H:%M:%S}" if node.since else ""
-    return f"node {node.name} has not been heard from{since}: it cannot be asked until it is back"
+    return f"node {node.name} has been Unknown{since}: it cannot be asked until it is back"
 
 
 async def run_there(

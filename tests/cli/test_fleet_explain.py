@@ -12,8 +12,10 @@ from syncpod.cli.commands.fleet_explain import _explain_pod
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_placement, fleet_workloads
 from syncpod.cli.view.without_pods import lines
+from syncpod.fleet.workload_documents import admit_workload
 from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
 from syncpod.messages.workload import WorkloadPod, WorkloadView
+from syncpod.pod.wire import to_wire
 
 HOMELESS = WorkloadPod(name="web-1", why="0/1 nodes are available: 1 Insufficient cpu.")
 
@@ -76,6 +78,52 @@ async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(monke
     monkeypatch.setattr(fleet_workloads, "view", view)
     with pytest.raises(Failure, match="pod web-1 is on no node yet: node n1 has not answered yet"):
         await _explain_pod(cast(Client, None), ["web-1"], "default", "", [])
+
+
+@pytest.mark.parametrize(
+    ("served", "chosen", "fits"),
+    [
+        (("n1", "n2"), "", {"n1": ("it has its pod",), "n2": ("it has its pod",)}),
+        (("n1",), "n2", {"n1": ("it has its pod",), "n2": ()}),
+    ],
+)
+async def test_a_daemonset_is_not_said_to_get_a_second_pod_on_a_node(
+    served: tuple[str, ...], chosen: str, fits: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "busybox:1"}]}}
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "logs", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    }
+    admitted = to_wire(admit_workload(document)[0])
+
+    async def nodes(_: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+        pod = PlacedPod(name="logs-1", owner="workload/DaemonSet/default/logs")
+        return [
+            FleetNodeView(
+                name=name,
+                presence="Ready",
+                allocatable={"cpu": "2", "memory": "1Gi", "pods": "9"},
+                placed=(pod,) if name in served else (),
+            )
+            for name in ("n1", "n2")
+        ]
+
+    async def intent(_: Client, name: str) -> Intent:
+        return Intent(fleet="f", generation=1)
+
+    async def view(_: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
+        return WorkloadView(kind=kind, name=name, document=admitted)
+
+    monkeypatch.setattr(fleet, "views", nodes)
+    monkeypatch.setattr(fleet, "intent", intent)
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    told = (await fleet_placement.explain_workload(cast(Client, None), "DaemonSet", "default", "logs")).placement
+    assert told.node == chosen
+    assert {each.node: each.reasons for each in told.nodes} == fits
+    assert chosen or told.summary == "each node has its pod"
 
 
 async def test_the_placement_of_a_pod_that_is_ending_is_not_said_to_be_of_an_unknown_pod(

@@ -92,7 +92,7 @@ def test_a_pod_that_a_silent_node_was_given_is_pending_there(served: Fleet, caps
     silent = FleetNodeView(name="n1", presence="Unknown", since=THEN, fleet="f")
     served.nodes = [silent.model_copy(update={"placed": (PlacedPod(name="a", containers=1, since=THEN),)})]
     assert rows(capsys) == [["a", "0/1", "Pending", "0", "10d", "<none>", "n1", "<none>"]]
-    since = f"node n1 has not taken the pod yet: node n1 has been silent since {THEN:%Y-%m-%dT%H:%M:%SZ}, for 10d"
+    since = f"node n1 has not taken the pod yet: node n1 has been Unknown since {THEN:%Y-%m-%dT%H:%M:%SZ}, for 10d"
     for words in (["describe", "pod", "a"], ["explain", "a"]):
         assert run(["fleet", *words]) == 0
         told = capsys.readouterr().out
@@ -113,7 +113,7 @@ def test_a_pod_that_waits_for_its_silent_node_is_listed_with_it(
     expected = ["web-1", "0/2", "Pending", "0", "10d", "<none>", "n1", OWNER]
     assert rows(capsys) == [expected]
     assert run(["fleet", "describe", "pod", "web-1"]) == 1
-    assert "on no node yet: n1 is Unknown; node n1 has been silent since " in capsys.readouterr().err
+    assert "on no node yet: n1 is Unknown; node n1 has been Unknown since " in capsys.readouterr().err
     served.is_stuck = True
     assert rows(capsys) == [expected], "what its memo says, if its workflow does not answer"
 

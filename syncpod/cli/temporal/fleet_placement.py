@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from temporalio.client import Client
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.fleet.offers import NodeOffer
-from syncpod.fleet.placement import Placement, place
+from syncpod.fleet.placement import NodeFit, Placement, place
 from syncpod.fleet.workload_documents import readmit_workload, template_of
 from syncpod.fleet.workload_pods import owner_of, pod_of
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeView, Intent
 from syncpod.messages.fleet_offers import offer_of
 from syncpod.messages.workload import WorkloadView
 from syncpod.pod import Pod, readmit
+
+_HAS_ITS_POD: Final = "it has its pod"
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,28 @@ async def explain_pod(client: Client, namespace: str, name: str) -> list[Explain
 
 
 async def explain_workload(client: Client, kind: str, namespace: str, name: str) -> Explained:
-    """Explain where the next pod of a workload would be placed. Raises Failure."""
+    """Explain where the next pod of a workload would be placed. Raises Failure.
+
+    A DaemonSet has one pod on a node, so it would have none on a node that has its pod.
+    """
     (view,) = await fleet_workloads.views(client, kind, namespace, [name])
-    pod = _sample(view, view.pending[0].name if view.pending else "")
-    return _explained(await _nodes(client), pod, "", _owner(view))
+    pod, owner, nodes = _sample(view, view.pending[0].name if view.pending else ""), _owner(view), await _nodes(client)
+    if kind != "DaemonSet":
+        return _explained(nodes, pod, "", owner)
+    served = {
+        each.name: next(one.name for one in each.placed if one.owner == owner)
+        for each in nodes.views
+        if any(one.owner == owner for one in each.placed)
+    }
+    others = _Nodes([each for each in nodes.views if each.name not in served], nodes.lists)
+    told = _explained(others, pod, "", owner)
+    fits = [*told.placement.nodes, *(NodeFit(node, (_HAS_ITS_POD,), has) for node, has in served.items())]
+    placement = Placement(
+        told.placement.node,
+        tuple(sorted(fits, key=lambda fit: fit.node)),
+        told.placement.summary if told.placement.nodes or not served else "each node has its pod",
+    )
+    return replace(told, placement=placement)
 
 
 async def _nodes(client: Client) -> _Nodes:

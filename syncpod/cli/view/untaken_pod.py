@@ -15,10 +15,10 @@ from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
 
 
 def silence_of(node: FleetNodeSummary, now: datetime) -> str:
-    """Return since when the fleet has not heard from a node, in a clause; "" if it hears from it."""
+    """Return since when the fleet counts a node as silent, in a clause; "" if it does not."""
     if node.presence != "Unknown" or node.since is None:
         return ""
-    return f"node {node.name} has been silent since {node.since:%Y-%m-%dT%H:%M:%SZ}, for {age(node.since, now)}"
+    return f"node {node.name} has been Unknown since {node.since:%Y-%m-%dT%H:%M:%SZ}, for {age(node.since, now)}"
 
 
 def why_untaken(node: FleetNodeView, now: datetime) -> list[str]:
