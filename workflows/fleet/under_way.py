@@ -14,6 +14,8 @@ class UnderWay:
         """Begin with no questions. `wake` makes the workflow decide again; it is called when a question ends."""
         self._wake = wake
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._unbegun: dict[str, Coroutine[Any, Any, None]] = {}
+        """Questions whose task has not had its first turn yet."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -28,6 +30,7 @@ class UnderWay:
             return
 
         async def run() -> None:
+            del self._unbegun[name]
             try:
                 await asking
             except asyncio.CancelledError:
@@ -38,9 +41,15 @@ class UnderWay:
                 del self._tasks[name]
                 self._wake()
 
+        self._unbegun[name] = asking
         self._tasks[name] = asyncio.create_task(run())
 
     def cancel(self, name: str) -> None:
         """Give up a question. It stays under way until its step has been cancelled."""
         if name in self._tasks:
             self._tasks[name].cancel()
+        # A task that is cancelled before its first turn never has one, and so would not free the name.
+        if name in self._unbegun:
+            self._unbegun.pop(name).close()
+            del self._tasks[name]
+            self._wake()

@@ -1,0 +1,35 @@
+"""What a fleet's workflow asks can be given up at any moment, and the workflow does not wait for it any more."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from workflows.fleet.under_way import UnderWay
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_a_question_that_is_given_up_is_over_even_if_it_has_not_begun_yet(turns: int) -> None:
+    """A node that is back has workloads told of it in the task in which its run continues as new."""
+    woken, asked = asyncio.Event(), False
+
+    async def asking() -> None:
+        nonlocal asked
+        asked = True
+        await asyncio.Event().wait()
+
+    busy = UnderWay(woken.set)
+    busy.begin("room", asking())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    busy.cancel("room")
+    await asyncio.sleep(0)
+    assert woken.is_set() and not busy and "room" not in busy
+    assert asked == (turns > 0)
+    busy.begin("room", asking())  # the name is free again
+    await asyncio.sleep(0)
+    assert "room" in busy and asked
+    busy.cancel("room")
+    await asyncio.sleep(0)
+    assert not busy
