@@ -39,6 +39,11 @@ _ENTRY_BYTES: Final = 2 * _ID_BYTES + _WRAPPED_BYTES
 _MOST_KEYS: Final = 255
 
 
+FOR_ANOTHER_KEY: Final = "it was sealed for another key"
+SEALED_BY_ANOTHER: Final = "it was sealed by somebody else"
+"""Why a payload cannot be opened whose receiver, or whose sender, is not among those that are given."""
+
+
 class Unsealable(ValueError):
     """A sealed payload cannot be opened. The text is a clause that says why."""
 
@@ -120,10 +125,10 @@ def open_sealed(
     trusted = {public_key_id(each): each for each in senders}
     ours = {public_key_id(each.public_key()): each for each in receivers}
     if not any(each.to in ours for each in found):
-        raise Unsealable("it was sealed for another key")
+        raise Unsealable(FOR_ANOTHER_KEY)
     entry = next((each for each in found if each.to in ours and each.by in trusted), None)
     if entry is None:
-        raise Unsealable("it was sealed by somebody else")
+        raise Unsealable(SEALED_BY_ANOTHER)
     # A search for what needs a key believes the metadata: a stolen node must not hide a key there.
     if receiver_ids(metadata) != list(dict.fromkeys(each.to for each in found)):
         raise Unsealable("it does not say for whom it is sealed")

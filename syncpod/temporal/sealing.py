@@ -3,7 +3,7 @@
 The fleet's codec knows by an activity's task queue that it is a node's. All other payloads are signed and encrypted as
 those of a node are that encrypts (`syncpod.temporal.signing`). A worker's codec must not raise, since that would fail
 the workflow task again and again: an answer that is not the node's own becomes a `Refused`, as a step's does that is
-not signed. The node's raises: the activity fails then, before anything of it was looked at.
+not signed. The node's does the same with what is not the fleet's: the activity fails then, before it has begun.
 
 There is one thing for which a fleet's codec raises: a payload that is encrypted with a key that it does not have. A
 fleet may have workers on several machines, and one of them may get a new key late. The task is tried again until then.
@@ -196,12 +196,18 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
         return [_sealed(self._own[:1], [self._fleet.public], place, payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Open what the fleet, or an earlier try of this node, has sealed. Raises Undecipherable for all else."""
+        """Open what the fleet, or an earlier try of this node, has sealed.
+
+        All else becomes a `Refused`, with which no activity begins (`syncpod.temporal.sealed_questions`).
+        """
         place = self._place or PayloadPlace("", "")
-        try:
-            return [_opened(self._own, [self._fleet.public], place, payload) for payload in payloads]
-        except Unsealable as why:
-            raise Undecipherable(f"what the fleet is said to tell this node is refused: {why}") from None
+        opened = []
+        for payload in payloads:
+            try:
+                opened.append(_opened(self._own, [self._fleet.public], place, payload))
+            except Unsealable as why:
+                opened.append(Payload(metadata={ENCODING: REFUSED}, data=str(why).encode()))
+        return opened
 
 
 def fleet_converter(codec: FleetCodec | NodeCodec) -> DataConverter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import uuid
 from collections.abc import Sequence
@@ -10,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from temporalio import activity, workflow
@@ -31,6 +37,7 @@ from syncpod.messages.signed import Refused
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.sealed_questions import QUIET_SECONDS, RefusesUnsealed
 from syncpod.temporal.sealing import FleetCodec, FleetKey, NodeCodec, fleet_converter, node_codec
 from tests.gate.conftest import Gated
 
@@ -189,7 +196,7 @@ async def told(door: Gated, fleet: DataConverter, node: DataConverter, spec: str
     here = await door.client("a", pair, data_converter=node)
     async with (
         Worker(there, task_queue=queue, workflows=[Tell], workflow_runner=UnsandboxedWorkflowRunner()),
-        Worker(here, task_queue="fleet-node/a", activities=[take]),
+        Worker(here, task_queue="fleet-node/a", activities=[take], interceptors=[RefusesUnsealed()]),
     ):
         handle = await there.start_workflow(Tell.run, args=["a", spec], id=queue, task_queue=queue)
         result: str = await handle.result()
@@ -221,6 +228,33 @@ async def test_a_node_does_nothing_that_the_fleet_has_not_sealed(door: Gated) ->
     assert "answered" not in said
 
 
+async def test_a_node_says_in_one_line_why_it_refuses_what_it_is_asked(
+    door: Gated, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was asked while a node was away is sealed for the certificates that it had then."""
+    asks, answers = of_fleet(door.fleet), of_node(door)
+    earlier = FleetCodec(_keys(door.fleet), Earlier(door.fleet, now), verifies=False)
+    caplog.set_level(logging.WARNING)
+    said, _ = await told(door, fleet_converter(earlier), fleet_converter(answers))
+    assert said == "failed: Unsealed: the node refuses what it is asked: it was sealed for another key"
+    (line,) = [each for each in caplog.records if each.name.startswith(("syncpod", "temporalio.activity"))]
+    assert line.exc_info is None
+    assert line.getMessage() == (
+        "a question of the fleet, take, is refused: it was sealed for another key "
+        "(the fleet asked it for an earlier certificate of this node, and asks anew within seconds)"
+    )
+    assert (await told(door, asks, fleet_converter(answers)))[0] == f"answered: took {SPEC}"
+
+
+def test_the_same_reason_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    said = ((0.0, "a"), (QUIET_SECONDS - 1, "a"), (QUIET_SECONDS - 1, "b"), (QUIET_SECONDS, "a"))
+    times = iter([at for at, _ in said])
+    refusals = RefusesUnsealed(lambda: next(times))
+    for _, why in said:
+        refusals.say("attend", why)
+    assert [each.getMessage()[-1] for each in caplog.records] == ["a", "b", "a"]
+
+
 async def test_a_client_reads_nothing_that_the_fleet_has_not_encrypted(door: Gated) -> None:
     """Whoever polls the fleet's own task queue can answer queries, and write memos."""
     here = of_fleet(door.fleet).with_context(
@@ -236,6 +270,13 @@ async def test_a_client_reads_nothing_that_the_fleet_has_not_encrypted(door: Gat
     for forged in await DATA_CONVERTER.encode(["a lie"]):
         with pytest.raises(Undecipherable, match="not encrypted, so none of the fleet's workers has written it"):
             await here.decode([forged])
+
+
+class Earlier(FleetSealingKeys):
+    """Knows another key of the node than that of its invitation."""
+
+    def receiving(self, node: str) -> Sequence[EllipticCurvePublicKey]:
+        return (OTHER.public_key(),)
 
 
 class Stranger(FleetSealingKeys):

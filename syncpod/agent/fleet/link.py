@@ -30,6 +30,7 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import read_membership
 from syncpod.temporal.plugin import NoServer, connect
+from syncpod.temporal.sealed_questions import RefusesUnsealed
 from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 
 log = logging.getLogger(__name__)
@@ -148,6 +149,7 @@ class FleetLink:
             task_queue=queue,
             identity=queue,
             activities=self._answers(member),
+            interceptors=[RefusesUnsealed()],
             max_concurrent_activities=SLOTS,
             activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
             graceful_shutdown_timeout=_GRACE,
@@ -272,7 +274,9 @@ def _cause(error: NoServer) -> str:
     for sign, meaning in (
         ("fleet's server cannot be reached", "the fleet's server behind it is away"),
         ("ConnectionRefused", "connection refused"),
-        ("CertificateExpired", "the node's certificate has expired"),
+        ("CertificateExpired", "the node's certificate has expired: invite the node anew"),
+        ("InvalidCertificate(Expired", "the gate's own certificate has expired, or this machine's clock is fast"),
+        ("InvalidCertificate(NotValidYet", "the gate's own certificate is not valid yet: this machine's clock is slow"),
         ("certificate", "a certificate is not accepted"),
         ("dns error", "the name cannot be resolved"),
     ):

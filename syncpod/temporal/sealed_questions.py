@@ -1,0 +1,62 @@
+"""A node's worker begins no activity with what is not sealed for the node by its fleet, and says so in one line."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from syncpod.messages.sealing import FOR_ANOTHER_KEY, SEALED_BY_ANOTHER
+from syncpod.messages.signed import Refused
+
+log = logging.getLogger(__name__)
+
+UNSEALED: Final = "Unsealed"
+"""The type of the failure of an activity whose input the node could not open."""
+QUIET_SECONDS: Final = 60.0
+"""For this long, the same reason is not logged again."""
+_MEANINGS: Final = {
+    FOR_ANOTHER_KEY: "the fleet asked it for an earlier certificate of this node, and asks anew within seconds",
+    SEALED_BY_ANOTHER: "if the fleet's sealing key was removed while this node was away, invite the node anew",
+}
+
+
+class RefusesUnsealed(Interceptor):
+    """Fails an activity whose input the node's codec has refused. The fleet asks anew, sealed with its keys of then."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Have said nothing yet. `clock` is steady, in seconds."""
+        self._clock = clock
+        self._said: dict[str, float] = {}
+        """By reason: when the log said it last."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # the SDK's name
+        """Wrap the node's answers."""
+        return _Refuses(next, self)
+
+    def say(self, question: str, why: str) -> None:
+        """Log that a question was refused, unless the log says so already."""
+        now = self._clock()
+        if now - self._said.get(why, -QUIET_SECONDS) >= QUIET_SECONDS:
+            self._said[why] = now
+            meaning = f" ({_MEANINGS[why]})" if why in _MEANINGS else ""
+            log.warning("a question of the fleet, %s, is refused: %s%s", question, why, meaning)
+
+
+class _Refuses(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, refusals: RefusesUnsealed) -> None:
+        super().__init__(next)
+        self._refusals = refusals
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # the SDK's name
+        if why := next((each.why for each in input.args if isinstance(each, Refused)), ""):
+            self._refusals.say(activity.info().activity_type, why)
+            # Not again: the next try would have the same input. Whoever asks waits, and asks anew.
+            text = f"the node refuses what it is asked: {why}"
+            raise ApplicationError(text, type=UNSEALED, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
+        return await super().execute_activity(input)
