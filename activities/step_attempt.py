@@ -267,9 +267,14 @@ class StepAttempt:
         made, or has nothing alive that would be removed. Only steps make anything for the pod, so that is still so.
         Exits since then may not show. Raises CriError.
         """
+        known = self.known(suffices)
+        return known if known is not None else await self.read()
+
+    def known(self, suffices: Callable[[ObservedPod], bool]) -> ObservedPod | None:
+        """Return the listing that the previous step has just returned, as in `look`; None if it does not suffice."""
         known = self.node.views.before(self.ref, self.fence, self.number) if self._may_know else None
         self._may_know = False
-        return known if known is not None and suffices(known) else await self.read()
+        return known if known is not None and suffices(known) else None
 
     async def read(self) -> ObservedPod:
         """Read the pod whole from the runtime, ours alone. Raises CriError."""

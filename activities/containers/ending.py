@@ -22,7 +22,9 @@ async def end_containers(
 ) -> ObservedPod:
     """End the containers that `select` picks from each new listing, until it picks none; return that listing.
 
-    It may begin with the listing of the pod's last step, if that `suffices`.
+    It may begin with the listing of the pod's last step, if that `suffices`. Only steps make anything in the pod, so
+    once all its stops have succeeded, nothing in the pod is alive. Then that listing is returned as it is: the caller
+    may go on, and reads the pod before it concludes anything.
 
     `select` picks containers that have not exited. Created ones are removed: StopContainer does nothing to them, and a
     start already under way would then run. A container that is alive after its StopContainer (it was just being
@@ -31,13 +33,16 @@ async def end_containers(
     """
     polls = Polls(attempt)
     while True:
-        view = await attempt.look(suffices)
+        known = attempt.known(suffices)
+        view = known if known is not None else await attempt.read()
         chosen = select(view)
         if not chosen:
             return view
         attempt.doing = _what_is_waited_for(attempt, chosen)
         attempt.unended = [container.name for container, _ in chosen]
         await _end_in_order(attempt, view, chosen)
+        if known is not None:
+            return known
         view = await attempt.read()
         if not select(view):
             return view

@@ -29,9 +29,10 @@ _LOOKS: Final = 6
 async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     """Stop all containers of the pod in their order, then every sandbox of it, until nothing of it runs.
 
-    StopPodSandbox ends containers at once, without grace, so it is called only when a listing shows none alive. A
-    container that appears later (its start was under way) is stopped in turn, and processes that the runtime has lost
-    track of are killed. What is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
+    StopPodSandbox ends containers at once, without grace. So it is called only when a listing shows none alive, or when
+    the runtime has stopped every container that the pod's last step has listed. A container that appears later (its
+    start was under way) is stopped in turn, and processes that the runtime has lost track of are killed. What is not
+    ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
     An instance that was told to start and is no longer listed is in the result, as ended (see `start_marks`).
 
     A cancelled step ends at once with outcome STOPPING, while the stops that it sent go on. The next kill, with a

@@ -216,17 +216,22 @@ async def test_a_pod_is_killed_containers_first_and_then_its_sandbox(bench: Benc
     assert all(calls.place("stop_container answered", each) < stopped for each in ids)
 
 
+_ASKED = ["stop", "sandbox", "list"]
+
+
 @pytest.mark.parametrize(
-    ("hook", "first"), [(None, "stop"), (LifecycleHandler(exec=ExecAction(command=["/bin/true"])), "list")]
+    ("hook", "expected"),
+    [(None, _ASKED), (LifecycleHandler(exec=ExecAction(command=["/bin/true"])), ["list", "stop", "list", *_ASKED[1:]])],
 )
 async def test_a_pod_kill_begins_with_what_the_last_step_has_listed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, hook: LifecycleHandler | None, first: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, hook: LifecycleHandler | None, expected: list[str]
 ) -> None:
     """Not before a hook: that of a container which has ended meanwhile must not be carried out."""
     pod = bench.pod()
     [main] = await started(pod)
     asked: list[str] = []
-    for name, word in (("list_containers", "list"), ("stop_container", "stop")):
+    calls = {"list_containers": "list", "stop_container": "stop", "stop_pod_sandbox": "sandbox"}
+    for name, word in calls.items():
         real = getattr(bench.cri, name)
 
         async def noted(*given: Any, real: Any = real, word: str = word, **how: Any) -> Any:
@@ -235,7 +240,7 @@ async def test_a_pod_kill_begins_with_what_the_last_step_has_listed(
 
         monkeypatch.setattr(bench.cri, name, noted)
     result = await pod.kill(KillTarget(id=main, name="main", pre_stop=hook))
-    assert asked[0] == first
+    assert asked == expected
     assert [each.state for each in result.status.containers] == ["exited"]
 
 

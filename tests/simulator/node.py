@@ -245,6 +245,7 @@ class Node:
 
     def _complete(self, attempt: Attempt, result: dict[str, Any]) -> dict[str, Any]:
         if "status" in result:
+            self.steps.returned(attempt, result["status"])
             self._returned(result["status"])
         return {**result, "node": FACTS, "attempt": attempt.number}
 

@@ -46,6 +46,7 @@ class Steps:
         self.runtime = runtime
         self._next_seq = next_seq
         self._stops: dict[str, list[tuple[float, Stop]]] = {}
+        self._views: dict[tuple[str, str], tuple[int, View]] = {}
         self.failing_hooks = 0
         """How many of the next postStart hooks fail."""
         self.hanging_hooks: list[float] = []
@@ -66,6 +67,18 @@ class Steps:
                 stop.abandoned = True
         self._stops.clear()
         self._hooks.clear()
+        self._views.clear()
+
+    def returned(self, attempt: Attempt, view: View) -> None:
+        """Keep what a step has listed last: the model of `activities.node.views`."""
+        ref = attempt.request["ref"]
+        self._views[str(ref["uid"]), str(ref["incarnation"])] = (attempt.fence, view)
+
+    def _last_view(self, attempt: Attempt) -> View | None:
+        """Return what the step just before this one has listed last; None for a further attempt."""
+        ref = attempt.request["ref"]
+        fence, view = self._views.get((str(ref["uid"]), str(ref["incarnation"])), (-1, {}))
+        return view if attempt.number == 1 and attempt.fence == fence + 1 else None
 
     def read(self, uid: str) -> Generator[Call | Pause, Any, View]:
         """List a pod. Raises Unavailable."""
@@ -301,8 +314,17 @@ class Steps:
                 if c["state"] != "exited"
             ]
 
+        meant = {target["id"] for target in request["targets"] if not target.get("preStop")}
+
+        def suffices(view: View) -> bool:
+            living = [c for c in view["containers"] if c["state"] != "exited"]
+            return bool(living) and all(c["state"] == "running" and c["id"] in meant for c in living)
+
+        known = self._last_view(attempt)
         while True:
-            view = yield from self._end_containers(attempt, alive, by="kill_pod")
+            certain = known if known is not None and suffices(known) else None
+            known = None
+            view = yield from self._end_containers(attempt, alive, by="kill_pod", known=certain)
             for sandbox in view["sandboxes"]:
                 yield from self._call(partial(self.runtime.stop_sandbox, sandbox["id"]))
             view = yield from self.read(request["ref"]["uid"])
@@ -374,15 +396,18 @@ class Steps:
             alarm.cancel()
 
     def _end_containers(
-        self, attempt: Attempt, select: Callable[[View], Selection], *, by: str
+        self, attempt: Attempt, select: Callable[[View], Selection], *, by: str, known: View | None = None
     ) -> Generator[Call | Pause, Any, View]:
+        """End what `select` picks; with what the last step has listed (`known`), nothing is listed after the stops."""
         pause = 0.02
         while True:
-            view = yield from self.read(attempt.request["ref"]["uid"])
+            view = known if known is not None else (yield from self.read(attempt.request["ref"]["uid"]))
             chosen = select(view)
             if not chosen:
                 return view
             yield from self._end_in_order(attempt, chosen, by)
+            if known is not None:
+                return known
             view = yield from self.read(attempt.request["ref"]["uid"])
             if not select(view):
                 return view
