@@ -287,9 +287,11 @@ class Told:
 
 
 @contextlib.asynccontextmanager
-async def following(directory: Directory, told: Told, *, reread: float = 60.0) -> AsyncIterator[ManifestSource]:
+async def following(
+    directory: Directory, told: Told, *, reread: float = 60.0, expect_end: Callable[[], None] = lambda: None
+) -> AsyncIterator[ManifestSource]:
     """A source that follows the directory; it rereads slowly unless a test says how often."""
-    source = ManifestSource(directory.files, told, told.tell, boot=7, reread=reread)
+    source = ManifestSource(directory.files, told, told.tell, boot=7, expect_end=expect_end, reread=reread)
     task = asyncio.create_task(source.run())
     try:
         yield source
@@ -371,6 +373,17 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
+async def test_an_end_is_expected_as_soon_as_a_file_is_gone(directory: Directory) -> None:
+    told, expected = Told(), asyncio.Event()
+    path = directory.write("a.yaml", pod("a"))
+    async with following(directory, told, expect_end=expected.set):
+        await seen(lambda: told.names == [f"a-{NODE}"])
+        path.unlink()
+        await expected.wait()
+    assert len(told.heard) == 1
+
+
+@pytest.mark.usefixtures("patient")
 async def test_a_removed_file_that_is_replaced_at_once_keeps_its_pod(directory: Directory) -> None:
     """A removal is read once nothing more follows it: `rm a.yaml; cp new a.yaml` is one change."""
     told = Told()
@@ -424,9 +437,14 @@ async def test_a_removed_file_in_whose_place_an_invalid_one_comes_at_once_keeps_
 class Ended(list[str]):
     """The names of the pods that a source has ended early."""
 
-    def end(self, ref: PodRef) -> bool:
+    def __init__(self) -> None:
+        super().__init__()
+        self.answering: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.answering.set_result(None)
+
+    def end(self, ref: PodRef) -> asyncio.Future[None]:
         self.append(ref.name.removesuffix(f"-{NODE}"))
-        return True
+        return self.answering
 
 
 async def test_pods_whose_files_are_gone_are_ended_beside_the_list_unless_they_are_many(directory: Directory) -> None:
@@ -445,6 +463,28 @@ async def test_pods_whose_files_are_gone_are_ended_beside_the_list_unless_they_a
         path.unlink()
     assert await source.round()
     assert (told.names, ended) == ([f"b-{NODE}"], ["c"])
+
+
+async def test_the_node_is_told_once_the_pods_workflow_has_answered_or_does_not(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, ended = Told(), Ended()
+    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
+    paths = [directory.write(f"{name}.yaml", pod(name)) for name in "ab"]
+    assert await source.round()
+    ended.answering = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(manifest_source, "_ANSWER_SECONDS", 60.0)
+    paths[0].unlink()
+    going = asyncio.create_task(source.round())
+    await seen(lambda: ended == ["a"])
+    assert len(told.heard) == 1
+    ended.answering.set_result(None)
+    assert await going
+    ended.answering = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(manifest_source, "_ANSWER_SECONDS", 0.0)
+    paths[1].unlink()
+    assert await source.round()
+    assert (told.names, ended) == ([], ["a", "b"])
 
 
 async def test_no_pod_is_ended_beside_a_list_that_has_others_or_that_cannot_be_sent(

@@ -26,12 +26,19 @@ class EarlyChanges:
         self._boot = boot
         self._signals = signals
 
-    def end(self, ref: PodRef) -> bool:
-        """Begin to end a pod whose manifest is gone; not if the node's workflow may see another reason to keep it."""
+    def expect_end(self) -> None:
+        """Prepare for an end: a file is gone, and may be back in a moment."""
+        self._agent.early_ends.expect()
+
+    def end(self, ref: PodRef) -> asyncio.Task[dict[str, Any] | None] | None:
+        """Begin to end a pod whose manifest is gone, and return the task that ends once its workflow has answered.
+
+        Returns None, and does nothing, if the node's workflow may see another reason to keep it.
+        """
         newest = self._agent.published_pods.newest(self._workflow)
         last_list = (FILE_SOURCE, self._boot, self._signals.number)
         ends = newest is not None and newest.published.answer("ends_without", *last_list, ref)
-        return ends and self._agent.early_ends.begin(ref)
+        return self._agent.early_ends.begin(ref) if ends else None
 
     async def begin(self, pods: SyncPods, new: Sequence[dict[str, Any]]) -> tuple[BegunPod, ...]:
         """Begin the pods of new manifests, unless the node's workflow may see a reason not to, or to do more first."""

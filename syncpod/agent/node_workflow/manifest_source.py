@@ -53,6 +53,8 @@ _RETRY_SECONDS: Final = 1.0
 _EARLY: Final = 4
 """How many pods are begun or ended before the node's workflow has them told: of more, its one step for all costs less.
 """
+_ANSWER_SECONDS: Final = 0.5
+"""How long the workflows of pods that end may take to answer before the node's workflow is told all the same."""
 _RETURN_SECONDS: Final = 60.0
 """How long it is remembered that a pod was ended early: longer than the node's workflow may take for one list, and for
 another with the same pod. If it takes longer, the pod is found to have ended when the directory is read again."""
@@ -77,20 +79,23 @@ class ManifestSource:
         tell: Callable[[SyncPods], Awaitable[None]],
         *,
         boot: int,
-        end: Callable[[PodRef], bool] = lambda _: False,
+        end: Callable[[PodRef], asyncio.Future[Any] | None] = lambda _: None,
+        expect_end: Callable[[], None] = lambda: None,
         begin: Begin = none_begun,
         reread: float = REREAD_SECONDS,
     ) -> None:
         """Follow the directory of `files`; `tell` sends its list to the node's workflow, and raises RPCError.
 
-        `end` may begin to end a pod whose file is gone, so that this need not wait for the node's workflow, and says
-        whether it has. `begin` may begin pods with new files, for the same reason.
+        `end` may begin to end a pod whose file is gone, so that this need not wait for the node's workflow, and returns
+        what is done once it has begun, or None; `expect_end` is called as soon as a file is gone. `begin` may begin
+        pods with new files, for the same reason.
         """
         self._files = files
         self._workflows = workflows
         self._tell = tell
         self._boot = boot
         self._end = end
+        self._expect_end = expect_end
         self._begin = begin
         self._begun: dict[PodRef, BegunPod] = {}
         """The pods that were begun early, of which the node's workflow has not been told."""
@@ -109,7 +114,8 @@ class ManifestSource:
     async def run(self) -> None:
         """Follow it until cancelled."""
         while True:
-            async with contextlib.aclosing(_changes(self._files.directory, self._reread, self._warn)) as changes:
+            changing = _changes(self._files.directory, self._reread, self._warn, self._expect_end)
+            async with contextlib.aclosing(changing) as changes:
                 async for noticed in changes:
                     await self._round_until_told(slow=not noticed)
 
@@ -159,10 +165,7 @@ class ManifestSource:
         for problem in message.problems:
             if self._told is None or problem not in self._told.problems:
                 log.warning("manifest %s", problem)
-        removed = self._removed(message)
-        for ref in removed if len(removed) <= _EARLY else ():
-            if self._end(ref):
-                self._ended[ref] = time.monotonic()
+        await self._end_early(self._removed(message))
         added = [pod for pod in self._added(message) if _ref(pod) not in back]
         for begun in await self._begin(message, added) if 0 < len(added) <= _EARLY else ():
             self._begun[PodRef(namespace=begun.namespace, name=begun.name, uid=begun.uid)] = begun
@@ -175,6 +178,19 @@ class ManifestSource:
             log.warning("manifests: %s", problem)
         log.info("told the node's workflow of %d pods in %s", len(message.pods), self._files.directory)
         return True
+
+    async def _end_early(self, removed: Sequence[PodRef]) -> None:
+        """Begin to end the pods that are gone, if they are few, and wait a moment until their workflows have answered.
+
+        The node's workflow is told after that: the server then does one thing at a time, and the more urgent one first.
+        """
+        ending = []
+        for ref in removed if len(removed) <= _EARLY else ():
+            if (answer := self._end(ref)) is not None:
+                self._ended[ref] = time.monotonic()
+                ending.append(answer)
+        if ending:
+            await asyncio.wait(ending, timeout=_ANSWER_SECONDS)
 
     def _look(self, *, may_be_gone: bool) -> Listing | None:
         """Read the directory; None if there is none, unless it `may_be_gone`. Blocks. Raises OSError."""
@@ -258,13 +274,15 @@ def _key(ref: PodRef) -> PodKey:
     return PodKey(namespace=ref.namespace, name=ref.name)
 
 
-async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) -> AsyncGenerator[bool, None]:
+async def _changes(
+    directory: Path, reread: float, warn: Callable[[str], None], expect_end: Callable[[], None]
+) -> AsyncGenerator[bool, None]:
     """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
 
     A file that was closed after writing, or moved into place, is told at once. Any other change is told once nothing
     more has happened for `SETTLED_SECONDS`, or `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS`
-    after it. Ends when the directory has been replaced; if it cannot be watched, after one `reread`, calling `warn`
-    with the reason.
+    after it; `expect_end` is called as soon as a file has gone. Ends when the directory has been replaced; if it cannot
+    be watched, after one `reread`, calling `warn` with the reason.
     """
     watched = await _identity(directory)
     if watched is None:
@@ -287,14 +305,16 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
             yield change is not Change.NONE
             if await _identity(directory) != watched:
                 return
-            change = await _next_change(watch, reread)
+            change = await _next_change(watch, reread, expect_end)
 
 
-async def _next_change(watch: DirectoryWatch, reread: float) -> Change:
+async def _next_change(watch: DirectoryWatch, reread: float, expect_end: Callable[[], None]) -> Change:
     """Wait until there is something to read; return `Change.NONE` if nothing has changed for `reread` seconds."""
     change = await watch.noticed(reread)
     deadline = time.monotonic() + UNSETTLED_SECONDS
     while change in (Change.GONE, Change.BEGUN) and (left := deadline - time.monotonic()) > 0:
+        if change is Change.GONE:
+            expect_end()
         settled = GONE_SECONDS if change is Change.GONE else SETTLED_SECONDS
         more = await watch.noticed(min(settled, left))
         if more is Change.NONE:

@@ -58,7 +58,13 @@ def add_node_workflow_tasks(
         files = ManifestFiles(manifest_dir, context.name, context.state_dir)
         early = EarlyChanges(agent, context.name, life.boot, signals)
         manifests = ManifestSource(
-            files, workflows, signals.sync_pods_now, boot=life.boot, end=early.end, begin=early.begin
+            files,
+            workflows,
+            signals.sync_pods_now,
+            boot=life.boot,
+            end=early.end,
+            expect_end=early.expect_end,
+            begin=early.begin,
         )
         sources[FILE_SOURCE] = lambda: manifests.reported
         reporters.append(manifests)
