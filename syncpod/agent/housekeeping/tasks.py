@@ -78,12 +78,10 @@ def add_housekeeping_tasks(
         period=settings.orphans_period,
     )
     duplicates = Duplicates(killer)
-    pages = ProgramPages(partial(free_worker_and_server, node.state_dir))
     evictor = _evictor(agent, node, cri, settings, containers, images, reporter)
     storage = LocalStorageEviction(node, cri, agent.pleg.newest, agent.signals.evict)
     agent.add_listing_watcher(containers.observe)
     agent.add_listing_watcher(duplicates.observe)
-    agent.add_listing_watcher(lambda _: pages.worked())
     agent.add_background_task("container garbage collection", containers.run)
     agent.add_background_task("removal of gone pods", gone.run)
     links = LogLinks(node.log_dir, agent.pleg.listings, period=settings.gone_pods_period)
@@ -93,8 +91,14 @@ def add_housekeeping_tasks(
     agent.add_background_task("eviction", evictor.run)
     agent.add_background_task("storage limits", storage.run)
     agent.add_background_task("node report", reporter.run)
-    agent.add_background_task("program pages", pages.run)
+    _add_program_pages(agent, node)
     return evictor
+
+
+def _add_program_pages(agent: Agent, node: NodeContext) -> None:
+    pages = ProgramPages(partial(free_worker_and_server, node.state_dir))
+    agent.add_listing_watcher(lambda _: pages.worked())
+    agent.add_background_task("program pages", pages.run)
 
 
 def _evictor(
