@@ -27,7 +27,10 @@ from syncpod.temporal.pod_start import begin_pod
 log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS: Final = 1.0
-"""How long a start may take, while the list and all other changes of the directory wait for it."""
+"""How long it may take to find out whether a pod may be started, while all changes of the directory wait for it."""
+_START_SECONDS: Final = 5.0
+"""The same for the start itself. It is long, since the first workflow task comes with the answer: without it, the pod
+waits until that task has timed out (:data:`syncpod.temporal.timeouts.WORKFLOW_TASK`)."""
 
 Recorded = Callable[[Pod], Awaitable[object | None]]
 """Returns what the node knows of a pod's life so far, if anything. Raises CriError, OSError."""
@@ -57,7 +60,7 @@ class EarlyStarts:
     async def begin(self, document: dict[str, Any]) -> bool | None:
         """Start the workflow of a pod that neither has one nor has ever run on this node; say whether it was started.
 
-        None means that it may have been: nobody has answered within a second.
+        None means that it may have been: nobody has answered in time, or what went wrong does not say.
         """
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
@@ -72,9 +75,9 @@ class EarlyStarts:
             log.debug("a pod is left to the node's workflow: %s", type(error).__name__)
             return False
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(_START_SECONDS):
                 facts = self._facts()
                 return await begin_pod(self._client, pod, facts.name, has_attributes=facts.search_attributes)
-        except (RPCError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001  # the step reports it; no other pod of the directory waits for it
             log.debug("%s/%s may not have begun: %s", pod.metadata.namespace, pod.metadata.name, type(error).__name__)
             return None

@@ -32,6 +32,7 @@ class Server:
         self.settled: list[str] = []
         self.answers: Exception | None = None
         self.hangs = False
+        self.turns = 0
         self.record: object = None
         self.is_ours = True
 
@@ -39,6 +40,8 @@ class Server:
         assert self.settled == [more["id"]]
         assert more["request_eager_start"]
         self.started.append(given["pod"]["metadata"]["uid"])
+        for _ in range(self.turns):
+            await asyncio.sleep(0)
         if self.hangs:
             await asyncio.Event().wait()
         if self.answers is not None:
@@ -93,8 +96,19 @@ async def test_a_pod_that_has_a_workflow_was_not_started_and_without_an_answer_i
     server = Server()
     server.answers = WorkflowAlreadyStartedError(pod_workflow_id("default", "web"), "PodWorkflow")
     assert await server.begin() is False
-    server.answers, server.settled = RPCError("lost", RPCStatusCode.UNAVAILABLE, b""), []
-    assert await server.begin() is None
-    monkeypatch.setattr(early_starts, "_ANSWER_SECONDS", 0.01)
+    for lost in (RPCError("lost", RPCStatusCode.UNAVAILABLE, b""), RuntimeError("it cannot be encrypted")):
+        server.answers, server.settled = lost, []
+        assert await server.begin() is None
+    monkeypatch.setattr(early_starts, "_START_SECONDS", 0.01)
     server.hangs, server.settled = True, []
     assert await server.begin() is None
+
+
+async def test_a_start_that_takes_long_is_waited_for_since_the_first_task_comes_with_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without it, the pod would wait for that task to time out."""
+    server = Server()
+    server.turns = 10
+    monkeypatch.setattr(early_starts, "_ANSWER_SECONDS", 0)
+    assert await server.begin() is True
