@@ -511,7 +511,8 @@ class Begun(list[str]):
     async def begin(self, pods: SyncPods, new: Sequence[dict[str, Any]]) -> tuple[BegunPod, ...]:
         assert all(each in pods.pods for each in new)
         self += [each["metadata"]["name"].removesuffix(f"-{NODE}") for each in new]
-        return tuple(BegunPod(**{key: each["metadata"][key] for key in ("namespace", "name", "uid")}) for each in new)
+        names = ({key: each["metadata"][key] for key in ("namespace", "name", "uid")} for each in new)
+        return tuple(BegunPod(digest="begun", **each) for each in names)
 
 
 async def test_pods_with_new_files_are_begun_before_the_list_unless_they_are_many(directory: Directory) -> None:
@@ -524,7 +525,7 @@ async def test_pods_with_new_files_are_begun_before_the_list_unless_they_are_man
     directory.write("c.yaml", pod("c"))
     assert await source.round()
     assert begun == ["b", "c"]
-    assert [each.name for each in told.heard[-1].begun] == [f"b-{NODE}", f"c-{NODE}"]
+    assert [(each.name, each.digest) for each in told.heard[-1].begun] == [(f"{name}-{NODE}", "begun") for name in "bc"]
     directory.write("a.yaml", pod("a", spec={"containers": [{"name": "main", "image": "busybox:2"}]}))
     directory.write("d.yaml", pod("d"))
     assert await source.round()
@@ -538,7 +539,7 @@ async def test_pods_with_new_files_are_begun_before_the_list_unless_they_are_man
 async def test_a_pod_that_was_begun_is_named_until_a_list_is_sent_even_if_its_file_is_gone(
     directory: Directory,
 ) -> None:
-    """Else it would run for ever: no list has had it, and no step has begun it."""
+    """Else it would run for ever: no list has had it, and no step has begun it. It may have ended since it began."""
     told, begun = Told(), Begun()
     source = ManifestSource(directory.files, told, told.tell, boot=1, begin=begun.begin)
     assert await source.round()
@@ -548,7 +549,7 @@ async def test_a_pod_that_was_begun_is_named_until_a_list_is_sent_even_if_its_fi
         await source.round()
     path.unlink()
     assert await source.round()
-    assert (told.names, [each.name for each in told.heard[-1].begun]) == ([], [f"a-{NODE}"])
+    assert (told.names, [(each.name, each.digest) for each in told.heard[-1].begun]) == ([], [(f"a-{NODE}", "")])
     assert not await source.round()
 
 

@@ -169,7 +169,10 @@ class ManifestSource:
         added = [pod for pod in self._added(message) if _ref(pod) not in back]
         for begun in await self._begin(message, added) if 0 < len(added) <= _EARLY else ():
             self._begun[PodRef(namespace=begun.namespace, name=begun.name, uid=begun.uid)] = begun
-        await self._tell(message.model_copy(update={"gone": gone, "begun": tuple(self._begun.values())}))
+        sending = message.model_copy(update={"gone": gone, "begun": tuple(self._begun.values())})
+        # If this is not heard of, and sent again later, a pod may have ended meanwhile.
+        self._begun = {ref: begun.model_copy(update={"digest": ""}) for ref, begun in self._begun.items()}
+        await self._tell(sending)
         self._told, self.reported = message, True
         self._begun.clear()
         for ref in back:
