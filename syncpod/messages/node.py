@@ -45,6 +45,8 @@ it."""
 LISTED_LIMIT: Final = 4000
 """How many pods one list may have: many more than a node can run, but few enough for one task of a workflow, which must
 not compute for more than two seconds."""
+BEGUN_LIMIT: Final = 100
+"""How many pods one list may name as begun: many more than the agent begins between two lists."""
 MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""
 

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from syncpod.messages.identity import PodRef
-from syncpod.messages.node import LIST_LIMIT, BegunPod, DeleteFromNode, PodWorkflowResult, SyncPods
+from syncpod.messages.node import (
+    BEGUN_LIMIT,
+    LIST_LIMIT,
+    BegunPod,
+    DeleteFromNode,
+    NodeStepName,
+    PodWorkflowResult,
+    SyncPods,
+)
 from tests.workflows.test_node_decisions import NAMES, Node, document
 from workflows.node import absorb
 from workflows.node.decide import Action
@@ -40,20 +48,20 @@ class FollowedNode(Node):
         """The pods that were begun early and that no list has named, by UID."""
         self.flying: dict[str, str] = {}
         """The updates under way: the pod's UID by its key."""
-        self.untaken: list[dict[str, Any]] = []
+        self.untaken: list[tuple[str, dict[str, Any]]] = []
         self.task()
 
     def task(self) -> None:
         """Let the workflow take what has come in, decide, and publish its state."""
-        for payload in self.untaken:
-            absorb.absorb(self.state, "sync_pods", (payload,), self.now)
+        for name, payload in self.untaken:
+            absorb.absorb(self.state, name, (payload,), self.now)
         self.untaken.clear()
         self.begin()
         self.published = PublishedNode(self.state.model_copy(deep=True), self.now)
 
     def list(self, source: str, pods: dict[str, int], **more: Any) -> None:
         documents = [listed(name, image) for name, image in pods.items()]
-        self.untaken.append({"source": source, "pods": documents, **more})
+        self.untaken.append(("sync_pods", {"source": source, "pods": documents, **more}))
 
     def follow(self, files: dict[str, int], *, begins: str = "no", is_lost: bool = False) -> None:
         """Send the manifests as `ManifestSource` does. `begins` says how early starts end; the list may be lost."""
@@ -81,7 +89,7 @@ class FollowedNode(Node):
         pods = tuple(listed(name, image) for name, image in files.items())
         last = SyncPods(source="file", boot=BOOT, number=self.number, pods=pods)
         documents = [listed(name, files[name]) for name in new]
-        for pod, document_ in self.published.answer("begins_with", last, documents, 1000, self.now):
+        for pod, document_ in self.published.answer("begins_with", last, documents, self.now):
             key = f"default/{pod.name}"
             self.land(key)
             is_free = key not in self.pods
@@ -119,6 +127,7 @@ moves = st.one_of(
     st.tuples(st.sampled_from(["begins well", "begins unheard", "begins unknown", "begins lost"]), files),
     st.tuples(st.sampled_from(["begins well", "begins unheard", "begins unknown", "begins lost"]), files),
     st.tuples(st.just("team"), files),
+    st.tuples(st.just("delete"), st.sampled_from(NAMES[:2])),
     st.tuples(st.just("task"), st.none()),
     st.tuples(st.just("task"), st.none()),
     st.tuples(st.just("end"), st.sampled_from(["well", "well", "failed", "unheard"])),
@@ -128,6 +137,19 @@ moves = st.one_of(
 
 @settings(max_examples=300)
 @given(st.lists(moves, max_size=20))
+@example([("file", {"b": 1}), ("task", None), ("file", {}), ("task", None), ("delete", "b"), ("file", {"b": 1})])
+@example(
+    [
+        ("file", {}),
+        ("task", None),
+        ("end", "well"),
+        ("end", "well"),
+        ("task", None),
+        ("delete", "b"),
+        ("task", None),
+        ("begins well", {"b": 0}),
+    ]
+)
 @example([("file", {"b": 0}), ("file", {"a": 0, "b": 0}), ("task", None), ("end", "well"), ("task", None)])
 def test_a_node_converges_to_its_lists_whenever_early_ends_and_lists_arrive(moves: list[tuple[str, Any]]) -> None:
     node, team = FollowedNode(), dict[str, int]()
@@ -146,6 +168,8 @@ def test_a_node_converges_to_its_lists_whenever_early_ends_and_lists_arrive(move
             case "team":
                 team = given_
                 node.list("team", team)
+            case "delete":
+                node.untaken.append(("delete", {"name": given_}))
             case "task":
                 node.task()
             case "end":
@@ -194,16 +218,17 @@ def test_a_pod_is_begun_early_only_if_its_beginning_is_certain() -> None:
     node.follow({"a": 0})
     node.task()
 
-    def begins(*names: str, number: int = 1, boot: int = BOOT, size: int = 1000) -> list[str]:
-        documents = [listed(name, 0) for name in names]
+    def begins(*names: str, number: int = 1, boot: int = BOOT, more: str = "") -> list[str]:
+        documents = [{**listed(name, 0), "status": {"message": more}} for name in names]
         last = SyncPods(source="file", boot=boot, number=number, pods=(listed("a", 0), *documents))
-        return [pod.name for pod, _ in node.published.answer("begins_with", last, documents, size, node.now)]
+        return [pod.name for pod, _ in node.published.answer("begins_with", last, documents, node.now)]
 
     assert begins("b") == ["b"]
     assert begins("b", "c") == ["b", "c"]
     assert begins("b", number=2) == []  # another list is in flight, or was refused
     assert begins("b", boot=8) == []
-    assert begins("b", size=LIST_LIMIT + 1) == []  # the list will be refused
+    assert begins("b", more="x" * LIST_LIMIT) == []  # the list will be refused
+    assert begins("b", more="é" * (LIST_LIMIT // 6)) == []  # so it will be: the node counts each of these as six bytes
     assert begins("a", "b") == []
     node.list("team", {"b": 0})
     node.task()
@@ -227,3 +252,48 @@ def test_no_step_is_left_for_a_pod_that_has_begun_and_one_for_each_that_may_have
     node.follow({"a": 0, "b": 0, "c": 0}, begins="unheard")
     node.task()
     assert [action.key for action in node.busy.values()] == ["default/c"]
+
+
+def test_a_pod_that_began_while_a_step_ended_another_one_of_its_name_ends_too() -> None:
+    """The node learns of it by the list; the step's result says nothing of it."""
+    node = FollowedNode()
+    node.list("team", {"a": 0})
+    node.task()
+    node.settle()
+    node.list("team", {})
+    node.task()
+    (action,) = node.busy.values()
+    assert action.name == NodeStepName.DELETE_POD
+    node.list("file", {"a": 1}, boot=BOOT, number=1, begun=[{"name": "a", "uid": "a1", "digest": "d"}])
+    node.list("file", {}, boot=BOOT, number=2)
+    node.task()
+    node.end("well")
+    node.pods["default/a"] = "a1", "i:1"
+    node.settle()
+    assert node.pods == {}
+
+
+def test_a_pod_that_began_for_a_list_without_room_is_what_the_list_before_says() -> None:
+    """The other lists may have grown since the agent began it. Unknown to the node, it would run for ever."""
+    node = FollowedNode()
+    node.list("file", {"a": 0}, boot=BOOT, number=1)
+    node.task()
+    node.settle()
+    large = {**listed("b", 0), "status": {"message": "x" * LIST_LIMIT}}
+    begun = [{"name": "b", "uid": "b0", "digest": "d"}]
+    node.pods["default/b"] = "b0", "i:0"
+    node.untaken.append(("sync_pods", {"source": "file", "boot": BOOT, "number": 2, "pods": [large], "begun": begun}))
+    node.task()
+    node.settle()
+    assert node.pods.keys() == {"default/a"}
+
+
+@pytest.mark.parametrize("wrong", [{"name": "a"}, {"name": "", "uid": "u"}, {"name": "a/b", "uid": "u"}])
+def test_a_list_with_nonsense_for_pods_that_have_begun_changes_nothing(wrong: dict[str, Any]) -> None:
+    node = FollowedNode()
+    for begun in ([wrong], [{"name": f"p{number}", "uid": "u"} for number in range(BEGUN_LIMIT + 1)]):
+        node.list("team", {"c": 0}, begun=begun)
+        node.task()
+    assert not node.state.governed
+    assert not node.state.sources
+    assert [each.message.partition(": ")[2][:6] for each in node.state.events] == ["begun[", "begun:"]

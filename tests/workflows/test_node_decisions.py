@@ -96,7 +96,7 @@ class Node:
             if there not in ("", uid, *request.replaces):
                 return PodWorkflowResult(refused="metadata.uid: is another pod's")
             self.pods[action.key] = uid, request.pod["spec"]["containers"][0]["image"]
-        elif there in request.uids:
+        elif there in request.uids or (there and not request.uids):
             del self.pods[action.key]
         elif there:
             return PodWorkflowResult(refused="uid: is another")

@@ -16,6 +16,7 @@ from typing import Any, Final
 from syncpod.lifecycle import backoff
 from syncpod.messages.node import (
     API_SOURCE,
+    BEGUN_LIMIT,
     FILE_SOURCE,
     KEPT_BYTES,
     KNOWN_LIMIT,
@@ -57,7 +58,11 @@ def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
 
 
 def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
-    """Fold one signal or update into the state. If it raises Rejected or ValidationError, it has changed nothing."""
+    """Fold one signal or update into the state.
+
+    If it raises Rejected or ValidationError, it has changed nothing, except that the pods which a list without room
+    names as begun are known.
+    """
     if name in ("cordon", "uncordon"):
         asked = Cordon.model_validate(args[0]) if args and isinstance(args[0], dict) else Cordon()
         _schedulable(state, name == "uncordon", asked.by, now)
@@ -107,7 +112,12 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     before = state.sources.get(signal.source, Source())
     if 0 < signal.number <= before.number and signal.boot == before.boot:
         return  # a copy, or an older one that has come later
-    spent = _require_room(state, signal)
+    _require_right(signal)
+    try:
+        spent = _require_room(state, signal)
+    except Rejected:
+        _take_begun(state, signal, now)  # they run all the same: without a list that names them they end
+        raise
     pods, problems = _listed(signal, before, now)
     state.sources.pop(spent, None)
     if signal.source != FILE_SOURCE:
@@ -124,6 +134,15 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
         state.event(now, "Warning", "FailedManifest", problem)
     _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
     state.forget_documents()
+
+
+def _require_right(signal: SyncPods) -> None:
+    """Raise Rejected if the pods that have begun are too many, or have no valid names."""
+    if len(signal.begun) > BEGUN_LIMIT:
+        raise Rejected(f"begun: must be no more than {BEGUN_LIMIT}, there are {len(signal.begun)}")
+    for index, each in enumerate(signal.begun):
+        if not _are_names(each.namespace, each.name, each.uid):
+            raise Rejected(f"begun[{index}]: must have a namespace, a name and a UID")
 
 
 def _require_room(state: NodeState, signal: SyncPods) -> str:
@@ -298,8 +317,11 @@ def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
 
 def _is_right(pod: MadePod) -> bool:
     """Say whether a recalled pod has valid names for a pod of a list."""
-    names = (pod.namespace, pod.name, pod.uid, pod.source)
-    return all(text and "/" not in text and len(text) <= 253 for text in names) and pod.source != API_SOURCE
+    return _are_names(pod.namespace, pod.name, pod.uid, pod.source) and pod.source != API_SOURCE
+
+
+def _are_names(*texts: str) -> bool:
+    return all(text and "/" not in text and len(text) <= 253 for text in texts)
 
 
 # --- single pods ------------------------------------------------------------------------------------------------------

@@ -301,7 +301,7 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
 def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
     """Record that a pod has ended; if a pod of another UID has its name, somebody else has ended it."""
     state.backoff = backoff.forget(state.backoff, action.key)
-    state.governed.pop(action.key, None)
+    _forget_ended(state, action)
     deletion = state.deletions.get(action.key)
     if deletion is not None and _is_for(action, deletion):
         del state.deletions[action.key]
@@ -309,6 +309,15 @@ def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: dat
         state.event(now, "Warning", "FailedPodSync", f"pod {action.key} is not deleted: {result.refused}")
     elif not result.absent and not result.refused:
         state.event(now, "Normal", "PodDeleted", f"{action.summary.removeprefix('delete ')}")
+
+
+def _forget_ended(state: NodeState, action: Action) -> None:
+    """Forget the pods that a step has ended; not those of which the node has learned while the step was under way."""
+    current, request = state.governed.pop(action.key, None), action.input
+    if current is None or not isinstance(request, DeletePodWorkflow) or not request.uids:
+        return
+    if left := tuple(uid for uid in current.uids if uid not in request.uids):
+        state.governed[action.key] = current.model_copy(update={"uids": left, "digest": "", "ending": False})
 
 
 def _is_for(action: Action, deletion: DeleteFromNode) -> bool:

@@ -12,7 +12,7 @@ from syncpod.messages.node import BegunPod, SyncPods
 from workflows.node import report
 from workflows.node.absorb import has_room, wanted_by
 from workflows.node.decide import document_of
-from workflows.node.state import NodeState, Wanted, key_of, split
+from workflows.node.state import NodeState, Wanted, key_of, size, split
 from workflows.rejections import Rejected
 
 
@@ -65,21 +65,21 @@ class PublishedNode:
         if taken is None or current is None or (taken.boot, taken.number) != (boot, number):
             return False
         is_alone = self.state.candidates(key) == [source] and current.uids == (pod.uid,)
-        return is_alone and self.state.is_told(key) and key not in self.state.deletions
+        return is_alone and self.state.is_told(key)
 
     def begins_with(
-        self, pods: SyncPods, new: Sequence[dict[str, Any]], size: int, now: datetime
+        self, pods: SyncPods, new: Sequence[dict[str, Any]], now: datetime
     ) -> tuple[tuple[BegunPod, dict[str, Any]], ...]:
         """Return each of the pods in `new`, and what its workflow is to be given, if it begins with the next list.
 
-        `pods` is that list, with the boot and number of the one before; its documents have `size` bytes. It is certain
-        only if the one before is the last one taken, if nothing is known under the name of any of the new pods, and if
-        there is room for the list. Else none is returned.
+        `pods` is that list, with the boot and number of the one before. It is certain only if the one before is the
+        last one taken, if nothing is known under the name of any of the new pods, and if there is room for the list.
+        Else none is returned.
         """
         taken = self.state.sources.get(pods.source)
         if taken is None or (taken.boot, taken.number) != (pods.boot, pods.number):
             return ()
-        if not has_room(self.state, size, known=len(pods.pods) + len(pods.kept), but=pods.source):
+        if not has_room(self.state, sum(map(size, pods.pods)), known=len(pods.pods) + len(pods.kept), but=pods.source):
             return ()
         try:
             wanted = dict(wanted_by(pod, now, source=pods.source) for pod in new)

@@ -159,9 +159,9 @@ class NodeState(BaseModel):
         return sorted({*listed, *self.governed, *self.deletions})
 
     def is_told(self, key: str) -> bool:
-        """Say whether a pod's workflow has the desired document, from the source that counts."""
+        """Say whether a pod's workflow has the desired document, from the source that counts, and is not to end it."""
         wanted, current = self.wanted(key), self.governed.get(key)
-        if wanted is None or current is None:
+        if wanted is None or current is None or key in self.deletions:
             return False
         is_known = (wanted.digest, self.winner(key)) == (current.digest, current.source)
         return is_known and not current.ending and not current.doubted

@@ -45,8 +45,8 @@ class EarlyChanges:
         newest = self._agent.published_pods.newest(self._workflow)
         if newest is None:
             return ()
-        last, size = pods.model_copy(update={"number": self._signals.number}), len(pods.model_dump_json(by_alias=True))
-        planned = newest.published.answer("begins_with", last, new, size, datetime.now(UTC))
+        last = pods.model_copy(update={"number": self._signals.number})
+        planned = newest.published.answer("begins_with", last, new, datetime.now(UTC))
         begun = await asyncio.gather(*(self._agent.early_starts.begin(document) for _, document in planned))
         return tuple(
             pod if is_certain else pod.model_copy(update={"digest": ""})
