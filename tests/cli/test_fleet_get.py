@@ -16,9 +16,12 @@ from syncpod.cli.failure import BadInput
 from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
 from syncpod.cli.main import run
 from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
+from syncpod.fleet.revisions import Revision
+from syncpod.fleet.workload_documents import admit_workload
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, Intent, PlacedPod, PodReport
 from syncpod.messages.fleet_objects import FleetObjectView
 from syncpod.messages.workload import WorkloadPod, WorkloadView
+from syncpod.pod.wire import to_wire
 
 NOW = datetime.now(UTC)
 WORKLOADS = {"Deployment": ["web"], "DaemonSet": ["logs"]}
@@ -196,3 +199,34 @@ def test_a_watch_prints_what_is_new_or_changed(
 def test_a_watch_waits_for_no_name_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fleet", "get", "pods", "web-1", "other", "-w", "-o", "name"]) == 1
     assert capsys.readouterr() == ("pod/web-1\n", 'syncpod: pods "other" not found in the fleet\n')
+
+
+def test_an_object_is_described_without_its_content(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", "describe", "cm", "settings"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["Name:", "settings"]
+    assert "sealed for the nodes whose pods refer to them" in "\n".join(lines)
+    assert run(["fleet", "describe", "cm/settings", "cm/other"]) == 1
+    assert capsys.readouterr() == ("", 'syncpod: configmaps "other" not found in the fleet\n')
+
+
+@pytest.mark.parametrize(("given_up", "note"), [("", ""), ("web-2 fails", "does not roll this out: web-2 fails\n")])
+async def test_a_template_that_was_rolled_back_is_not_unchanged_without_a_word(
+    given_up: str, note: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
+    }
+    pod = admit_workload(document)[0]
+
+    async def view(*_: Any) -> WorkloadView:
+        return WorkloadView(
+            document=to_wire(pod), history=(Revision(number=1, template="7c1a", applied=NOW, given_up=given_up),)
+        )
+
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    assert await fleet_workloads.apply(cast(Client, None), pod) == "unchanged"
+    assert capsys.readouterr().err == (f"Note: pod web: the fleet {note}" if note else "")

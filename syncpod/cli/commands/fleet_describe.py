@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syncpod.cli.console import say
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.fleet_names import NODES, PODS, fleet_names
 from syncpod.cli.input.options import Namespace, OfNode, StateDir
 
@@ -23,18 +23,20 @@ def describe(
     node: OfNode = "",
     state_dir: StateDir = "",
 ) -> None:
-    """Show a workload, a node or a pod of the fleet: `deployment web`, `daemonset logs`, `node edge-1`, `pod web-1`.
+    """Show a workload, node, pod or object of the fleet: `deployment web`, `daemonset logs`, `node n1`, `secret keys`.
 
     For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
     node. For a pod it shows what `syncpod describe pod` shows on its node, or why its node has not taken it yet.
+    Of a ConfigMap or Secret it shows what is known without its content, which is sealed.
     """
     from datetime import UTC, datetime
 
-    from syncpod.cli.temporal import fleet, fleet_workloads
-    from syncpod.cli.view.fleet_description import describe_node, describe_workload
+    from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
+    from syncpod.cli.view.fleet_description import describe_node, describe_object, describe_workload
 
-    kinds = {**fleet_workloads.KINDS, **NODES, **PODS}
-    (kind, names), *others = fleet_names(what, kinds, "deployment, daemonset, node or pod").items()
+    kinds = {**fleet_workloads.KINDS, **NODES, **PODS, **fleet_objects.KINDS}
+    known = "deployment, daemonset, node, pod, configmap or secret"
+    (kind, names), *others = fleet_names(what, kinds, known).items()
     if others:
         raise BadInput(f"KIND: must be one kind, not both {kind} and {others[0][0]}")
     if not names:
@@ -47,6 +49,12 @@ def describe(
             return
         if kind == "Node":
             found = [describe_node(each, now) for each in await fleet.views(client, names)]
+        elif kind in fleet_objects.KINDS.values():
+            there = {one.name: one for one in await fleet_objects.views(client, kind, namespace)}
+            if missing := [name for name in names if name not in there]:
+                lines = [f'{kind.lower()}s "{name}" not found in the fleet' for name in missing]
+                raise Failure("\n".join(lines))
+            found = [describe_object(there[name], now) for name in names]
         else:
             views = await fleet_workloads.views(client, kind, namespace, names)
             found = [describe_workload(each, now) for each in views]

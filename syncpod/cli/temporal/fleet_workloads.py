@@ -10,6 +10,7 @@ from typing import Any, Final
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.fleet_memos import readable, running
@@ -47,10 +48,15 @@ POD: Final = "Pod"
 
 
 async def apply(client: Client, workload: Workload) -> str:
-    """Apply a workload; return kubectl's word for the change, such as `created`. Raises Failure."""
+    """Apply a workload; return kubectl's word for the change, such as `created`. Raises Failure.
+
+    A note says if nothing changes since its template was rolled back.
+    """
     before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
     name, wire = owner_of(workload), _as_restarted(to_wire(workload), before)
     if before is not None and before.document == wire and not before.deleting:
+        if before.history and (why := before.history[-1].given_up):
+            remark(f"Note: {workload.kind.lower()} {workload.metadata.name}: the fleet does not roll this out: {why}")
         return "unchanged"
     summary = f"{workload.kind} {workload.metadata.name}"
     try:

@@ -10,6 +10,7 @@ from syncpod.cli.view.durations import age
 from syncpod.cli.view.fleet_table import node_status, owner_of, pod_status
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.fleet import FleetNodeView
+from syncpod.messages.fleet_objects import FleetObjectView
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.workload import WorkloadView
 
@@ -41,6 +42,15 @@ def describe_workload(workload: WorkloadView, now: datetime) -> list[str]:
     if one.refusals:
         lines += ["Placement of the pod that was tried last:", *_indented(one.refusals)]
     return lines + _events(one.events, now)
+
+
+def describe_object(one: FleetObjectView, now: datetime) -> list[str]:
+    """Return the lines of a ConfigMap or a Secret, whose content is sealed."""
+    rows = [("Name", [one.name]), ("Namespace", [one.namespace]), ("Kind", [one.kind])]
+    rows += [("Type", [one.type])] if one.kind == "Secret" else []
+    keys = "1 key" if one.keys == 1 else f"{one.keys} keys"
+    rows += [("Age", [age(one.since, now)]), ("Data", [f"{keys}, sealed for the nodes whose pods refer to them"])]
+    return [*pairs(rows), *_events(one.events, now)]
 
 
 def revision_rows(workload: WorkloadView, now: datetime) -> list[tuple[str, ...]]:
