@@ -39,6 +39,7 @@ from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.settings.directories import default_state_dir
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.variables import STATE_DIR
+from syncpod.temporal.missing_key import MissingKey
 from syncpod.temporal.outage import until_away, until_back
 from syncpod.temporal.plugin import NoServer, connection_settings
 from syncpod.temporal.signed_steps import FleetSigningWorker
@@ -134,6 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker as a process; return its exit code."""
     state_dir = Path(_parser().parse_args(arguments).state_dir)
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    missing_key = MissingKey()
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(missing_key)
     try:
         asyncio.run(_until_signalled(connection_settings(), access_to(state_dir), object_sealing_of(state_dir)))
     except (NoServer, OtherFleet, SettingsInvalid, OSError) as refusal:

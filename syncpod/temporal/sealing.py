@@ -26,7 +26,7 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from syncpod.messages.encryption import FLEET, Undecipherable, is_encrypted, is_of_another_fleet, lacks_key
+from syncpod.messages.encryption import FLEET, KEY, Undecipherable, is_encrypted, is_of_another_fleet, lacks_key
 from syncpod.messages.sealing import (
     CONTENT_KEY_BYTES,
     NONCE_BYTES,
@@ -120,7 +120,8 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
                 return [self._read(payload) for payload in payloads]
             for payload in payloads:
                 if lacks_key(self._keys.by_id, payload.metadata) and not self._is_refused(payload):
-                    raise Undecipherable("it is encrypted with a key that the fleet does not have here")
+                    named = payload.metadata.get(KEY, b"").decode(errors="replace")[:64]
+                    raise Undecipherable(f"it is encrypted with key {named!r}, which the fleet does not have here")
             return await self._signing.decode(payloads)
         place, known = self._place, self._sealing.known(self._node)
         opened = []

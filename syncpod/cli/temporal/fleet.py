@@ -73,7 +73,10 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     except RPCError as error:
         raise session.refused(error) from None
     except Undecipherable as error:
-        raise Failure(f"this is not the directory of that fleet's keys: {error}") from None
+        raise Failure(
+            f"what the fleet's server holds cannot be read with the keys in {fleet_directory(here)}: {error}. If its "
+            "database was restored from a backup, put the keys of that time back"
+        ) from None
 
 
 def object_sealing(state_dir: str = "") -> ObjectSealing:

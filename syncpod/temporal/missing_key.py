@@ -1,0 +1,46 @@
+"""Limits the log of a fleet's worker that lacks a key: one sentence a minute, in place of a traceback for each try.
+
+A database that was restored from a backup needs the keys of its time. Until they are there, each task of each workflow
+fails, and the server tries it again every ten seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from syncpod.messages.encryption import Undecipherable
+
+REPEAT_SECONDS: Final = 60.0
+_CORE: Final = "temporalio.core"
+WHAT_TO_DO: Final = (
+    "if the fleet's database was restored from a backup, put the keys of that time back; if another machine has "
+    "changed the key, copy its key here"
+)
+
+
+class MissingKey(logging.Filter):
+    """A filter for log handlers. The first record in a minute is let through, as one sentence."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Have said nothing yet. `clock` is steady, in seconds."""
+        super().__init__()
+        self._clock = clock
+        self._next: float | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether to write a record; one that is due is replaced by what is to be done."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, Undecipherable):
+            # The SDK's core quotes what was logged just before.
+            return not (record.name.startswith(_CORE) and Undecipherable.__name__ in record.getMessage())
+        now = self._clock()
+        if self._next is not None and now < self._next:
+            return False
+        self._next = now + REPEAT_SECONDS
+        record.msg = f"workflows of the fleet cannot go on, since one of them cannot be read: {error}: {WHAT_TO_DO}"
+        record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"
+        record.args, record.exc_info, record.exc_text = (), None, None
+        return True
