@@ -18,7 +18,7 @@ import ssl
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +39,9 @@ HANDSHAKES_OF_ONE_ADDRESS: Final = 128
 """How many of them may come from one address. A whole site may share an address, and come back at once."""
 LOOK_SECONDS: Final = 0.5
 """How long a revocation may take to have an effect."""
-_RENEW_SECONDS: Final = 12 * 3600.0
-"""After this time the gate makes itself a new certificate."""
+_RENEW: Final = timedelta(hours=12)
+"""After this time the gate makes itself a new certificate: by the clock that nodes compare it with, which also goes on
+while the machine is suspended."""
 _BLOCK: Final = 64 * 1024
 
 
@@ -123,15 +124,14 @@ class Door:
 
     async def _look(self) -> None:
         """Read the fleet's files when they change, and end connections whose certificates are not valid any more."""
-        loop = asyncio.get_running_loop()
-        read_at, complained = loop.time(), False
+        read_at, complained = datetime.now(UTC), False
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 changed = await asyncio.to_thread(self._fleet.changed)
-                if changed != self._seen or loop.time() - read_at > _RENEW_SECONDS:
+                if changed != self._seen or abs(datetime.now(UTC) - read_at) > _RENEW:
                     self._context, self._revoked, self._dismissed = await asyncio.to_thread(self._read)
-                    self._seen, read_at = changed, loop.time()
+                    self._seen, read_at = changed, datetime.now(UTC)
                 complained = False
             except (SettingsInvalid, OSError) as error:
                 if not complained:
