@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from syncpod.agent.fleet import member
 from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
@@ -97,6 +97,7 @@ def refused(kind: str) -> Iterator[None]:
     with pytest.raises(ApplicationError) as error:
         yield
     assert (error.value.type, error.value.non_retryable) == (kind, True)
+    assert error.value.category == ApplicationErrorCategory.BENIGN, "the SDK logs no traceback of it"
 
 
 async def test_an_older_list_is_refused_also_by_the_next_worker(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError
 
 from syncpod.agent.fleet.contact import Contact
@@ -101,7 +101,7 @@ class Member:
         async with self._turn:
             kept = await self._kept()
             if kept.fleet == self._fleet and (why := why_stale(kept, intent)):
-                raise ApplicationError(f"node {self._node} already has {why}", type=STALE_INTENT, non_retryable=True)
+                raise _refused(f"node {self._node} already has {why}", STALE_INTENT)
             # The disk first: if the node acted on a list and then forgot it, an older list could undo it.
             await asyncio.to_thread(keep_intent, self._state_dir, intent)
             self._intent = intent
@@ -279,11 +279,14 @@ class Member:
 
     def _require(self, asked: WhoAsks) -> None:
         if (asked.fleet, asked.node) != (self._fleet, self._node):
-            raise ApplicationError(
-                f"this is node {self._node} of fleet {self._fleet}, not {asked.node} of {asked.fleet}",
-                type=FOREIGN_INTENT,
-                non_retryable=True,
-            )
+            why = f"this is node {self._node} of fleet {self._fleet}, not {asked.node} of {asked.fleet}"
+            raise _refused(why, FOREIGN_INTENT)
+
+
+def _refused(why: str, kind: str) -> ApplicationError:
+    """Log in one line what the node refuses, and return the error: the SDK would log it with a traceback."""
+    log.warning("what the fleet asks is refused: %s", why)
+    return ApplicationError(why, type=kind, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
 
 def why_stale(kept: Intent, intent: Intent) -> str:
