@@ -1,0 +1,58 @@
+"""A node that was away while its certificate or its fleet's key went comes back, or is let in by a new invitation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from syncpod.gate.authority import now
+from syncpod.messages.fleet import FleetNodeView
+from syncpod.settings.membership import keep_membership
+from tests.e2e.test_fleet import FleetOfOne, Node, fleet, node, pod, words
+from tests.e2e.test_fleet_sealing_key import sealing_keys
+
+__all__ = ["fleet", "node"]
+
+
+def is_back(view: FleetNodeView) -> bool:
+    """Say whether the fleet and the node believe one another, and the node has its newest list."""
+    return view.presence == "Ready" and view.taken == view.generation and not view.trouble
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet: FleetOfOne) -> None:
+    name = node.name
+    keep_membership(node.state_dir, fleet.invitation(name))
+    await fleet.expect(name, grace=5)
+    await fleet.until(name, is_back)
+    await fleet.say("apply", "-f", "-", stdin=pod("web", name))
+    await fleet.until(name, lambda view: words(view) == {"web": "Running"})
+
+    async def is_away() -> None:
+        node.kill()
+        await fleet.until(name, lambda view: view.presence == "Unknown")
+
+    await is_away()  # what it is asked meanwhile is sealed for the certificate that it does not have any more
+    keep_membership(node.state_dir, fleet.invitation(name))
+    await node.serve()
+    await fleet.until(name, is_back)
+
+    await is_away()
+    first = (await sealing_keys(fleet))[0][0]
+    await fleet.say("key", "rotate", "--sealing")
+    await fleet.say("key", "remove", first, "--force")
+    await node.serve()
+    view = await fleet.until(name, is_back)  # what it was asked meanwhile had told it of the new key
+    assert view.fleet_key == (await sealing_keys(fleet))[0][0]
+
+    pair = fleet.authority.issue(name, timedelta(seconds=20), now())
+    keep_membership(node.state_dir, replace(fleet.invitation(name), certificate=pair.certificate, key=pair.key))
+    await fleet.until(name, lambda view: view.presence == "Unknown")  # it has expired, on an open connection
+    keep_membership(node.state_dir, fleet.invitation(name))
+    await fleet.until(name, is_back)
+    assert words(view) == {"web": "Running"}
+    said = (node.directory / "stderr").read_text()
+    assert "Traceback" not in said, said
+    assert "is refused: it was sealed for another key (the fleet asked it for an earlier certificate" in said
