@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.node_workflow.recalled_pods import RecalledPods
+from syncpod.agent.node_workflow.recalled_pods import Life, RecalledPods, life_since
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import DesiredPod, NodeView, RecallPods, SourceView
@@ -20,6 +21,7 @@ from syncpod.translation.paths import pod_directory
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
 BEFORE, AFTER = MADE - timedelta(hours=1), MADE + timedelta(hours=1)
+LIFE = Life(AFTER, AFTER + timedelta(hours=1))
 
 
 class Server:
@@ -62,7 +64,7 @@ async def test_a_new_node_workflow_is_told_of_list_pods_with_open_workflows(
     node: NodeContext,
 ) -> None:
     server = Server()
-    recalled = RecalledPods(node, server, server.tell, boot=7, since=AFTER)
+    recalled = RecalledPods(node, server, server.tell, boot=7, life=lambda: LIFE)
     assert await recalled.round(None) == 0
     record(node, "listed", "team")
     record(node, "lagging", "file", **{"kubernetes.io/config.hash": "lagging"})
@@ -95,7 +97,7 @@ async def test_pods_that_an_earlier_life_began_and_told_nobody_of_are_sent_once_
 ) -> None:
     """The list may have them, and then they must not end. Pods of this life are told of by the list itself."""
     server = Server()
-    recalled = RecalledPods(node, server, server.tell, boot=7, since=AFTER)
+    recalled = RecalledPods(node, server, server.tell, boot=7, life=lambda: LIFE)
 
     def static(uid: str, seen: str) -> None:
         record(node, uid, "file", **{"kubernetes.io/config.hash": uid, "kubernetes.io/config.seen": seen})
@@ -103,20 +105,26 @@ async def test_pods_that_an_earlier_life_began_and_told_nobody_of_are_sent_once_
     static("begun", BEFORE.isoformat())
     static("told", BEFORE.isoformat())
     static("newer", (AFTER + timedelta(seconds=1)).isoformat())
+    static("future", (LIFE.now + timedelta(seconds=1)).isoformat())  # the clock was set back since
     static("unclear", "yesterday")
     record(node, "others", "team")
-    server.standings = dict.fromkeys(("begun", "told", "others", "newer", "unclear"), "open")
+    server.standings = dict.fromkeys(("begun", "told", "others", "newer", "future", "unclear"), "open")
     old, new = {"file": SourceView(boot=6)}, {"file": SourceView(boot=7)}
     desired = (DesiredPod(uid="told"),)
     assert await recalled.round(NodeView(since=BEFORE, sources=old, desired=desired)) == 0
-    assert await recalled.round(NodeView(since=BEFORE, sources=new, desired=desired)) == 1
-    assert server.heard == [("file/p-begun/begun",)]
+    assert await recalled.round(NodeView(since=BEFORE, sources=new, desired=desired)) == 2
+    assert server.heard == [("file/p-begun/begun", "file/p-future/future")]
     assert await recalled.round(NodeView(since=BEFORE, sources=new, desired=desired)) == 0
+
+
+def test_a_life_is_as_old_as_the_monotonic_clock_says_whatever_the_other_clock_said_when_it_began() -> None:
+    life = life_since(time.monotonic() - 3600)
+    assert life.now - life.began >= timedelta(hours=1)
 
 
 async def test_pods_known_to_the_node_workflow_are_not_sent_again(node: NodeContext) -> None:
     server = Server()
-    recalled = RecalledPods(node, server, server.tell, boot=7, since=AFTER)
+    recalled = RecalledPods(node, server, server.tell, boot=7, life=lambda: LIFE)
     record(node, "a", "team")
     server.standings["a"] = "open"
     assert await recalled.round(NodeView(since=BEFORE)) == 0

@@ -13,8 +13,9 @@ than the directory are outside the node.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from syncpod.agent.pod_workflows import OpenWorkflows
@@ -43,6 +44,19 @@ class _Made(NamedTuple):
     """When the node first heard of it. A worker that dies may have begun it, and its workflow begins with the next."""
 
 
+class Life(NamedTuple):
+    """A life of the agent by the present clock, which may have been set since it began."""
+
+    began: datetime
+    now: datetime
+
+
+def life_since(started: float) -> Life:
+    """Return the life that began at this monotonic time."""
+    now = datetime.now(UTC)
+    return Life(now - timedelta(seconds=time.monotonic() - started), now)
+
+
 class RecalledPods:
     """Watches one node's records. All methods belong to one event loop."""
 
@@ -53,13 +67,13 @@ class RecalledPods:
         tell: Callable[[RecallPods], Awaitable[None]],
         *,
         boot: int,
-        since: datetime,
+        life: Callable[[], Life],
     ) -> None:
-        """Send with `tell`, which raises RPCError; `boot` is this life of the agent, and `since` when it began."""
+        """Send with `tell`, which raises RPCError; `boot` is the number of this life of the agent."""
         self._workflows = workflows
         self._tell = tell
         self._boot = boot
-        self._began = since
+        self._life = life
         self._records: RecordCache[_Made] = RecordCache(node, _made)
         self._since: datetime | None = None
         self._known: set[str] = set()
@@ -83,6 +97,7 @@ class RecalledPods:
         if view is not None:
             self._known |= {pod.uid for pod in view.desired}
         self._known &= made.keys()
+        life = self._life()
         missing = [
             each.pod
             for uid, each in sorted(made.items())
@@ -91,7 +106,7 @@ class RecalledPods:
                 since is None
                 or each.at is None
                 or each.at < since
-                or (has_list and each.pod.source == FILE_SOURCE and each.seen is not None and each.seen < self._began)
+                or (has_list and each.pod.source == FILE_SOURCE and _is_earlier(each.seen, life))
             )
         ]
         pods = await self._those_open(missing) if missing else ()
@@ -109,6 +124,14 @@ class RecalledPods:
             if is_listed or await self._workflows.standing(ref) == "open":
                 found.append(pod)
         return tuple(found[:MADE_LIMIT])
+
+
+def _is_earlier(seen: datetime | None, life: Life) -> bool:
+    """Say whether a pod was first seen in an earlier life; one from the future was seen before the clock was set back.
+
+    It may be wrong about a pod of this life if the clock was set: the workflow knows that pod by a list already.
+    """
+    return seen is not None and not life.began <= seen <= life.now
 
 
 def _made(record: PodRecord) -> _Made | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from syncpod.agent.node_workflow.early_changes import EarlyChanges
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.agent.node_workflow.node_signals import NodeSignals
-from syncpod.agent.node_workflow.recalled_pods import RecalledPods
+from syncpod.agent.node_workflow.recalled_pods import RecalledPods, life_since
 from syncpod.agent.node_workflow.status import NodeStatusReporter, node_info
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.takeover.boot import Takeover
@@ -85,7 +85,9 @@ def add_node_workflow_tasks(
         await _take_over(takeover, node_workflow_id(context.name))
         await status.run()
 
-    recalled = RecalledPods(context, workflows, signals.recall_pods, boot=life.boot, since=datetime.now(UTC))
+    recalled = RecalledPods(
+        context, workflows, signals.recall_pods, boot=life.boot, life=partial(life_since, time.monotonic())
+    )
     check = _WorkflowCheck(context.name, signals, recalled, reporters)
     agent.add_background_task("node status", report_status)
     agent.add_background_task("check of the node's workflow", check.run)
