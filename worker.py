@@ -302,6 +302,7 @@ def _node(
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
         unprobed=agent.unprobed,
+        announcements=agent.announcements,
         running=agent.running,
         adopted=agent.pod_adopted,
         was_deleted=agent.pod_was_deleted,

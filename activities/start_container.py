@@ -26,6 +26,7 @@ from syncpod.cri.port import ImageStatus
 from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.steps import Fault, Outcome, StartContainer, StepResult
+from syncpod.node.announcements import Heard
 from syncpod.node.directories import ContainerPlan, plan_container, prepare_container
 from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_threads import DiskWork
@@ -43,6 +44,9 @@ from syncpod.translation.sandbox_config import sandbox_config
 LINGER_SECONDS = 0.2
 """How long the start of an init container waits for its exit. A runtime reports exits 40 to 70 ms late."""
 _LOOK_SECONDS = 0.005
+"""How often a runtime is then asked that does not announce exits."""
+_SELDOM_SECONDS = 0.05
+"""How often one is asked that does: it may leave one out (containerd 2.x, for a reader that is too slow)."""
 
 
 async def start_container(attempt: StepAttempt, request: StartContainer) -> StepResult:
@@ -342,6 +346,10 @@ class _Start:
     # --- start --------------------------------------------------------------------------------------------------------
 
     async def _start(self, container_id: str, view: ObservedPod) -> StepResult:
+        with self.attempt.node.announcements.of(container_id) as heard:
+            return await self._start_hearing(container_id, view, heard)
+
+    async def _start_hearing(self, container_id: str, view: ObservedPod, heard: Heard) -> StepResult:
         """Start what this try has created, and remove older dead instances meanwhile."""
         name = self.container.name
         if self.attempt.interrupted:
@@ -368,9 +376,9 @@ class _Start:
             if ended is not None:
                 return ended
             await self._post_start(container_id, view)
-            if self.request.kind == "init_container" and self.container.restart_policy != "Always":
-                await self._linger(container_id)
-            return StepResult(id=container_id, status=await self.attempt.read())
+            may_end = self.request.kind == "init_container" and self.container.restart_policy != "Always"
+            status = await (self._read_at_its_end(container_id, heard) if may_end else self.attempt.read())
+            return StepResult(id=container_id, status=status)
         finally:
             await linking
 
@@ -442,16 +450,21 @@ class _Start:
         await end_containers(self.attempt, alive)
         tell_hooks(self.attempt, (target,))
 
-    async def _linger(self, container_id: str) -> None:
-        """Wait a moment for a container that is likely to exit soon; the start has succeeded in any case."""
+    async def _read_at_its_end(self, container_id: str, heard: Heard) -> ObservedPod:
+        """Read the pod once the container has ended, or after a moment. The start has succeeded in any case.
+
+        Most init containers end at once. A runtime that announces their ends does so as soon as it would report them.
+        """
         deadline = time.monotonic() + LINGER_SECONDS
-        try:
+        with contextlib.suppress(Interrupted, CriError):
             while time.monotonic() < deadline and not self.attempt.interrupted:
-                await self.attempt.pause(_LOOK_SECONDS)
-                if (await self.cri.container_status(container_id)).state == "exited":
-                    return
-        except (Interrupted, CriError):
-            return
+                await self.attempt.pause(_SELDOM_SECONDS if heard.anything else _LOOK_SECONDS, until=heard.end)
+                if await self.attempt.node.reader.has_exited(container_id, sandbox_id=self.request.sandbox_id):
+                    break
+                if heard.end.is_set():  # too early: from now on the runtime is asked
+                    heard.end.clear()
+                    heard.anything = False
+        return await self.attempt.read()
 
     async def _ended_despite_error(self, container_id: str, error: CriError) -> StepResult | None:
         """Return the result if the container has run although its start failed, None if it runs; else raise PodFault.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -161,13 +161,13 @@ class StepAttempt:
         if tasks:
             await self.interruptible(_wait(tasks))
 
-    async def pause(self, seconds: float) -> None:
-        """Sleep, unless the step has to let go."""
-        await self.interruptible(asyncio.sleep(seconds))
+    async def pause(self, seconds: float, *, until: asyncio.Event | None = None) -> None:
+        """Sleep, at most until something has happened. Raises Interrupted when the step has to let go."""
+        await self.interruptible(asyncio.sleep(seconds) if until is None else _happens(until, seconds))
 
     # --- the node's queues --------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def in_queue(self, stage: Stage | None) -> AsyncIterator[None]:
         """Wait in the node's queue for pods of this stage, and hold a place for the block. Raises Interrupted."""
         if stage is None:
@@ -184,7 +184,7 @@ class StepAttempt:
         finally:
             self.acts.set()
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
         """Let other pods go first during a block that only waits for something to end. Raises Interrupted."""
         if self._place is None:
@@ -300,6 +300,13 @@ async def _within(seconds: float | None, task: asyncio.Task[T]) -> T:
     if not task.done():
         raise DiskSilent("a disk does not answer")
     return task.result()
+
+
+async def _happens(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, so many seconds at most."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 async def _wait(tasks: set[asyncio.Task[None]]) -> None:

@@ -76,7 +76,7 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
     pair.first_is_free.clear()
     try:
         with contextlib.suppress(Interrupted), _span("await_start"):
-            await attempt.interruptible(_within(HELD_SECONDS, pair.second_is_over))
+            await attempt.pause(HELD_SECONDS, until=pair.second_is_over)
     finally:
         pair.first_is_free.set()
     return result.model_copy(update={"idle_ms": result.idle_ms + int(1000 * (time.monotonic() - since))})
@@ -129,7 +129,7 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
     """Return the id of the sandbox in which the start is to begin; None if it must not."""
     pair = attempt.node.pairs.of(attempt.ref, request.follows)
     pair.second = request
-    await attempt.interruptible(_within(COMES_SECONDS, pair.came))
+    await attempt.pause(COMES_SECONDS, until=pair.came)
     if pair.first is None:
         return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
     while not pair.first.done():  # a further attempt may take its place
@@ -190,13 +190,6 @@ def _is_tried_again(error: Exception) -> bool:
 def _span(name: str) -> AbstractContextManager[trace.Span]:
     """Return a span of the step's. That a step is to let go within it is no error."""
     return _tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False)
-
-
-async def _within(seconds: float, event: asyncio.Event) -> None:
-    """Wait for an event, so many seconds at most."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 async def _until(end: asyncio.Future[Any]) -> None:

@@ -22,6 +22,7 @@ from syncpod.messages import ObservedPod
 from syncpod.messages.identity import NodeFacts, PodRef
 from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.step_table import Stage
+from syncpod.node.announcements import Announcements
 from syncpod.node.pod_threads import PodThreads
 from syncpod.node.reader import PodReader
 from syncpod.objects import ObjectRef, ObjectStore
@@ -89,6 +90,8 @@ class Node:
     unprobed: set[tuple[str, str]] = field(default_factory=set)
     """Pod UID and name of each container that is being started with a postStart hook: until that has ended, the agent
     does not probe it."""
+    announcements: Announcements = field(default_factory=Announcements)
+    """What the runtime announces of single containers."""
     running: set[RunningStep] = field(default_factory=set)
     """The attempts of steps that are under way."""
     unlimited: str = ""

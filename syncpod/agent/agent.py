@@ -49,6 +49,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.signature import Keys
+from syncpod.node.announcements import Announcements
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
@@ -108,8 +109,14 @@ class Agent:
             may_rest=self._misses_nothing,
         )
         self._facts = facts
+        self.announcements = Announcements()
+        """What the runtime announces of single containers, for steps that wait for their end."""
         self._events = ContainerEvents(
-            cri.container_events, self.pleg, owner=life.node, newest_begun=lambda: reader.newest_begun
+            cri.container_events,
+            self.pleg,
+            owner=life.node,
+            newest_begun=lambda: reader.newest_begun,
+            announcements=self.announcements,
         )
         self._exits = ExitFollower(self.pleg)
         self.pidfds = PidfdWatcher(

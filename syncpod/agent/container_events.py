@@ -4,7 +4,8 @@
                       └──────────── while all is heard, the relist rests
 
 An event decides nothing: it only has its pod read, as the relist would a moment later. If an event is missed, or comes
-twice or late, only the time of that read changes. The relist rests only while nothing that matters can be missed:
+twice or late, only the time of that read changes. A step that waits for the end of one container is told too, and then
+asks the runtime (`syncpod.node.announcements`). The relist rests only while nothing that matters can be missed:
 
 - the stream has been open for some seconds, and every pod could be read;
 - each running process is also watched by its pidfd, or the runtime is our own. Its stream ends rather than leave out an
@@ -31,6 +32,7 @@ from syncpod.agent.pleg import Pleg
 from syncpod.cri.errors import CriError, Unimplemented
 from syncpod.cri.port import ContainerEvent
 from syncpod.lifecycle.observed import Seq
+from syncpod.node.announcements import Announcements
 from syncpod.translation import names
 
 log = logging.getLogger(__name__)
@@ -55,16 +57,18 @@ class ContainerEvents:
         *,
         owner: str,
         newest_begun: Callable[[], Seq],
+        announcements: Announcements,
     ) -> None:
         """Read the pods of `owner` through `pleg`, which signals their workflows.
 
         `newest_begun` returns the number of the newest listing that has begun. A listing that begins after an event has
-        arrived shows what the event announced.
+        arrived shows what the event announced. Through `announcements`, steps hear of single containers.
         """
         self._listen = listen
         self._pleg = pleg
         self._owner = owner
         self._newest_begun = newest_begun
+        self._announcements = announcements
         self._opened_at: float | None = None
         self._due: dict[str, Seq] = {}
         """By UID of a pod that is to be read: the newest listing that had begun when its last event came."""
@@ -106,6 +110,7 @@ class ContainerEvents:
         return AGAIN_SECONDS
 
     def _take(self, event: ContainerEvent) -> None:
+        self._announcements.take(event)
         uid = event.labels.get(names.POD_UID_LABEL, "")
         if not uid:
             self._pleg.relist_often()

@@ -265,7 +265,11 @@ class CriClient(CriRuntime):
             async for event in call:
                 if event is None:
                     raise Unreadable("get_container_events", "INTERNAL", "the runtime's event is not a CRI message")
-                yield ContainerEvent(id=word(event.container_id), labels=dict(event.pod_sandbox_status.labels))
+                yield ContainerEvent(
+                    id=word(event.container_id),
+                    labels=dict(event.pod_sandbox_status.labels),
+                    is_end=event.container_event_type == api_pb2.CONTAINER_STOPPED_EVENT,
+                )
         except grpc.aio.AioRpcError as error:
             details = self._redactor.redact(error.details() or "")
             raise classify("get_container_events", error.code(), details) from None

@@ -126,6 +126,8 @@ class ContainerEvent:
     """Of the container, or of the sandbox."""
     labels: Mapping[str, str]
     """The sandbox's; none if the runtime does not say, as of a sandbox that is gone."""
+    is_end: bool = False
+    """Whether the container, or the sandbox, has ended. Nothing else may be concluded from that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,14 @@ class PodReader:
             failures={uid: outcome for uid, outcome in by_uid.items() if isinstance(outcome, CriError)},
         )
 
+    async def has_exited(self, container_id: str, *, sandbox_id: str) -> bool:
+        """Ask whether a container has exited. If so, no later listing asks about it again. Raises CriError."""
+        status = await self._runtime.container_status(container_id)
+        if status.state != "exited":
+            return False
+        await self._take(status, sandbox_id)
+        return True
+
     async def pid_of(self, container_id: str) -> int:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
 
@@ -344,11 +352,15 @@ class PodReader:
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Verbose, for the pid: the watcher of the process would ask for it at once.
         status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
+        return await self._take(status, listed.sandbox_id)
+
+    async def _take(self, status: RuntimeContainerStatus, sandbox_id: str) -> ObservedContainer:
+        """Remember a status for the listings to come."""
         with _believing("container_status"):
-            observed = _observed_container(listed.sandbox_id, status)
+            observed = _observed_container(sandbox_id, status)
         if (exit_ := observed.exit) is not None:
-            observed = observed.ended_as(await self._complete_exit(exit_, status, listed.sandbox_id))
-        self._containers[listed.id] = observed
+            observed = observed.ended_as(await self._complete_exit(exit_, status, sandbox_id))
+        self._containers[status.id] = observed
         return observed
 
     async def _complete_exit(self, exit_: Exit, status: RuntimeContainerStatus, sandbox_id: str) -> Exit:

@@ -16,7 +16,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri import ContainerConfig, SandboxConfig
+from syncpod.cri.client import CriClient
 from syncpod.cri.errors import DeadlineExceeded, RuntimeFailure, Unavailable
+from syncpod.cri.port import ContainerEvent
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault, Outcome, StepResult
 from syncpod.node.cgroups import populated
@@ -181,6 +183,35 @@ async def test_an_init_container_that_ends_at_once_is_returned_with_its_exit(
     result = await pod.step(StepName.START_INIT_CONTAINER, request).result()
     assert result.outcome == Outcome.DONE
     assert [(each.state, each.exit_code) for each in result.status.containers] == [("exited", 7)]
+
+
+@pytest.mark.parametrize("announced_early", [False, True])
+async def test_an_end_that_the_runtime_announces_is_returned_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, announced_early: bool
+) -> None:
+    """An announcement that comes before the runtime reports the end changes nothing: it is asked as before."""
+    for name in ("LINGER_SECONDS", "_SELDOM_SECONDS"):
+        monkeypatch.setattr(f"activities.start_container.{name}", 600.0)
+    announcements, begun = bench.node.announcements, asyncio.Event()
+    start = CriClient.start_container
+
+    async def announced(self: CriClient, container_id: str) -> None:
+        announcements.take(ContainerEvent(container_id, {}))
+        await start(self, container_id)
+        if announced_early:
+            announcements.take(ContainerEvent(container_id, {}, is_end=True))
+        begun.set()
+
+    monkeypatch.setattr(CriClient, "start_container", announced)
+    pod = bench.pod(initContainers=[container("setup", command=("sleep", "0.2"))])
+    await pod.create_sandbox()
+    step = pod.step(StepName.START_INIT_CONTAINER, pod.start_request("setup", kind="init_container"))
+    await begun.wait()
+    if not announced_early:
+        (setup,) = (await pod.view()).containers
+        await pod.until_state(setup.id, "exited")
+        announcements.take(ContainerEvent(setup.id, {}, is_end=True))
+    assert [each.state for each in (await step.result()).status.containers] == ["exited"]
 
 
 async def test_a_long_running_init_container_is_returned_as_running_and_a_sidecar_is_not_awaited(

@@ -16,6 +16,7 @@ from syncpod.agent.pleg import LONGEST_REST_SECONDS, RELIST_SECONDS, Pleg, rest_
 from syncpod.cri.errors import CriError, Unimplemented
 from syncpod.cri.port import ContainerEvent
 from syncpod.lifecycle.observed import ObservedPod, Seq
+from syncpod.node.announcements import Announcements
 from syncpod.node.reader import Relist
 from syncpod.translation import names
 from tests.agent.listings import SetUpReader, pod, unavailable
@@ -48,12 +49,13 @@ class Scene:
         self.pleg = Pleg(
             self, self.send, watch=lambda listing: None, may_rest=lambda: self.events.is_open and not self.blind
         )
-        self.blind = False
+        self.blind, self.announcements = False, Announcements()
         self.events = ContainerEvents(
             self.runtime.listen,
             self.pleg,
             owner="n",
             newest_begun=lambda: Seq(boot=1, counter=self.reader.counter),
+            announcements=self.announcements,
         )
 
     async def send(self, *_: object) -> bool:
@@ -102,6 +104,18 @@ async def test_an_event_has_its_pod_read(scene: Scene) -> None:
     scene.reader.has(pod(web="exited"))
     scene.runtime.announces()
     await until(lambda: (newest := scene.pleg.newest("u1")) is not None and newest.containers[0].state == "exited")
+
+
+async def test_who_waits_for_the_end_of_one_container_hears_of_it(scene: Scene) -> None:
+    with scene.announcements.of("id") as heard, scene.announcements.of("other") as other:
+        scene.runtime.announces()
+        await until(lambda: heard.anything)
+        assert not heard.end.is_set()
+        scene.runtime.next.put_nowait(ContainerEvent("id", {}, is_end=True))
+        await heard.end.wait()
+        assert not other.anything
+    scene.runtime.announces()
+    await scene.relisted(1)
 
 
 async def test_the_relist_rests_while_all_is_announced_and_goes_on_when_the_stream_ends(scene: Scene) -> None:

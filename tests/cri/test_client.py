@@ -1,6 +1,7 @@
 """The client against real runtimes."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -250,23 +251,26 @@ async def test_command_runs_in_a_container(client: CriClient, pod: OwnedPod) -> 
 
 async def test_what_happens_to_a_container_is_announced_with_its_pods_labels(client: CriClient, pod: OwnedPod) -> None:
     heard: dict[str, dict[str, str]] = {}
+    ended: dict[str, list[bool]] = defaultdict(list)
 
     async def listen() -> None:
         async for event in client.container_events():
             heard[event.id] = dict(event.labels)
+            ended[event.id].append(event.is_end)
 
     listening = asyncio.create_task(listen())
     try:
         await pod.run()
         container = await pod.start()
         await client.stop_container(container, timeout_seconds=0)
-        await until(lambda: container in heard or listening.done())
+        await until(lambda: any(ended[container]) or listening.done())
         if listening.done():
             with pytest.raises(Unimplemented):  # containerd 1.6; CRI-O as it is configured by default
                 listening.result()
         else:
             assert heard[container][names.POD_UID_LABEL] == pod.uid
             assert heard[container][names.NODE_LABEL] == OWNER
+            assert ended[container].index(True) > 0, "its start is announced, and is no end"
     finally:
         listening.cancel()
 

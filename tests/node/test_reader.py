@@ -233,6 +233,23 @@ async def test_start_is_followed_up_in_three_calls(
         assert [container.id for container in follow_up.containers] == [main, sidecar, done]
 
 
+async def test_an_exit_that_was_asked_for_is_not_asked_for_again(
+    reader: PodReader, watched: Watched, make_pod: PodMaker
+) -> None:
+    async with make_pod() as pod:
+        await pod.run()
+        runs = await pod.start(pod.container("main"))
+        await reader.read(pod.uid)
+        assert not await reader.has_exited(runs, sandbox_id=pod.sandbox_id)
+        done = await pod.start(pod.container("init", ("sh", "-c", "exit 7")))
+        await until_asked(lambda: reader.has_exited(done, sandbox_id=pod.sandbox_id))
+        watched.taken()
+        ended = (await reader.read(pod.uid)).newest("init")
+        assert watched.taken() == LISTS
+        assert ended is not None
+        assert (ended.id, ended.state, ended.exit_code, ended.sandbox_id) == (done, "exited", 7, pod.sandbox_id)
+
+
 async def test_relist_with_nothing_new_is_two_calls(reader: PodReader, watched: Watched, make_pod: PodMaker) -> None:
     async with make_pod(host_network=False) as first, make_pod(name="db") as second:
         for pod in (first, second):
