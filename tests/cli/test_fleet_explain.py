@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -60,7 +61,9 @@ async def test_a_workload_without_pods_is_explained_and_an_unknown_one_is_not_fo
         await _explain_pod(client, ["deployment", "other"], "default", "", [])
 
 
-async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pod = WorkloadPod(name="web-1", node="n1", why="node n1 has not answered yet")
     deployment = WorkloadView(kind="Deployment", name="web", pods=(pod,))
 
@@ -76,8 +79,16 @@ async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(monke
     monkeypatch.setattr(fleet, "views", nodes)
     monkeypatch.setattr(fleet_workloads, "all_summaries", all_summaries)
     monkeypatch.setattr(fleet_workloads, "view", view)
-    with pytest.raises(Failure, match="pod web-1 is on no node yet: node n1 has not answered yet"):
-        await _explain_pod(cast(Client, None), ["web-1"], "default", "", [])
+    await _explain_pod(cast(Client, None), ["web-1"], "default", "", [])
+    told = capsys.readouterr().out.splitlines()
+    assert told[:3] == [
+        "Pod:         default/web-1",
+        "Now:         Pending, on no node yet",
+        "Why:         node n1 has not answered yet",
+    ]
+    await _explain_pod(cast(Client, None), ["web-1"], "default", "", ["--output=json"])
+    said = json.loads(capsys.readouterr().out)
+    assert (said["node"], said["status"], said["why"]) == ("n1", "Pending", ["node n1 has not answered yet"])
 
 
 @pytest.mark.parametrize(

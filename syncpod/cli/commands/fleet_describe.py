@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.temporal.fleet_pods import FoundPod
+
 
 def describe(
     what: Annotated[list[str], typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)],
@@ -26,8 +28,8 @@ def describe(
     """Show a workload, node, pod or object of the fleet: `deployment web`, `daemonset logs`, `node n1`, `secret keys`.
 
     For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
-    node. For a pod it shows what `syncpod describe pod` shows on its node, or why its node has not taken it yet.
-    Of a ConfigMap or Secret it shows what is known without its content, which is sealed.
+    node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. Of a ConfigMap or
+    Secret it shows what is known without its content, which is sealed.
     """
     from datetime import UTC, datetime
 
@@ -68,13 +70,19 @@ async def _describe_pods(client: Client, names: Sequence[str], namespace: str, n
     from datetime import UTC, datetime
 
     from syncpod.cli.fleet_errands import print_there
-    from syncpod.cli.temporal.fleet_pods import find_pod
-    from syncpod.cli.view.untaken_pod import described
+    from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
+    from syncpod.cli.view.untaken_pod import described, described_without_node
 
     for number, name in enumerate(names):
-        found = await find_pod(client, [name], namespace, node)
+        try:
+            found: FoundPod | OnNoNode = await find_pod(client, [name], namespace, node)
+        except OnNoNode as waits:
+            found = waits
         if number:
             say("\n")
+        if isinstance(found, OnNoNode):
+            say("\n".join(described_without_node(namespace, found.pod, found.why, datetime.now(UTC))))
+            continue
         if found.placed is not None and found.placed.is_untaken:
             say("\n".join(described(found.node, found.placed, datetime.now(UTC))))
             continue

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.temporal.fleet_pods import OnNoNode
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
     from syncpod.messages.workload import WorkloadView
 
@@ -39,7 +40,7 @@ def explain(
 
     The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
     zone. For a pod that is gone, the journals of all nodes are searched. Of a workload without pods, and of a pod that
-    its node has not taken yet, the fleet itself says why. `explain node n1` is about a node.
+    no node has yet, the fleet itself says why. `explain node n1` is about a node.
 
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.
@@ -81,10 +82,13 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
     """Print the explanation by the pod's node, or else by each node that had such a pod. Raises Failure."""
     from syncpod.cli.fleet_errands import print_there
     from syncpod.cli.temporal import fleet, fleet_workloads
-    from syncpod.cli.temporal.fleet_pods import NotInFleet, find_pod, kind_and_name
+    from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod, kind_and_name
 
     try:
         found = await find_pod(client, words, namespace, node)
+    except OnNoNode as waits:
+        _say_why_on_no_node(waits, namespace, is_json="--output=json" in flags)
+        return
     except NotInFleet as missing:
         kind, name = kind_and_name(words)
         if kind != "Pod":
@@ -110,6 +114,19 @@ def _say_why_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> N
 
     now = datetime.now(UTC)
     say(json.dumps(explained_document(node, pod, now), indent=4) if is_json else "\n".join(explained(node, pod, now)))
+
+
+def _say_why_on_no_node(waits: OnNoNode, namespace: str, *, is_json: bool) -> None:
+    """Print why no node has a pod yet."""
+    import json
+
+    from syncpod.cli.view.untaken_pod import explained_without_node
+
+    if not is_json:
+        say("\n".join(explained_without_node(namespace, waits.pod, waits.why)))
+        return
+    named = {"kind": "Pod", "namespace": namespace, "name": waits.pod.name, "node": waits.pod.node}
+    say(json.dumps({**named, "status": "Pending", "why": [waits.why]}, indent=4))
 
 
 def _say_why_none(workload: WorkloadView, *, is_json: bool) -> None:

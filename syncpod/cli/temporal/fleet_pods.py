@@ -33,10 +33,21 @@ class NotInFleet(Failure):
     """The fleet has no such pod now."""
 
 
+class OnNoNode(Failure):
+    """No node has the pod yet. The text says why, and in what command more is said."""
+
+    def __init__(self, pod: PendingPod, why: str) -> None:
+        """Say that no node has `pod`; `why` is a clause."""
+        super().__init__(f"pod {pod.name} is on no node yet: {why} (`fleet explain --placement {pod.name}` says more)")
+        self.pod = pod
+        self.why = why
+
+
 async def find_pod(client: Client, words: Sequence[str], namespace: str, node: str = "") -> FoundPod:
     """Return the named pod, ``web`` or ``pod web``, or one pod of a workload, ``deployment/web``.
 
-    With `node` it may also be a pod of that node which is not the fleet's. Raises NotInFleet if there is none.
+    With `node` it may also be a pod of that node which is not the fleet's. Raises NotInFleet if there is none, and
+    OnNoNode if no node has it yet.
     """
     kind, name = kind_and_name(words)
     if node and kind == "Pod":
@@ -54,9 +65,9 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
         for one in await fleet_workloads.all_summaries(client, namespace):
             pending = next((each for each in one.pending if each.name == name), None)
             if pending := pending or await _unanswered(client, one, name):
-                raise Failure(_on_no_node(pending, views))
+                raise _on_no_node(pending, views)
         if (pending := await fleet_workloads.just_applied(client, namespace, name)) is not None:
-            raise Failure(_on_no_node(pending, views))
+            raise _on_no_node(pending, views)
         other = "name the node of a pod that is not the fleet's with --node"
         raise NotInFleet(f'pods "{name}" not found in the fleet; {other}')
     if not found:
@@ -70,11 +81,10 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
     return chosen
 
 
-def _on_no_node(pod: PendingPod, views: Sequence[FleetNodeView]) -> str:
-    """Return the sentence that says why a pod is on no node, and since when the node that it waits for is silent."""
+def _on_no_node(pod: PendingPod, views: Sequence[FleetNodeView]) -> OnNoNode:
+    """Return why a pod is on no node, and since when the node that it waits for is silent."""
     silences = (silence_of(each, datetime.now(UTC)) for each in views if each.name == pod.node)
-    why = "; ".join(filter(None, (pod.why or "the fleet is looking for one", next(silences, ""))))
-    return f"pod {pod.name} is on no node yet: {why} (`fleet explain --placement {pod.name}` says more)"
+    return OnNoNode(pod, "; ".join(filter(None, (pod.why or "the fleet is looking for one", next(silences, "")))))
 
 
 async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> PendingPod | None:

@@ -12,6 +12,7 @@ from syncpod.cli.view.durations import age
 from syncpod.cli.view.fleet_table import owner_of
 from syncpod.cli.view.layout import NONE, pairs
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
+from syncpod.messages.workload import PendingPod
 
 
 def silence_of(node: FleetNodeSummary, now: datetime) -> str:
@@ -45,12 +46,36 @@ def described(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
     return list(rows)
 
 
+def described_without_node(namespace: str, pod: PendingPod, why: str, now: datetime) -> list[str]:
+    """Return what ``describe`` prints of a pod that is on no node yet; `why` is a clause."""
+    return list(
+        pairs(
+            [
+                ("Name", [pod.name]),
+                ("Namespace", [namespace]),
+                ("Node", [NONE]),
+                ("Age", [age(pod.created, now)]),
+                ("Status", ["Pending"]),
+                ("Ready", [f"0/{pod.containers}"]),
+                ("Why", [f"it is on no node yet: {why}", f"`fleet explain --placement {pod.name}` says more"]),
+            ]
+        )
+    )
+
+
 def explained(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
     """Return what ``explain`` prints."""
     first, *more = why_untaken(node, now)
     rows = [("Pod", f"{pod.namespace}/{pod.name}"), ("Now", f"Pending on node {node.name}"), ("Why", first)]
     rows += [("", each) for each in more] + [("Next", _next(node))]
     return [f"{name}:".ljust(13) + text if name else " " * 13 + text for name, text in rows]
+
+
+def explained_without_node(namespace: str, pod: PendingPod, why: str) -> list[str]:
+    """Return what ``explain`` prints of a pod that is on no node yet; `why` is a clause."""
+    rows = [("Pod", f"{namespace}/{pod.name}"), ("Now", "Pending, on no node yet"), ("Why", why)]
+    rows += [("Next", f"the fleet tries again; `syncpod fleet explain --placement {pod.name}` says more of each node")]
+    return [f"{name}:".ljust(13) + text for name, text in rows]
 
 
 def explained_document(node: FleetNodeView, pod: PlacedPod, now: datetime) -> dict[str, Any]:
