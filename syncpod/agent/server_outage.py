@@ -17,6 +17,8 @@ FIRST_SECONDS: Final = 30.0
 LONGEST_SECONDS: Final = 600.0
 _SIGNS: Final = ("tcp connect error", "transport error", "error trying to connect")
 """What the SDK says of a server that nothing listens for, in its own log and in the errors that ours quotes."""
+ANOTHER_SERVER: Final = "syncpod.agent.another_server"
+"""The logger of lines about another server than the node's own: that of its fleet. They are few, and stay so."""
 
 
 class ServerOutage(logging.Filter):
@@ -31,7 +33,7 @@ class ServerOutage(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether to write a record; one that is due is replaced by how long the server has been away."""
-        if record.name == __name__ or not any(sign in record.getMessage() for sign in _SIGNS):
+        if record.name in (__name__, ANOTHER_SERVER) or not any(sign in record.getMessage() for sign in _SIGNS):
             return True
         now = self._clock()
         if self._since is None:

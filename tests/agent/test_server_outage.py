@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 
-from syncpod.agent.server_outage import ServerOutage
+from syncpod.agent.server_outage import ANOTHER_SERVER, ServerOutage
 
 
 def test_a_long_server_outage_is_logged_in_a_few_lines() -> None:
@@ -34,3 +34,14 @@ def test_a_long_server_outage_is_logged_in_a_few_lines() -> None:
     assert "WARNING something else" in said
     away = [int(line.split()[-2]) for line in said if "has not answered for" in line]
     assert away == [30, 90, 210, 450, 930, 1530, 2130, 2730, 3330]
+
+
+def test_what_is_said_of_the_fleets_server_is_no_outage_of_the_nodes_own() -> None:
+    outage = ServerOutage(lambda: 0.0)
+    text = "fleet f at gate:7300 does not answer, or does not let this node in: transport error"
+    record = logging.LogRecord(ANOTHER_SERVER, logging.WARNING, "", 0, text, (), None)
+    assert outage.filter(record)
+    assert (record.name, record.getMessage()) == (ANOTHER_SERVER, text)
+    own = logging.LogRecord("temporalio.core", logging.WARNING, "", 0, "transport error", (), None)
+    assert outage.filter(own)
+    assert own.getMessage().startswith("the Temporal server does not answer"), "there was none before"

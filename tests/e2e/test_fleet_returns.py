@@ -11,7 +11,7 @@ from syncpod.gate.authority import now
 from syncpod.messages.fleet import FleetNodeView
 from syncpod.settings.membership import keep_membership
 from tests.e2e.test_fleet import FleetOfOne, Node, fleet, node, pod, words
-from tests.e2e.test_fleet_sealing_key import sealing_keys
+from tests.e2e.test_fleet_sealing_key import sealing_keys, until
 
 __all__ = ["fleet", "node"]
 
@@ -50,6 +50,8 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
     pair = fleet.authority.issue(name, timedelta(seconds=20), now())
     keep_membership(node.state_dir, replace(fleet.invitation(name), certificate=pair.certificate, key=pair.key))
     await fleet.until(name, lambda view: view.presence == "Unknown")  # it has expired, on an open connection
+    told = f"fleet {fleet.authority.id} at 127.0.0.1:{fleet.port} does not answer, or does not let this node in: "
+    await until(lambda: told in (node.directory / "stderr").read_text())
     keep_membership(node.state_dir, fleet.invitation(name))
     await fleet.until(name, is_back)
     assert words(view) == {"web": "Running"}

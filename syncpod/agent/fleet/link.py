@@ -24,6 +24,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.errands import MOST
 from syncpod.agent.fleet.member import Member
+from syncpod.agent.server_outage import ANOTHER_SERVER
 from syncpod.messages.fleet import dismissal, fleet_node_id
 from syncpod.messages.node import NodeView
 from syncpod.settings.errors import SettingsInvalid
@@ -34,6 +35,8 @@ from syncpod.temporal.sealed_questions import RefusesUnsealed
 from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 
 log = logging.getLogger(__name__)
+log_of_fleet = logging.getLogger(ANOTHER_SERVER)
+"""For what the fleet's server says: the log must not take that for an outage of the node's own."""
 
 LOOK_SECONDS: Final = 2.0
 """How often to look whether the node has joined or left a fleet."""
@@ -180,10 +183,12 @@ class FleetLink:
                 require_not_dismissed(error, self._node)
                 if not is_silent and loop.time() - heard_at > _SILENT_SECONDS:
                     is_silent = True
-                    log.warning("%s does not answer, or does not let this node in: %s", where, error.message[:200])
+                    log_of_fleet.warning(
+                        "%s does not answer, or does not let this node in: %s", where, error.message[:200]
+                    )
             else:
                 if is_silent:
-                    log.info("%s answers again", where)
+                    log_of_fleet.info("%s answers again", where)
                 heard_at, is_silent = loop.time(), False
                 await asyncio.to_thread(self._contact.heard)
             await asyncio.sleep(_HEARD_SECONDS)
@@ -216,7 +221,7 @@ class FleetLink:
     def _warn(self, trouble: str) -> None:
         """Log what is wrong with the link, once per reason."""
         if trouble != self._trouble:
-            log.warning("the link to the fleet: %s", trouble)
+            log_of_fleet.warning("the link to the fleet: %s", trouble)
         self._trouble = trouble
 
 
