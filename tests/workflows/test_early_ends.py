@@ -23,6 +23,7 @@ from syncpod.messages.node import (
 from tests.workflows.test_node_decisions import NAMES, Node, document
 from workflows.node import absorb
 from workflows.node.decide import Action
+from workflows.node.inbox import NodeInbox
 from workflows.node.published import PublishedNode
 
 BOOT = 7
@@ -48,20 +49,19 @@ class FollowedNode(Node):
         """The pods that were begun early and that no list has named, by UID."""
         self.flying: dict[str, str] = {}
         """The updates under way: the pod's UID by its key."""
-        self.untaken: list[tuple[str, dict[str, Any]]] = []
+        self.untaken = NodeInbox()
         self.task()
 
     def task(self) -> None:
         """Let the workflow take what has come in, decide, and publish its state."""
-        for name, payload in self.untaken:
-            absorb.absorb(self.state, name, (payload,), self.now)
-        self.untaken.clear()
+        for name, args in self.untaken.take():
+            absorb.absorb(self.state, name, args, self.now)
         self.begin()
         self.published = PublishedNode(self.state.model_copy(deep=True), self.now)
 
     def list(self, source: str, pods: dict[str, int], **more: Any) -> None:
         documents = [listed(name, image) for name, image in pods.items()]
-        self.untaken.append(("sync_pods", {"source": source, "pods": documents, **more}))
+        self.untaken.put("sync_pods", ({"source": source, "pods": documents, **more},))
 
     def follow(self, files: dict[str, int], *, begins: str = "no", is_lost: bool = False) -> None:
         """Send the manifests as `ManifestSource` does. `begins` says how early starts end; the list may be lost."""
@@ -169,7 +169,7 @@ def test_a_node_converges_to_its_lists_whenever_early_ends_and_lists_arrive(move
                 team = given_
                 node.list("team", team)
             case "delete":
-                node.untaken.append(("delete", {"name": given_}))
+                node.untaken.put("delete", ({"name": given_},))
             case "task":
                 node.task()
             case "end":
@@ -282,7 +282,7 @@ def test_a_pod_that_began_for_a_list_without_room_is_what_the_list_before_says()
     large = {**listed("b", 0), "status": {"message": "x" * LIST_LIMIT}}
     begun = [{"name": "b", "uid": "b0", "digest": "d"}]
     node.pods["default/b"] = "b0", "i:0"
-    node.untaken.append(("sync_pods", {"source": "file", "boot": BOOT, "number": 2, "pods": [large], "begun": begun}))
+    node.untaken.put("sync_pods", ({"source": "file", "boot": BOOT, "number": 2, "pods": [large], "begun": begun},))
     node.task()
     node.settle()
     assert node.pods.keys() == {"default/a"}

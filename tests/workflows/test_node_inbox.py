@@ -38,3 +38,26 @@ def test_the_last_signal_of_a_subject_counts_and_invalid_ones_are_dropped() -> N
     inbox.put("sync_pods", (listed("file", 3),))
     assert inbox.take() == [*expected[4:], Signal("sync_pods", (listed("file", 3),))]
     assert inbox.take() == []
+
+
+def numbered(number: int, *begun: str, boot: int = 7) -> dict[str, Any]:
+    return {**listed("file", number), "boot": boot, "number": number, "begun": [{"name": name} for name in begun]}
+
+
+def test_a_list_that_names_begun_pods_is_not_dropped_for_a_later_one_that_does_not() -> None:
+    """Nothing else says that they run: if the later list lacks them too, nobody would end them."""
+    inbox = NodeInbox()
+    came = [numbered(1), numbered(2, "web"), numbered(3)]
+    for payload in came:
+        inbox.put("sync_pods", (payload,))
+    assert inbox.take() == [Signal("sync_pods", (payload,)) for payload in came[1:]]
+
+
+def test_a_list_that_comes_late_drops_no_newer_one_of_its_boot() -> None:
+    inbox = NodeInbox()
+    for payload in (numbered(2), numbered(3), numbered(2), numbered(3)):
+        inbox.put("sync_pods", (payload,))
+    assert inbox.take() == [Signal("sync_pods", (numbered(3),))]
+    for payload in (numbered(3), numbered(1, boot=8)):
+        inbox.put("sync_pods", (payload,))
+    assert inbox.take() == [Signal("sync_pods", (numbered(1, boot=8),))]
