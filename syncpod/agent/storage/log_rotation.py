@@ -271,9 +271,10 @@ def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
     """
     due = []
     for container_id, path in paths.items():
-        directory = os.path.dirname(path)  # noqa: PTH120  # a thousand a second
+        directory = path[: path.rindex("/")]  # not by os.path, nor in a loop: this is done a thousand times a second
+        pod = directory[: directory.rindex("/")]
         try:
-            if not all(stat.S_ISDIR(os.lstat(each).st_mode) for each in (os.path.dirname(directory), directory)):  # noqa: PTH120
+            if not (stat.S_ISDIR(os.lstat(pod).st_mode) and stat.S_ISDIR(os.lstat(directory).st_mode)):
                 continue
             large = os.lstat(path).st_size >= max_bytes
         except FileNotFoundError:
