@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 """How long it may take until a process uses another key. One that something is sealed for is found at once."""
+SETTLED_NANOSECONDS: Final = 100_000_000
+"""A directory that has changed since is read again the next time: a file system's clock has ticks of milliseconds, and
+one more certificate in the same tick would not be seen."""
 
 
 class FleetSealingKeys:
@@ -87,12 +90,14 @@ class FleetSealingKeys:
 
     def _of(self, node: str) -> list[tuple[EllipticCurvePublicKey, datetime, bool]]:
         """Return a node's keys, reading the certificates again if one was issued or revoked."""
-        seen = self._fleet.changed(), self._fleet.issued_changed()
+        issued = self._fleet.issued_changed()
+        seen = self._fleet.changed(), issued
         if seen != self._seen:
             found: dict[str, list[tuple[EllipticCurvePublicKey, datetime, bool]]] = {}
             for each in reversed(self._fleet.issued()):
                 key = x509.load_pem_x509_certificate(self._fleet.record(each.serial)).public_key()
                 if isinstance(key, EllipticCurvePublicKey):
                     found.setdefault(each.node, []).append((key, each.not_after, each.revoked))
-            self._nodes, self._seen = found, seen
+            is_settled = abs(time.time_ns() - issued) > SETTLED_NANOSECONDS
+            self._nodes, self._seen = found, seen if is_settled else None
         return self._nodes.get(node, [])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,16 @@ def test_what_nodes_are_told_has_ever_higher_numbers(files: SealingKeyFiles) -> 
     files.read()
     numbers = [files.number() for _ in range(50)]
     assert numbers == sorted(set(numbers))
+
+
+def test_a_certificate_that_is_issued_in_the_same_tick_as_another_one_is_seen(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates, keys = fleet.directory / "certificates", FleetSealingKeys(fleet, now)
+    fleet.issue("n1", timedelta(hours=1), now())
+    tick = certificates.stat().st_mtime_ns
+    monkeypatch.setattr("syncpod.gate.sealing_keys.time.time_ns", lambda: tick)
+    assert len(keys.receiving("n1")) == 1
+    fleet.issue("n1", timedelta(hours=1), now())
+    os.utime(certificates, ns=(tick, tick))
+    assert len(keys.receiving("n1")) == 2
