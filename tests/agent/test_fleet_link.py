@@ -19,6 +19,7 @@ from syncpod.agent.fleet.member import Member
 from syncpod.messages.fleet import dismissal
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import ToldKey, keep_membership, keep_told_key
+from syncpod.temporal.plugin import NoServer
 from syncpod.temporal.sealing import FleetKey
 from tests.agent.waiting import until
 
@@ -133,3 +134,24 @@ async def test_a_key_that_the_fleet_has_told_is_used_at_once_and_ends_nothing(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        (
+            "Custom { kind: InvalidData, error: InvalidCertificate(ExpiredContext { time: UnixTime(1795724004), not_a",
+            "the gate's own certificate has expired, or this machine's clock is fast",
+        ),
+        (
+            "Custom { kind: InvalidData, error: InvalidCertificate(NotValidYetContext { time: UnixTime(1795724004), n",
+            "the gate's own certificate is not valid yet: this machine's clock is slow",
+        ),
+        ("received fatal alert: CertificateExpired", "the node's certificate has expired: invite the node anew"),
+    ],
+)
+def test_a_certificate_that_is_not_valid_now_is_told_in_words_that_stay_the_same(said: str, meaning: str) -> None:
+    """The SDK's own words have the time in them: each try would be another line of the log."""
+    error = NoServer("no Temporal server")
+    error.__cause__ = RuntimeError(f"Failed client connect: {said}")
+    assert link._cause(error) == meaning
