@@ -111,13 +111,7 @@ class Agent:
         self._facts = facts
         self.announcements = Announcements()
         """What the runtime announces of single containers, for steps that wait for their end."""
-        self._events = ContainerEvents(
-            cri.container_events,
-            self.pleg,
-            owner=life.node,
-            newest_begun=lambda: reader.newest_begun,
-            announcements=self.announcements,
-        )
+        self._events = self._container_events(cri)
         self._exits = ExitFollower(self.pleg)
         self.pidfds = PidfdWatcher(
             self._exits.exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid, exits=reader.exits
@@ -148,6 +142,15 @@ class Agent:
             "journal": self.journal.run,
             "the node's socket": self._node_socket(context).run,
         }
+
+    def _container_events(self, cri: CriRuntime) -> ContainerEvents:
+        return ContainerEvents(
+            cri.container_events,
+            self.pleg,
+            owner=self._life.node,
+            newest_begun=lambda: self._reader.newest_begun,
+            announcements=self.announcements,
+        )
 
     def _early_changes(self, recorded: Recorded) -> tuple[EarlyEnds, EarlyStarts]:
         ends = EarlyEnds(self._client, self.guard.require)

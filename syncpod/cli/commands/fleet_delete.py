@@ -65,27 +65,16 @@ def delete(
     patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
-        missing, going = [], []
-        surely = [] if ignore_not_found else bare
-        if unknown := await fleet_pod_changes.unknown(client, namespace or "default", surely):
-            lines = [f'pods "{name}" not found in the fleet' for name in unknown]
-            raise Failure("\n".join([*lines, f"nothing was deleted: a kind before names is one of {_KNOWN}"]))
+        missing: list[str] = []
+        going: list[Going] = []
+        _require(await fleet_pod_changes.unknown(client, namespace or "default", [] if ignore_not_found else bare))
         for kind, space, name in named:
-            if kind in fleet_objects.KINDS.values():
-                if await fleet_objects.delete(client, kind, space, name):
-                    say(f'{kind.lower()} "{name}" deleted from {space} namespace')
-                    going.append(fleet_deletion.fleet_object(client, kind, space, name))
-                else:
-                    missing.append(f'{kind.lower()}s "{name}" not found in the fleet')
-            elif kind == "Pod":
+            if kind == "Pod":
                 found = await _delete_pod(client, name, space, node.rpartition("/")[2], force=force)
-                going += found
-                missing += [] if found else [f'pods "{name}" not found in the fleet']
-            elif await fleet_workloads.delete(client, kind, space, name):
-                say(f'{kind.lower()}.apps "{name}" deleted from {space} namespace')
-                going.append(fleet_deletion.workload(client, kind, space, name))
             else:
-                missing.append(f'{kind.lower()}s.apps "{name}" not found in the fleet')
+                found = await _delete_thing(client, kind, space, name)
+            going += found
+            missing += [] if found else [f'{_plural(kind)} "{name}" not found in the fleet']
         if wait:
             await fleet_deletion.until_gone(going, patience)
         if missing and not ignore_not_found:
@@ -116,6 +105,31 @@ def _check(named: Sequence[tuple[str, str, str]], node: str, *, force: bool) -> 
             raise BadInput(f"--force: is for pods, not for a {kind}")
         if node and kind != "Pod":
             raise BadInput(f"--node: is for pods, not for a {kind}")
+
+
+def _require(unknown: Sequence[str]) -> None:
+    """Raise Failure if names without a kind are unknown: the first of them may be a kind that is misspelt."""
+    if unknown:
+        lines = [f'pods "{name}" not found in the fleet' for name in unknown]
+        raise Failure("\n".join([*lines, f"nothing was deleted: a kind before names is one of {_KNOWN}"]))
+
+
+def _plural(kind: str) -> str:
+    """Return the name of a kind in kubectl's words: `deployments.apps`."""
+    return f"{kind.lower()}s" if kind in ("Pod", "ConfigMap", "Secret") else f"{kind.lower()}s.apps"
+
+
+async def _delete_thing(client: Client, kind: str, namespace: str, name: str) -> list[Going]:
+    """Delete a workload, ConfigMap or Secret; return what is going then: nothing, if there is none. Raises Failure."""
+    from syncpod.cli.temporal import fleet_deletion, fleet_objects, fleet_workloads
+
+    is_object = kind in fleet_objects.KINDS.values()
+    delete_it = fleet_objects.delete if is_object else fleet_workloads.delete
+    if not await delete_it(client, kind, namespace, name):
+        return []
+    say(f'{kind.lower() if is_object else f"{kind.lower()}.apps"} "{name}" deleted from {namespace} namespace')
+    going = fleet_deletion.fleet_object if is_object else fleet_deletion.workload
+    return [going(client, kind, namespace, name)]
 
 
 async def _delete_pod(client: Client, name: str, namespace: str, on: str, *, force: bool) -> list[Going]:
