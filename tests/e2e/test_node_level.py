@@ -331,7 +331,7 @@ async def test_pods_that_a_dead_worker_had_begun_and_told_nobody_of_become_what_
     kept, lost = (node.write(f"{name}.json", name) for name in ("kept", "lost"))
     for document in ManifestFiles(node.manifests, node.name, tmp_path).look().pods:
         if not document["metadata"]["name"].startswith("web"):
-            _, wanted = wanted_by(document, datetime.now(UTC), source=FILE_SOURCE)
+            _, wanted = wanted_by(document, datetime.now(UTC))
             pod = admit_pod(document_of(wanted, FILE_SOURCE))
             assert await begin_pod(node.client, pod, node.name, has_attributes=True)
     (node.manifests / "lost.json").unlink()

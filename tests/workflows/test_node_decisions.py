@@ -545,3 +545,14 @@ def test_each_start_of_the_nodes_worker_is_told_in_plain_words() -> None:
         absorb.absorb(state, "node_status", ({"boot": boot},), START)
     (told,) = [event for event in state.events if event.reason == "Starting"]
     assert (told.message, told.count) == ("the worker of node n has started", 2)
+
+
+def test_the_same_document_is_another_pod_on_another_node_and_the_same_one_on_the_same() -> None:
+    """A fleet may move a pod: what is left of it on its old node must not be taken for the new one."""
+    uids = []
+    for name in ("n", "n", "m"):
+        node = Node()
+        node.state.name = name
+        node.say("fleet", {"web": 1})
+        uids.append(node.state.sources["fleet"].pods["default/web"].uid)
+    assert uids[0] == uids[1] != uids[2]

@@ -9,7 +9,7 @@ pod's own workflow, so a version with stricter rules can still replay the node's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -118,7 +118,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     except Rejected:
         _take_begun(state, signal, now)  # they run all the same: without a list that names them they end
         raise
-    pods, problems = _listed(signal, before, now)
+    pods, problems = _listed(signal, before, state.name, now)
     state.sources.pop(spent, None)
     if signal.source != FILE_SOURCE:
         _doubt(state, signal.source, pods)
@@ -235,14 +235,18 @@ def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
             state.governed[key] = current.model_copy(update={"doubted": current.doubted + 1})
 
 
-def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, Wanted], list[str]]:
-    """Return the pods of a list by key, and the problems of the others. The first pod of a name counts."""
+def _listed(signal: SyncPods, before: Source, node: str, now: datetime) -> tuple[dict[str, Wanted], list[str]]:
+    """Return the pods of a list by key, and the problems of the others. The first pod of a name counts.
+
+    A fleet may give the same document to two nodes, one after the other: the node's name makes them two pods.
+    """
+    origin = (f"host:{node}", f"source:{signal.source}")
     pods: dict[str, Wanted] = {}
     problems: list[str] = []
     begun = {(key_of(each.namespace, each.name), each.uid): each.seen for each in signal.begun}
     for index, document in enumerate(signal.pods):
         try:
-            key, wanted = wanted_by(document, now, source=signal.source, before=before.pods)
+            key, wanted = wanted_by(document, now, origin=origin, before=before.pods)
         except Rejected as wrong:
             problems.append(f"pods[{index}].{wrong}")
             continue
@@ -256,12 +260,12 @@ def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, 
 
 
 def wanted_by(
-    document: Any, now: datetime, *, source: str = "", before: Mapping[str, Wanted] | None = None
+    document: Any, now: datetime, *, origin: Sequence[str] = (), before: Mapping[str, Wanted] | None = None
 ) -> tuple[str, Wanted]:
     """Return a document's key and what it asks for. Raises Rejected with the path of the problem.
 
-    If a list's pod has no UID, it gets one from its content, so a changed pod is another pod. That UID is not computed
-    again for a document that is the same in `before`.
+    If a list's pod has no UID, it gets one from its content and the list's `origin`, so a changed pod is another pod.
+    That UID is not computed again for a document that is the same in `before`.
     """
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):
@@ -278,7 +282,7 @@ def wanted_by(
     if old is not None and old.digest == says:
         uid = old.uid
     else:
-        uid = texts["uid"] or (content_uid(text, f"source:{source}") if source else "")
+        uid = texts["uid"] or (content_uid(text, *origin) if origin else "")
     return key, Wanted(uid=uid, digest=says, document=document, size=len(text), seen=now)
 
 

@@ -82,7 +82,7 @@ class PublishedNode:
         if not has_room(self.state, sum(map(size, pods.pods)), known=len(pods.pods) + len(pods.kept), but=pods.source):
             return ()
         try:
-            wanted = dict(wanted_by(pod, now, source=pods.source) for pod in new)
+            wanted = dict(wanted_by(pod, now) for pod in new)
         except Rejected:
             return ()
         if any(map(self.state.is_known, wanted)):
