@@ -305,6 +305,21 @@ async def test_delete_waits_for_the_pod_which_keeps_its_grace(
     assert (selected.code, selected.out) == (0, f'pod "{c}" deleted\n')
 
 
+async def test_of_names_without_a_kind_none_is_deleted_if_one_is_unknown(syncpod: Command, on: tuple[str, str]) -> None:
+    """The unknown one may be a kind that is misspelt."""
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    misspelt = await syncpod("delete", "deploymet", name)
+    assert (misspelt.code, misspelt.out) == (1, "")
+    assert misspelt.err.splitlines() == [
+        'syncpod: pods "deploymet" not found in namespace default',
+        "syncpod: nothing was deleted: a kind before names is one of pod, configmap or secret",
+    ]
+    assert (await syncpod("get", "pod", name)).code == 0
+    named = await syncpod("delete", "pod", "deploymet", name)
+    assert (named.code, named.out) == (1, f'pod "{name}" deleted\n')
+
+
 async def test_delete_now_gives_a_grace_of_one_second(syncpod: Command, client: Client, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))

@@ -30,6 +30,8 @@ from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_s
 from syncpod.cli.main import run
 from syncpod.cli.temporal import session
 from syncpod.cli.view.progress import hindrances
+from syncpod.gate.authority import now, open_fleet
+from syncpod.gate.gate import fleet_directory
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
@@ -231,6 +233,13 @@ def test_without_a_server_every_command_refuses(arguments: tuple[str, ...], tmp_
     assert (result.code, result.out) == (2, "")
     assert f"no Temporal server of yours runs (none of {tmp_path}): start one with `syncpod up`" in result.err
     assert "or name one in TEMPORAL_ADDRESS" in result.err and result.err.count("\n") == 1
+
+
+def test_without_a_server_a_fleets_command_names_the_one_that_begins_it_for_a_fleet(tmp_path: Path) -> None:
+    open_fleet(fleet_directory(tmp_path), now())
+    result = program("fleet", "get", "nodes", environ={"TEMPORAL_ADDRESS": "", "SYNCPOD_STATE_DIR": str(tmp_path)})
+    assert (result.code, result.out) == (2, "")
+    assert "start one with `syncpod server`, or name one in TEMPORAL_ADDRESS" in result.err
 
 
 def test_another_users_server_at_the_usual_port_is_named_and_not_used(

@@ -85,6 +85,7 @@ def delete(
         wait=wait,
         patience=read_timeout(timeout),
         ignore_not_found=ignore_not_found,
+        all_or_none=len(what or []) > 1 and things == {"Pod": list(dict.fromkeys(what or []))},
     )
     scope = None if all_namespaces else namespace or "default"
     pods, objects = _wanted(things, filename, namespace, scope, conditions)
@@ -117,6 +118,8 @@ class _How:
     patience: timedelta | None
     """How long; None = as long as it takes."""
     ignore_not_found: bool
+    all_or_none: bool
+    """Whether nothing is deleted if a name is unknown: names without a kind, and the first may be one, misspelt."""
 
 
 def _delete(
@@ -185,11 +188,17 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
     import asyncio
 
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
-    from syncpod.cli.temporal.pods import not_found, read_pod
+    from syncpod.cli.temporal.pods import not_found, read_pod, read_pods
 
     if not pods:
         remark("No resources found")
         return
+    if how.all_or_none and not how.ignore_not_found:
+        there = await read_pods(client, pods)
+        if unknown := [pod for pod, fetched in zip(pods, there, strict=True) if fetched is None]:
+            lines = [str(not_found(name, namespace)) for namespace, name in unknown]
+            lines.append("nothing was deleted: a kind before names is one of pod, configmap or secret")
+            raise Failure("\n".join(lines))
     begun = await asyncio.gather(
         *(read_pod(client, *pod) if how.mark else request_deletion(client, *pod, how.grace) for pod in pods)
     )

@@ -53,7 +53,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     state directory. Raises Failure, BadInput.
     """
     here = _home_of_a_fleet(state_dir)
-    config = session.connection(state_dir)
+    config = session.connection(state_dir, begun_by="syncpod server")
     try:
         access = access_to(here)
     except (SettingsInvalid, OSError) as wrong:

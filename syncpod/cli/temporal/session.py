@@ -36,11 +36,11 @@ _NAMED: Final = (
 """What is added where the variable names a server that does not answer: as long as it is set, `up` starts none."""
 
 
-def connection(state_dir: str = "") -> ClientConnectConfig:
+def connection(state_dir: str = "", *, begun_by: str = "syncpod up") -> ClientConnectConfig:
     """Return where to connect: as configured for the ``temporal`` CLI, else to the state directory's own dev server.
 
     Never simply to the usual port: another user's server, with other pods, may listen there. Raises BadInput if there
-    is neither, or the configuration cannot be read.
+    is neither, naming the command that begins one, or if the configuration cannot be read.
     """
     from syncpod.temporal.plugin import NoServer, connection_settings
 
@@ -50,11 +50,11 @@ def connection(state_dir: str = "") -> ClientConnectConfig:
     except NoServer as error:
         raise BadInput(str(error)) from None
     if not config["target_host"]:
-        config["target_host"] = _own_address(directory)
+        config["target_host"] = _own_address(directory, begun_by)
     return config
 
 
-def _own_address(directory: Path) -> str:
+def _own_address(directory: Path, begun_by: str) -> str:
     own = running_server(directory)
     if own is not None and listens(own.process.pid, own.address):
         return own.address
@@ -63,7 +63,7 @@ def _own_address(directory: Path) -> str:
 
     sentence = (
         f"no Temporal server of yours runs (none of {directory}): "
-        "start one with `syncpod up`, or name one in TEMPORAL_ADDRESS"
+        f"start one with `{begun_by}`, or name one in TEMPORAL_ADDRESS"
     )
     if (worker := serving(directory)) is not None:
         sentence += f" (the one that your worker serves: TEMPORAL_ADDRESS={worker.address})"
