@@ -88,7 +88,7 @@ async def test_a_drain_says_whether_it_waits_for_a_workload_or_a_pods_end_or_a_l
     await Nodes(monkeypatch, n1=views).drain("n1")
     assert capsys.readouterr().err.splitlines() == [
         f"{OWNER}: b is being rolled out",
-        "node n1 is ending default/web-1, within their grace periods",
+        "node n1 is ending default/web-1, within its grace period",
         "node n1 cannot be reached, so these pods count as ending until it is back "
         "(`fleet delete pod --force` counts them as gone): default/web-1",
     ]

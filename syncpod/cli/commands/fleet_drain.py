@@ -208,7 +208,8 @@ async def _in_the_way(client: Client, node: FleetNodeView, pods: Sequence[Placed
         until = "count as ending until it is back (`fleet delete pod --force` counts them as gone)"
         lines.append(f"node {node.name} cannot be reached, so these pods {until}: {_names(ending)}")
     elif ending:
-        lines.append(f"node {node.name} is ending {_names(ending)}, within their grace periods")
+        whose = "its grace period" if len(ending) == 1 else "their grace periods"
+        lines.append(f"node {node.name} is ending {_names(ending)}, within {whose}")
     for owner in sorted({each.owner for each in pods if each.owner and each.state != "ending"}):
         view = await fleet_workloads.view(client, *workload_in(owner))
         if view is None:
