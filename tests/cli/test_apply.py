@@ -345,7 +345,7 @@ async def test_a_client_dry_run_lists_changes_without_making_them(
     assert (await syncpod("apply", "-f", "-", trial, *on, stdin=labelled)).out == f"pod/{there} configured {mark}\n"
     assert (await syncpod("get", "pod", new)).code == (await syncpod("get", "cm", "settings")).code == 1
     assert (await syncpod("get", "pod", there, "-l", "", "-o", "jsonpath={.metadata.labels}")).out == ""
-    ended = await syncpod("delete", there, new, trial)
+    ended = await syncpod("delete", "pods", there, new, trial)
     assert (ended.code, ended.out) == (1, f'pod "{there}" deleted {mark}\n')
     assert ended.err == f'syncpod: pods "{new}" not found in namespace default\n'
     assert (await syncpod("delete", there, trial, "--force")).out == f'pod "{there}" force deleted {mark}\n'

@@ -69,9 +69,7 @@ def delete(
     """
     things = named(what or [])
     conditions = read_selector(selector)
-    fields = read_field_selector(field_selector, of_pods=set(things) == {"Pod"})
-    if fields.fields and set(things) != {"Pod"}:
-        raise BadInput("--field-selector: only pods are deleted by their fields")
+    fields = _fields(field_selector, of_pods=set(things) == {"Pod"})
     selects = bool(conditions.requirements or fields.fields)
     ways = [any(things.values()), bool(filename), selects or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
@@ -85,7 +83,7 @@ def delete(
         wait=wait,
         patience=read_timeout(timeout),
         ignore_not_found=ignore_not_found,
-        all_or_none=len(what or []) > 1 and things == {"Pod": list(dict.fromkeys(what or []))},
+        all_or_none=_are_bare(what or [], things),
     )
     scope = None if all_namespaces else namespace or "default"
     pods, objects = _wanted(things, filename, namespace, scope, conditions)
@@ -96,6 +94,18 @@ def delete(
     _delete(work if pods is None or pods else None, objects, how)
     if not objects and pods == []:
         remark("No resources found")
+
+
+def _fields(text: str, *, of_pods: bool) -> FieldSelector:
+    fields = read_field_selector(text, of_pods=of_pods)
+    if fields.fields and not of_pods:
+        raise BadInput("--field-selector: only pods are deleted by their fields")
+    return fields
+
+
+def _are_bare(words: Sequence[str], things: dict[Kind, list[str]]) -> bool:
+    """Say whether several words are pods' names without a kind."""
+    return len(words) > 1 and things == {"Pod": list(dict.fromkeys(words))}
 
 
 def _without_kind(flag: str) -> BadInput:
