@@ -71,8 +71,8 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
     if not is_kept_back(pair.second, pod, result):
         return result
     since = time.monotonic()
-    what = "made the sandbox; a container is being started in it"
-    attempt.doing = f"has {what}" if not attempt.container else "is done; the next container is being started"
+    made = "is done" if attempt.container else "has made the sandbox"
+    attempt.doing = f"{made}; the next container is being started"
     pair.first_is_free.clear()
     try:
         with contextlib.suppress(Interrupted), _span("await_start"):
