@@ -27,8 +27,8 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
     keep_membership(node.state_dir, fleet.invitation(name))
     await fleet.expect(name, grace=5)
     await fleet.until(name, is_back)
-    await fleet.say("apply", "-f", "-", stdin=pod("web", name))
-    await fleet.until(name, lambda view: words(view) == {"web": "Running"})
+    await fleet.say("apply", "-f", "-", stdin=pod("back", name))
+    await fleet.until(name, lambda view: words(view) == {"back": "Running"})
 
     async def is_away() -> None:
         node.kill()
@@ -54,7 +54,7 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
     await until(lambda: told in (node.directory / "stderr").read_text())
     keep_membership(node.state_dir, fleet.invitation(name))
     await fleet.until(name, is_back)
-    assert words(view) == {"web": "Running"}
+    assert words(view) == {"back": "Running"}
     said = (node.directory / "stderr").read_text()
     assert "Traceback" not in said, said
     assert "is refused: it was sealed for another key (the fleet asked it for an earlier certificate" in said
