@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--against",
         choices=("kubelet",),
         help="measure a live kubelet, a node, the bare calls and a prototype in turn, and write docs/performance.md "
-        "(14 minutes)",
+        "(18 minutes)",
     )
     parser.add_argument("--pods", type=_positive, help=f"how many simulated pods (default: {_DEFAULTS})")
     options = parser.parse_args(arguments)

@@ -1,9 +1,10 @@
 """``python -m bench --against kubelet``: a live kubelet, a node of ours, the bare CRI calls and a prototype, in turn.
 
 The kubelet and the node each have a containerd of their own, both of the same version and both running all the time.
-Both get a manifest the same way: it is renamed into their directory. All times come from the runtimes' own listings,
-never from reports of the kubelet or the node. The bare calls and the prototype's go to the node's containerd. The
-prototype (:mod:`.prototype`) has a Temporal server of its own, with the settings of the node's.
+Both get a manifest the same way: it is renamed into their directory. All times come from the runtimes' own listings.
+The reports of the kubelet and of the node are read only to find out how late they are. The bare calls and the
+prototype's go to the node's containerd. The prototype (:mod:`.prototype`) has a Temporal server of its own, with the
+settings of the node's.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from bench.figures import Figure
 from bench.idle import cpu_seconds
 from bench.pods import main_containers, manifest, pod
 from bench.prototype_process import Prototype, launched, plan_of
+from bench.reports import Phase, kubelet_phase, node_phase, until_reported
 from bench.stage import NODE, bare_context, compiled
 from bench.watch import Condition, Watch
 from syncpod.cli.machine.server_database import drop_costly_indexes
@@ -53,13 +55,14 @@ CHAIN: Final = 5
 LONG_CHAIN: Final = 30
 CONTAINERS: Final = 3
 ROUNDS: Final[Mapping[str, int]] = {
-    "one": 5,
-    "inits": 3,
-    "chain": 3,
-    "long chain": 1,
-    "containers": 3,
-    "crowd": 2,
-    "large crowd": 1,
+    "one": 9,
+    "report": 5,
+    "inits": 5,
+    "chain": 5,
+    "long chain": 2,
+    "containers": 9,
+    "crowd": 3,
+    "large crowd": 2,
 }
 """How often each side does each work; one more round goes first and is not counted."""
 _PATIENCE: Final = 120.0
@@ -113,11 +116,12 @@ class Side(ABC):
         return await self.watch.until(condition, patience=_PATIENCE)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ByManifest(Side):
     """A kubelet or a node of ours, with a directory of manifests; a static pod's name ends with the node's."""
 
-    manifests: Path = Path()
+    manifests: Path
+    phase: Phase
     removes: bool = True
     """Whether it removes an ended pod at once. A kubelet takes its time."""
 
@@ -278,8 +282,21 @@ async def contest(version: str) -> AsyncIterator[Contest]:
             launched(ours[0].endpoint, second_server.address, os.environ | bytecode)
         )
         yield Contest(
-            ByManifest(KUBELET, *theirs, pids=(kubelet.pid,), manifests=kubelet.manifests, removes=False),
-            ByManifest(NODE_SIDE, *ours, pids=(worker.pid, server.pid), manifests=home / "manifests"),
+            ByManifest(
+                KUBELET,
+                *theirs,
+                pids=(kubelet.pid,),
+                manifests=kubelet.manifests,
+                phase=partial(kubelet_phase, kubelet),
+                removes=False,
+            ),
+            ByManifest(
+                NODE_SIDE,
+                *ours,
+                pids=(worker.pid, server.pid),
+                manifests=home / "manifests",
+                phase=partial(node_phase, worker.state_dir),
+            ),
             Bare(BARE, *ours, node=bare),
             Durable(*ours, node=bare, pids=(prototype.pid, second_server.pid), prototype=prototype),
             f"kubelet {VERSION}, containerd {ours[0].version}",
@@ -303,6 +320,20 @@ async def _one(side: Side, name: str) -> Mapping[str, float]:
     )
     stopped = await _stopped(side, [name])
     return {"start": times["start"], "restart": again - killed, "stop": stopped["stop"]}
+
+
+async def _reported(side: Side, name: str) -> Mapping[str, float]:
+    """Start one pod (CNI), and see how much later its side reports what the runtime lists."""
+    if not isinstance(side, ByManifest):
+        return {}
+    listed = side.listed(name)
+    _, running, reported = await asyncio.gather(
+        side.start(name, host_network=False),
+        side.until(lambda listing: bool(listing.running(listed))),
+        until_reported(side.phase, listed, patience=_PATIENCE),
+    )
+    await _stopped(side, [name])
+    return {"report": reported - running}
 
 
 async def _shaped(side: Side, name: str, *, what: str, **shape: Any) -> Mapping[str, float]:
@@ -361,6 +392,7 @@ async def _stopped(side: Side, names: Sequence[str]) -> Mapping[str, float]:
 
 WORKS: Final[Mapping[str, Callable[[Side, str], Awaitable[Mapping[str, float]]]]] = {
     "one": _one,
+    "report": _reported,
     "inits": partial(_shaped, what="inits", init_containers=INIT_CONTAINERS),
     "chain": partial(_shaped, what="chain", init_containers=CHAIN),
     "long chain": partial(_shaped, what="long-chain", init_containers=LONG_CHAIN),
@@ -390,6 +422,7 @@ async def measure(at: Contest, rounds: Mapping[str, int], say: Callable[[str], N
 
 _ROWS: Final = (
     ("start", "one pod (CNI), from its manifest to running"),
+    ("report", "one pod (CNI), from running to reported Running"),
     ("inits", f"{INIT_CONTAINERS} init containers, then main (CNI)"),
     ("chain", f"{CHAIN} init containers, then main (CNI)"),
     ("long-chain", f"{LONG_CHAIN} init containers, then main (CNI)"),

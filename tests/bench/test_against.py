@@ -12,7 +12,7 @@ from bench.performance import BEGIN, DOCUMENT, END, report, written
 SAMPLES = {
     quantity: {KUBELET: [0.2, 0.4, 0.3], NODE_SIDE: [0.24, 0.15, 0.12], BARE: [0.1], DURABLE: [0.12]}
     for quantity in (
-        *("start", "inits", "chain", "long-chain", "containers", "restart"),
+        *("start", "report", "inits", "chain", "long-chain", "containers", "restart"),
         *("start-crowd", "start-large", "stop", "stop-crowd", "stop-large"),
     )
 } | {quantity: {KUBELET: [0.08], NODE_SIDE: [0.1], DURABLE: [0.05]} for quantity in ("cpu-start", "cpu-stop", "memory")}

@@ -1,0 +1,44 @@
+"""What a kubelet and a node report of a pod, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from syncpod.node.read_socket import ask_known
+from tests.differential.kubelet import Kubelet
+
+_PAUSE_SECONDS: Final = 0.003
+"""Between questions: a report is seen at most this late, plus one answer."""
+
+Phase = Callable[[str], Awaitable[str]]
+"""Returns the phase that is reported of the pod of this name; "" if none is."""
+
+
+async def kubelet_phase(kubelet: Kubelet, pod: str) -> str:
+    """Return the phase that the kubelet's endpoint of pods reports."""
+    return _phase((await kubelet.pods()).get(pod))
+
+
+async def node_phase(state_dir: Path, pod: str) -> str:
+    """Return the phase that the node's worker answers on its socket, as for ``syncpod get pod``."""
+    answers = await asyncio.to_thread(ask_known, state_dir, "pod", [("default", pod)])
+    return _phase(next(iter(answers), None))
+
+
+async def until_reported(phase: Phase, pod: str, *, patience: float) -> float:
+    """Return when the pod was reported as Running, by `time.perf_counter`. Raises TimeoutError after `patience` s."""
+    async with asyncio.timeout(patience):
+        while True:
+            if await phase(pod) == "Running":
+                return time.perf_counter()
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _phase(pod: object) -> str:
+    if not isinstance(pod, dict):
+        return ""
+    return str(pod.get("status", {}).get("phase", ""))
