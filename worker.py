@@ -70,6 +70,7 @@ from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.agent.unknown_types import UnknownTypes
 from syncpod.checked_settings import labels, sysctls, verification
+from syncpod.collector_outage import CollectorLog
 from syncpod.counters import begin_at_zero
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
@@ -534,6 +535,7 @@ def _log(level: str, *, is_json: bool) -> None:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(CollectorLog())
     handler.addFilter(outage)
     handler.addFilter(unknown_types)
     logging.basicConfig(level=level, handlers=[handler])

@@ -8,22 +8,25 @@ attributes). The rest of the project uses only the API, which does nothing until
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import SplitResult, urlsplit
 
+from syncpod.collector_outage import CollectorOutage
 from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricReader, MetricsData
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 Signal = Literal["traces", "metrics"]
 Exporter = Literal["otlp", "console"]
@@ -78,15 +81,32 @@ def _endpoint(environ: Mapping[str, str], signal: Signal) -> str:
     return own or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or ""
 
 
+def _outage(environ: Mapping[str, str], signal: Signal) -> CollectorOutage:
+    """Return what counts as the collector's outages. It names the collector without a password of the endpoint."""
+    where = _address(_endpoint(environ, signal)).netloc.rpartition("@")[2]
+    return CollectorOutage("spans" if signal == "traces" else "metrics", where or "localhost")
+
+
+def _port(environ: Mapping[str, str], signal: Signal) -> int | None:
+    try:
+        return _address(_endpoint(environ, signal)).port
+    except ValueError:
+        own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
+        variable = own if environ.get(own) else "OTEL_EXPORTER_OTLP_ENDPOINT"
+        raise SettingsInvalid(f"{variable}: the port must be a number of at most 65535") from None
+
+
+def _address(endpoint: str) -> SplitResult:
+    return urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
+
+
 def _protocol(environ: Mapping[str, str], signal: Signal) -> Protocol:
     """Return the requested protocol. By default the port decides, or else it is HTTP, as the specification says."""
     own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
     variable = own if environ.get(own) else "OTEL_EXPORTER_OTLP_PROTOCOL"
     match environ.get(variable, "").strip().lower():
         case "":
-            endpoint = _endpoint(environ, signal)
-            is_grpc = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}").port == _GRPC_PORT
-            return "grpc" if is_grpc else "http/protobuf"
+            return "grpc" if _port(environ, signal) == _GRPC_PORT else "http/protobuf"
         case "grpc":
             return "grpc"
         case "http/protobuf":
@@ -137,30 +157,30 @@ def configure(
     described = {"service.name": service} | ({"service.instance.id": instance} if instance else {})
     resource = Resource.create(described).merge(OTELResourceDetector().detect())
     return Telemetry(
-        _trace(request.traces, request.traces_protocol, resource) if request.traces else None,
-        _meter(request, resource, scraped=scraped) if request.metrics or scraped else None,
+        _trace(request, resource, _outage(environ, "traces")) if request.traces else None,
+        _meter(request, resource, _outage(environ, "metrics"), scraped=scraped) if request.metrics or scraped else None,
     )
 
 
-def _trace(exporter: Exporter, protocol: Protocol, resource: Resource) -> TracerProvider:
+def _trace(request: Request, resource: Resource, outage: CollectorOutage) -> TracerProvider:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(_span_exporter(exporter, protocol)))
+    provider.add_span_processor(BatchSpanProcessor(_span_exporter(request, outage)))
     trace.set_tracer_provider(provider)
     return provider
 
 
-def _meter(request: Request, resource: Resource, *, scraped: bool) -> MeterProvider:
+def _meter(request: Request, resource: Resource, outage: CollectorOutage, *, scraped: bool) -> MeterProvider:
     from opentelemetry import metrics
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
     readers: list[MetricReader] = []
     if request.metrics is not None:
-        readers.append(PeriodicExportingMetricReader(_metric_exporter(request.metrics, request.metrics_protocol)))
+        readers.append(PeriodicExportingMetricReader(_metric_exporter(request, outage)))
     if scraped:
         from opentelemetry.exporter.prometheus import PrometheusMetricReader
 
@@ -170,29 +190,61 @@ def _meter(request: Request, resource: Resource, *, scraped: bool) -> MeterProvi
     return provider
 
 
-def _span_exporter(exporter: Exporter, protocol: Protocol) -> SpanExporter:
-    if exporter == "console":
-        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+def _span_exporter(request: Request, outage: CollectorOutage) -> SpanExporter:
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExportResult
 
+    if request.traces == "console":
         return ConsoleSpanExporter()
-    if protocol == "grpc":
+    if request.traces_protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
 
-        return GrpcSpanExporter()
+        _log_each_reason()
+
+        class WatchedGrpc(GrpcSpanExporter):
+            def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+                return outage.export(partial(super().export, spans), SpanExportResult.SUCCESS)
+
+        return WatchedGrpc()
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpanExporter
 
-    return HttpSpanExporter()
+    class WatchedHttp(HttpSpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            return outage.export(partial(super().export, spans), SpanExportResult.SUCCESS)
+
+    return WatchedHttp()
 
 
-def _metric_exporter(exporter: Exporter, protocol: Protocol) -> MetricExporter:
-    if exporter == "console":
-        from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
+def _metric_exporter(request: Request, outage: CollectorOutage) -> MetricExporter:
+    from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExportResult
 
+    if request.metrics == "console":
         return ConsoleMetricExporter()
-    if protocol == "grpc":
+    if request.metrics_protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetricExporter
 
-        return GrpcMetricExporter()
+        _log_each_reason()
+
+        class WatchedGrpc(GrpcMetricExporter):
+            def export(self, metrics_data: MetricsData, *more: Any, **options: Any) -> MetricExportResult:
+                return outage.export(
+                    partial(super().export, metrics_data, *more, **options), MetricExportResult.SUCCESS
+                )
+
+        return WatchedGrpc()
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpMetricExporter
 
-    return HttpMetricExporter()
+    class WatchedHttp(HttpMetricExporter):
+        def export(self, metrics_data: MetricsData, *more: Any, **options: Any) -> MetricExportResult:
+            return outage.export(partial(super().export, metrics_data, *more, **options), MetricExportResult.SUCCESS)
+
+    return WatchedHttp()
+
+
+def _log_each_reason() -> None:
+    """Have the gRPC exporters log every failure: their own filter drops those that resemble the one before.
+
+    That may be a failure of the other signal, and then an outage would have no cause. What they log is limited here.
+    """
+    logger = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
+    for each in list(logger.filters):
+        logger.removeFilter(each)

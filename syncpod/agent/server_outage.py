@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from syncpod.collector_outage import LOGGER as COLLECTOR
+
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 30.0
@@ -33,7 +35,9 @@ class ServerOutage(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether to write a record; one that is due is replaced by how long the server has been away."""
-        if record.name in (__name__, ANOTHER_SERVER) or not any(sign in record.getMessage() for sign in _SIGNS):
+        if record.name in (__name__, ANOTHER_SERVER, COLLECTOR) or not any(
+            sign in record.getMessage() for sign in _SIGNS
+        ):
             return True
         now = self._clock()
         if self._since is None:

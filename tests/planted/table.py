@@ -1,4 +1,4 @@
-"""All eighty-one bugs, in the order of the rooms."""
+"""All eighty-four bugs, in the order of the rooms."""
 
 from tests.planted.bugs import activities, agent, decisions, edges, embedded, files, runtime_port, workflows
 from tests.planted.plant import Plant

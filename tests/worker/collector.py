@@ -18,9 +18,9 @@ M = TypeVar("M", bound=Message)
 
 
 class Collector:
-    """Serves until the `with` block ends."""
+    """Serves until the `with` block ends, at any free port or the one that is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.spans: list[Span] = []
         self.metrics: set[str] = set()
         self.resources: list[dict[str, str]] = []
@@ -39,7 +39,7 @@ class Collector:
             def log_message(self, format: str, *args: object) -> None:
                 """Log nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 

@@ -18,7 +18,7 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.telemetry import Request, requested
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
-from tests.agent.waiting import until_asked
+from tests.agent.waiting import until, until_asked
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.docker_registry import free_port
 from tests.runtimes.images import BUSYBOX
@@ -76,9 +76,12 @@ def test_exporters_are_selected_by_the_environment(environment: dict[str, str], 
             {ENDPOINT: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
             "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: must be grpc or http/protobuf",
         ),
+        ({ENDPOINT: "http://c:4318x"}, "OTEL_EXPORTER_OTLP_ENDPOINT: the port must be a number of at most 65535"),
     ],
 )
-def test_an_unsupported_exporter_or_protocol_is_refused_by_name(environment: dict[str, str], sentence: str) -> None:
+def test_an_unsupported_exporter_protocol_or_port_is_refused_by_name(
+    environment: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(SettingsInvalid, match=sentence):
         requested(environment)
 
@@ -210,9 +213,15 @@ async def test_a_worker_serves_and_ends_without_its_collector(
         temporal=temporal_server.address,
         node=f"n-{uuid.uuid4()}",
         OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1",
+        OTEL_EXPORTER_OTLP_TIMEOUT="2.5",
+        OTEL_BSP_SCHEDULE_DELAY="100",
     ) as worker:
         await worker.ready()
+        await until(lambda: "does not take spans: Connection refused; " in worker.log.read_text())
         assert await worker.stop() == 0
+        said = worker.log.read_text()
+    assert said.count("does not take spans") == 1
+    assert "opentelemetry.exporter" not in said
 
 
 def _parent(collector: Collector, span: Span) -> list[Span]:

@@ -106,6 +106,15 @@ BUGS = (
         tests=("tests/worker/test_telemetry.py",),
     ),
     Plant(
+        name="every-lost-batch-is-logged",
+        room="syncpod/collector_outage",
+        file="syncpod/collector_outage.py",
+        before="elif why in self._causes or len(self._causes) >= CAUSES:",
+        after="elif len(self._causes) > CAUSES:",
+        harm="A collector that is away fills the log with a line for each batch.",
+        tests=("tests/worker/test_collector_outage.py",),
+    ),
+    Plant(
         name="no-pod-is-all-pods",
         room="syncpod/fault_points",
         file="syncpod/fault_points.py",

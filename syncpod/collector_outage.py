@@ -1,0 +1,162 @@
+"""Limits the log while an OpenTelemetry collector does not take what is exported to it.
+
+The exporters would log each try of each batch, some dozen lines a minute, and the last of them does not say why.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from enum import Enum
+from typing import Final, TypeVar
+
+LOGGER: Final = "syncpod.collector"
+"""The logger of these lines. A filter of lines about other servers leaves it alone."""
+log = logging.getLogger(LOGGER)
+
+REPEAT_SECONDS: Final = 600.0
+"""While an outage lasts, and if one follows another, at most one line in this time says so."""
+CAUSES: Final = 4
+"""How many different causes have a line of their own in that time."""
+
+_REASONS: Final = (
+    re.compile(r"Transient error (?P<why>.*) encountered while exporting \w+ batch", re.DOTALL),
+    re.compile(r"batch code: (?!None)(?P<code>\S+), reason: (?P<why>.*)", re.DOTALL),
+    re.compile(r"error code: (?:StatusCode\.)?(?P<code>\w+), error details: (?P<why>.*)", re.DOTALL),
+    re.compile(r"Transient error (?:StatusCode\.)?(?P<code>\w+) encountered .*Error details: (?P<why>.*)", re.DOTALL),
+)
+"""How the exporters say why a batch was not taken."""
+_TIMED_OUT: Final = "due to timeout, max retries or shutdown"
+"""What they say last of a batch, whatever the reason: alone if the first try has taken all the time."""
+_QUEUE_FULL: Final = "Queue full, dropping "
+
+_Result = TypeVar("_Result", bound=Enum)
+
+_said: ContextVar[list[logging.LogRecord] | None] = ContextVar("said", default=None)
+"""What has been logged of the export that is under way in this thread."""
+
+
+class CollectorLog(logging.Filter):
+    """A filter for log handlers: what the SDK logs of an export goes to its :class:`CollectorOutage`, not to the log.
+
+    It must be the handler's first filter: another one might take what is quoted from the collector for its own.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._next_full: float | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether to write a record."""
+        if record.levelno < logging.WARNING:
+            return True
+        said = _said.get()
+        if said is not None:
+            said.append(record)
+            return False
+        if not record.name.startswith("opentelemetry.") or not record.getMessage().startswith(_QUEUE_FULL):
+            return True
+        now = self._clock()
+        if self._next_full is not None and now < self._next_full:
+            return False
+        self._next_full = now + REPEAT_SECONDS
+        record.name, record.args = LOGGER, ()
+        record.msg = "spans are recorded faster than the OpenTelemetry collector takes them; some are lost"
+        return True
+
+
+class CollectorOutage:
+    """Whether a collector takes one signal: `what` is ``spans`` or ``metrics``, `where` its host and port."""
+
+    def __init__(self, what: str, where: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._collector, self._clock = what, f"the OpenTelemetry collector at {where}", clock
+        self._since: float | None = None
+        """When the first batch was lost of those that no line has counted as over."""
+        self._lost = 0
+        self._is_told = False
+        """Whether a line says that the collector is away, which it is."""
+        self._next = clock()
+        """When the next line is due."""
+        self._causes: set[str] = set()
+        """What has been said since the last line that was due."""
+
+    def export(self, export: Callable[[], _Result], success: _Result) -> _Result:
+        """Export a batch, and log what that shows of the collector; `success` is what the SDK returns of a batch taken.
+
+        Raises what `export` raises: a defect, which the SDK logs.
+        """
+        said = list[logging.LogRecord]()
+        token = _said.set(said)
+        try:
+            result = export()
+        finally:
+            _said.reset(token)
+        if result is success:
+            self._taken()
+        else:
+            self._failed(cause(said))
+        return result
+
+    def _failed(self, why: str) -> None:
+        now = self._clock()
+        self._lost += 1
+        if self._since is None:
+            self._since = now
+        if now >= self._next:
+            self._next = now + REPEAT_SECONDS
+            self._causes.clear()
+        elif why in self._causes or len(self._causes) >= CAUSES:
+            return
+        self._causes.add(why)
+        if self._lost == 1:
+            text = "%s does not take %s: %s; what it does not take is lost, and pods are not affected"
+            log.warning(text, self._collector, self._what, why)
+        else:
+            text = "%s has not taken %d batches of %s in %.0f s; the latest: %s"
+            log.warning(text, self._collector, self._lost, self._what, now - self._since, why)
+        self._is_told = True
+
+    def _taken(self) -> None:
+        if self._since is None or not (self._is_told or self._clock() >= self._next):
+            return
+        text = "%s takes %s again, after %.0f s; %s lost"
+        lost = "1 batch is" if self._lost == 1 else f"{self._lost} batches are"
+        log.info(text, self._collector, self._what, self._clock() - self._since, lost)
+        self._since, self._lost, self._is_told = None, 0, False
+
+
+def cause(said: Sequence[logging.LogRecord]) -> str:
+    """Return why a batch was not taken, from what was logged of its export: the earliest line that tells it."""
+    for record in said:
+        if error := next((each for each in _arguments(record) if isinstance(each, BaseException)), None):
+            return _innermost(error)
+    texts = [record.getMessage() for record in said]
+    for text in texts:
+        for reason in _REASONS:
+            if found := reason.search(text):
+                return " ".join(part for part in found.groupdict().values() if part)
+    if not texts:
+        return "the exporter gave no reason"
+    return "no success within the exporter's time limit" if _TIMED_OUT in texts[0] else texts[0]
+
+
+def _arguments(record: logging.LogRecord) -> tuple[object, ...]:
+    return record.args if isinstance(record.args, tuple) else ()
+
+
+def _innermost(error: BaseException) -> str:
+    """Return what the system said, such as `Connection refused`; or else what the error itself says."""
+    for each in _chain(error):
+        if isinstance(each, OSError) and each.strerror:
+            return each.strerror
+    return str(error) or type(error).__name__
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
