@@ -232,8 +232,9 @@ def test_no_port_and_no_file_lets_anybody_command_the_node(
 def test_syncpod_without_the_key_says_what_it_lacks(
     environ: dict[str, str], owner: dict[str, str], tmp_path: Path
 ) -> None:
+    (node,) = program("get", "nodes", "-o", "name", environ=environ).out.splitlines()
     keyless = {"TEMPORAL_ADDRESS": owner["TEMPORAL_ADDRESS"], "SYNCPOD_STATE_DIR": str(tmp_path / "other")}
-    for code, command in ((1, "delete pod web"), (1, "restart web"), (2, "label pod web a=b")):
+    for code, command in ((1, "delete pod web"), (1, "restart web"), (2, "label pod web a=b"), (1, f"cordon {node}")):
         refused = program(*command.split(), environ=keyless)
         assert refused.code == code, refused
         assert "is refused, since it is not signed: only who can read the key" in refused.err

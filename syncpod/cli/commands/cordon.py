@@ -43,16 +43,17 @@ def _change(words: list[str], change: Literal["cordon", "uncordon"]) -> None:
 async def set_schedulable(client: Client, name: str, change: Literal["cordon", "uncordon"]) -> str:
     """Cordon or uncordon one node; return the result in kubectl's words.
 
-    Raises Failure if there is no such node, or it does not answer.
+    Raises Failure if there is no such node, or if it refuses or does not answer.
     """
     import asyncio
 
+    from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
     from temporalio.service import RPCError, RPCStatusCode
 
     from syncpod.cli.failure import Failure
     from syncpod.cli.temporal.liveness import absence
     from syncpod.cli.temporal.nodes import require_node
-    from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time
+    from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, refused_because, stop_if_cancelled
     from syncpod.messages.node import node_workflow_id
 
     fetched = await require_node(client, name)
@@ -65,6 +66,10 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
         while True:
             try:
                 await client.get_workflow_handle(node_workflow_id(name)).execute_update(change, asked, result_type=dict)
+            except WorkflowUpdateFailedError as error:
+                raise Failure(f'node "{name}": {refused_because(error)}') from None
+            except WorkflowUpdateRPCTimeoutOrCancelledError:
+                stop_if_cancelled()
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     raise Failure(f'nodes "{name}" not found') from None

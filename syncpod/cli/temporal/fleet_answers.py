@@ -26,14 +26,13 @@ from temporalio.client import (
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.converter import WorkflowSerializationContext
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.liveness import heard_on
 from syncpod.cli.temporal.session import refused
-from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, stop_if_cancelled
+from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, refused_because, stop_if_cancelled
 from syncpod.cli.view.durations import age
 from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_QUEUE
 from syncpod.temporal.busy_workflow import is_busy_workflow
@@ -140,7 +139,7 @@ async def _outcome(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHa
         try:
             return await _answer_to_one(client, send)
         except WorkflowUpdateFailedError as failed:
-            said = failed.cause.message if isinstance(failed.cause, ApplicationError) else str(failed.cause)
+            said = refused_because(failed)
             if not is_overtaken(failed):
                 raise Failure(said) from None
             if loop.time() > began + BUSY_SECONDS:

@@ -88,8 +88,12 @@ def is_gone(error: WorkflowUpdateFailedError) -> bool:
 
 def refusal(pod: Pod, error: WorkflowUpdateFailedError) -> str:
     """Return the pod's name, and why its workflow refused an update."""
-    why = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-    return f"pod {pod.metadata.name}: {why}"
+    return f"pod {pod.metadata.name}: {refused_because(error)}"
+
+
+def refused_because(error: WorkflowUpdateFailedError) -> str:
+    """Return why a workflow refused an update, in its words."""
+    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
 
 
 async def _until_answered(client: Client, pod: Pod, update: str, document: dict[str, Any]) -> dict[str, Any]:
