@@ -6,6 +6,7 @@ beside its certificate authority. The fleet's commands and workers read them the
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.messages.encryption import FLEET, KEY, lacks_key
 from syncpod.messages.held_fleet import HELD_QUERY, LOOKED_AT, held_fleet, holds_another
 from syncpod.messages.signature import Keys
 from syncpod.signing.encrypting_keys import EncryptingKeys
@@ -33,6 +35,10 @@ _RPC: Final = timedelta(seconds=5)
 
 class OtherFleet(Exception):
     """A server holds another fleet than the one that these keys are of. The text is a sentence."""
+
+
+class KeyMissing(Exception):
+    """All that a server holds of the fleet is encrypted with keys that are not here. The text is a clause."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +89,33 @@ async def check_whose(client: Client, access: FleetAccess) -> None:
 
     A server that cannot list now is taken for the fleet's own: workflows refuse what is another fleet's anyway.
     """
+    _require_own(client, access, await _said(client))
+
+
+async def check_commander(client: Client, access: FleetAccess) -> None:
+    """Do the same for who commands the fleet, and raise KeyMissing if these keys read nothing that the server holds.
+
+    A workflow that gets a command with an unknown key cannot go on until the server has dropped the command.
+    """
+    said = await _said(client)
+    _require_own(client, access, said)
+    own = [each for each in said if each.get(FLEET) == access.sealing.fleet.encode()]
+    if own and all(lacks_key(access.keys.by_id, each) for each in own):
+        named = own[0].get(KEY, b"").decode(errors="replace")[:64]
+        raise KeyMissing(f"lacks the key {named!r} that the fleet's server is encrypted with")
+
+
+async def _said(client: Client) -> list[dict[str, bytes]]:
+    """Return the metadata of the payloads that say whose fleet a server holds; none, if it cannot list now."""
     listed = client.list_workflows(HELD_QUERY, limit=LOOKED_AT, page_size=LOOKED_AT, rpc_timeout=_RPC)
-    own = access.sealing.fleet
     try:
-        said = [dict(one.metadata) async for each in listed for one in each.raw_info.memo.fields.values()]
+        return [dict(one.metadata) async for each in listed for one in each.raw_info.memo.fields.values()]
     except RPCError:
-        return
+        return []
+
+
+def _require_own(client: Client, access: FleetAccess, said: Sequence[Mapping[str, bytes]]) -> None:
+    own = access.sealing.fleet
     if (held := held_fleet(own, said)) not in (own, ""):
         raise OtherFleet(holds_another(client.namespace, held, own))
 

@@ -119,9 +119,8 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
             if not self._verifies:
                 return [self._read(payload) for payload in payloads]
             for payload in payloads:
-                if lacks_key(self._keys.by_id, payload.metadata) and not self._is_refused(payload):
-                    named = payload.metadata.get(KEY, b"").decode(errors="replace")[:64]
-                    raise Undecipherable(f"it is encrypted with key {named!r}, which the fleet does not have here")
+                if not self._is_refused(payload):
+                    self._require_key(payload)
             return await self._signing.decode(payloads)
         place, known = self._place, self._sealing.known(self._node)
         opened = []
@@ -139,6 +138,11 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
             return encoded
         return Payload(metadata={**encoded.metadata, FLEET: self._sealing.fleet.encode()}, data=encoded.data)
 
+    def _require_key(self, payload: Payload) -> None:
+        if lacks_key(self._keys.by_id, payload.metadata):
+            named = payload.metadata.get(KEY, b"").decode(errors="replace")[:64]
+            raise Undecipherable(f"it is encrypted with key {named!r}, which the fleet does not have here")
+
     def _is_refused(self, payload: Payload) -> bool:
         """Say whether a workflow refuses a payload as another fleet's. A step does not: it may be that fleet's own."""
         is_of_step = self._place is not None and bool(self._place.activity_type)
@@ -147,6 +151,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
     def _read(self, payload: Payload) -> Payload:
         if not is_encrypted(payload.metadata):
             raise Undecipherable("it is not encrypted, so none of the fleet's workers has written it")
+        self._require_key(payload)
         return decrypted(self._keys.by_id, self._place, payload)
 
 

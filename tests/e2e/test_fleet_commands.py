@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from syncpod.messages.fleet import FLEET_QUEUE, fleet_node_id
 from syncpod.messages.workload import WORKLOAD_WORKFLOW
 from syncpod.settings.membership import keep_membership
 from syncpod.settings.variables import STATE_DIR
+from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.e2e.test_fleet import FleetOfOne, Node, pod, words
 from tests.e2e.test_fleet import fleet as _fleet
@@ -28,6 +30,10 @@ from tests.e2e.test_fleet_placement import deployment, joined, until
 
 fleet, node = _fleet, _node
 """The same fixtures, for this module."""
+
+
+def _sockets(directory: str, names: list[str]) -> list[str]:
+    return [name for name in names if (Path(directory) / name).is_socket()]
 
 
 async def _start_of(client: Client, workflow_id: str) -> Payload:
@@ -74,6 +80,17 @@ async def test_a_stranger_at_the_servers_port_commands_nothing(node: Node, fleet
     gate = ("gate", "--listen", "127.0.0.1:0")
     for words_ in (("serve",), gate, ("apply", "-f", "-"), ("cordon", name), ("get", "nodes")):
         assert holds in (await other.say(*words_, code=2, stdin=secret)).err
+
+    # Nor does who has the fleet's directory without its key: no command is sent that its workflows could not read.
+    copy = tmp_path / "copy"
+    await asyncio.to_thread(shutil.copytree, fleet.authority.directory, copy / "fleet", ignore=_sockets)
+    (had,) = (copy / "fleet" / "keys").glob("*.key")
+    had.unlink()
+    make_signing_keys(copy / "fleet")
+    other = replace(fleet, environ={**fleet.environ, STATE_DIR: str(copy)})
+    lacks = f"{copy}/fleet/keys: lacks the key {had.stem!r} that the fleet's server is encrypted with: "
+    for words_ in (("cordon", name), ("delete", f"deployment/{shop}"), ("describe", "node", name)):
+        assert lacks in (await other.say(*words_, code=2)).err
 
     described = (await fleet.say("describe", "node", name)).out
     assert "signal renew is refused, since it is not signed: only who can read the keys in the fleet's" in described

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,6 +64,7 @@ def serving(state_dir: Path, server: DevServer) -> Iterator[subprocess.Popen[str
 
 async def test_from_an_invitation_to_its_end(tmp_path: Path, temporal_server: DevServer) -> None:
     state_dir = tmp_path / "state"
+    begin(state_dir)
     assert fleet(state_dir, "invite", "n1").returncode == 2, "no gate yet, and none named"
     with serving(state_dir, temporal_server):
         invited = fleet(state_dir, "invite", "n1", "--for", "2h")
@@ -94,6 +96,36 @@ async def test_from_an_invitation_to_its_end(tmp_path: Path, temporal_server: De
     assert fleet(state_dir, "revoke", "n2").returncode == 1
 
 
+def begin(state_dir: Path) -> None:
+    """Do as the first start of a worker or a gate does."""
+    make_signing_keys(open_fleet(state_dir / "fleet", now()).directory)
+
+
+WITHOUT_A_FLEET = (
+    *(("invite", "n1", "--gate", "h:1"), ("revoke", "n1"), ("certificates",), ("rotate",), ("retire",)),
+    *(("key", "list"), ("key", "rotate"), ("key", "rotate", "--sealing"), ("codec",), ("remove", "n1")),
+)
+
+
+@pytest.mark.parametrize("words", WITHOUT_A_FLEET, ids="-".join)
+def test_only_a_worker_or_a_gate_begins_a_fleet(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = fleet(tmp_path / "state", *words)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "this machine commands no fleet" in done.stderr
+    assert not list(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("words", WITHOUT_A_FLEET, ids="-".join)
+def test_without_the_keys_of_a_fleet_no_other_keys_are_made(tmp_path: Path, words: tuple[str, ...]) -> None:
+    begin(state_dir := tmp_path / "state")
+    shutil.rmtree(keys := state_dir / "fleet" / "keys")
+    before = sorted(tmp_path.rglob("*"))
+    done = fleet(state_dir, *words)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert f"{keys} has none of the fleet's keys" in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -116,6 +148,7 @@ def test_an_authority_is_not_retired_before_its_nodes_have_another(tmp_path: Pat
     state_dir = tmp_path / "state"
     umask = os.umask(0)
     try:
+        begin(state_dir)
         assert fleet(state_dir, "invite", "n1", "--gate", "h:1", "-o", "-").returncode == 0
     finally:
         os.umask(umask)

@@ -41,6 +41,7 @@ def invite(
     It holds the node's certificate and private key. So take it to the node in a way that nobody else can read, and keep
     no copy. An earlier invitation of the node stays valid.
     """
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.gate.authority import now
     from syncpod.gate.record import GateRecord, read_gate_record
     from syncpod.gate.sealing_keys import FleetSealingKeys
@@ -106,6 +107,7 @@ def revoke(
 
     The gate ends its connections within a second. The node keeps what it was already given, so its pods keep running.
     """
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.gate.authority import now
 
     fleet = open_here(state_dir)
@@ -121,6 +123,7 @@ def revoke(
 
 def certificates(state_dir: StateDir = "") -> None:
     """List the certificates of nodes, and how long each is valid."""
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.gate.authority import now
 
     rows = [("NODE", "SERIAL", "NOT AFTER", "AUTHORITY", "STATUS")]
@@ -146,6 +149,7 @@ def rotate(state_dir: StateDir = "") -> None:
     Certificates of the earlier one stay valid. Invite each node anew, and then remove the earlier authority with
     `syncpod fleet retire`.
     """
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.gate.authority import now
 
     fleet = open_here(state_dir)
@@ -165,6 +169,7 @@ def retire(
 
     If nodes have no certificate of a newer authority, they are named, and nothing is removed.
     """
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.gate.authority import now
 
     fleet = open_here(state_dir)
@@ -180,22 +185,6 @@ def retire(
             f"{', '.join(needing[:3])}{more} would be kept out: invite them anew, or use --force to keep them out"
         )
     say(f"authority/{fleet.retire()} retired")
-
-
-def open_here(state_dir: str) -> Fleet:
-    """Return the fleet that is commanded from this state directory. Blocks. Raises BadInput."""
-    from syncpod.cli.machine.settings import settings
-    from syncpod.gate.authority import now, open_fleet
-    from syncpod.gate.gate import fleet_directory
-    from syncpod.settings.errors import SettingsInvalid
-
-    directory = fleet_directory(settings(state_dir=state_dir).state_dir)
-    try:
-        return open_fleet(directory, now())
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None
-    except OSError as error:
-        raise BadInput(f"fleet directory {directory}: {error.strerror}") from None
 
 
 def issued_by(fleet: Fleet) -> list[Issued]:

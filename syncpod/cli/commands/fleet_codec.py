@@ -27,7 +27,7 @@ def codec(
     """
     import asyncio
 
-    from syncpod.cli.commands.fleet_certificates import open_here
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.decoding_page import serve_page
     from syncpod.signing.keys import make_signing_keys

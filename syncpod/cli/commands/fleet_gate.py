@@ -98,7 +98,8 @@ def _behind(temporal: str, state_dir: str) -> TemporalFrontend:
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
-        config = connection_settings(default_address=temporal) if temporal else connection(state_dir)
+        named = connection_settings(default_address=temporal) if temporal else None
+        config = named or connection(state_dir, begun_by="syncpod server")
     except NoServer as error:
         raise BadInput(str(error)) from None
     address = temporal or config["target_host"]

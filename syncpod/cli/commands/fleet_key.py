@@ -224,7 +224,7 @@ def _superseded(keys: SigningKeys, named: str) -> datetime:
 
 def _of(state_dir: str) -> SigningKeys:
     """Return the fleet's keys. Raises BadInput."""
-    from syncpod.cli.commands.fleet_certificates import open_here
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import make_signing_keys
 

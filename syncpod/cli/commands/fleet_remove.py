@@ -47,7 +47,8 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
     reached ends its pods when it is back, if its certificate is still valid then: until then they run beside their
     replacements, if the node is running. `syncpod fleet revoke` keeps it from ever hearing of that.
     """
-    from syncpod.cli.commands.fleet_certificates import issued_by, open_here
+    from syncpod.cli.commands.fleet_certificates import issued_by
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.cli.temporal import fleet
 
     authority, how = open_here(state_dir), _How(force, read_timeout(timeout))

@@ -134,7 +134,8 @@ def _require_unneeded(named: str, current: str, needs: Needs, ended: int, *, for
 
 def _certified(state_dir: str) -> list[Certified]:
     """Return the nodes with a certificate that is valid, and when each was last invited. Blocks. Raises BadInput."""
-    from syncpod.cli.commands.fleet_certificates import issued_by, open_here
+    from syncpod.cli.commands.fleet_certificates import issued_by
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.cli.temporal.sealing_keys import Certified
 
     at, invited = datetime.now(UTC), dict[str, datetime]()
@@ -150,7 +151,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _files(state_dir: str) -> SealingKeyFiles:
-    from syncpod.cli.commands.fleet_certificates import open_here
+    from syncpod.cli.machine.fleet_home import open_here
     from syncpod.gate.sealing_key_files import SealingKeyFiles
 
     return SealingKeyFiles(open_here(state_dir))

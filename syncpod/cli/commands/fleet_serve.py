@@ -18,6 +18,7 @@ def serve(state_dir: StateDir = "") -> None:
     from syncpod.cli.machine.worker_process import fleet_worker_program
     from syncpod.cli.temporal.session import connection
 
-    address, directory = connection(state_dir)["target_host"], settings(state_dir=state_dir).state_dir
+    address = connection(state_dir, begun_by="syncpod server")["target_host"]
+    directory = settings(state_dir=state_dir).state_dir
     command = [sys.executable, str(fleet_worker_program()), "--state-dir", str(directory)]
     run_in_place(command, {**os.environ, "TEMPORAL_ADDRESS": address})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.client import Client, WorkflowHandle
@@ -12,11 +11,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.fleet_home import home_of_a_fleet
 from syncpod.cli.temporal import fleet_answers, fleet_memos, session
 from syncpod.cli.temporal.fleet_memos import Unreadable
-from syncpod.fleet_client import OtherFleet, access_to, check_whose, connect_to_fleet, object_sealing_of
-from syncpod.gate.authority import has_fleet
+from syncpod.fleet_client import KeyMissing, OtherFleet, access_to, check_commander, connect_to_fleet, object_sealing_of
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.messages.encryption import Undecipherable
@@ -29,6 +27,8 @@ from syncpod.messages.fleet import (
     fleet_node_id,
 )
 from syncpod.settings.errors import SettingsInvalid
+from syncpod.signing.keys import DIRECTORY
+from syncpod.temporal.missing_key import WHAT_TO_DO
 from syncpod.temporal.plugin import NoServer
 from syncpod.temporal.quiet_runtime import quiet_runtime
 
@@ -52,7 +52,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     The server is the one that the environment names, or else this machine's own. The fleet's keys are those of the
     state directory. Raises Failure, BadInput.
     """
-    here = _home_of_a_fleet(state_dir)
+    here = home_of_a_fleet(state_dir)
     config = session.connection(state_dir, begun_by="syncpod server")
     try:
         access = access_to(here)
@@ -61,7 +61,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
 
     async def connected() -> _Result:
         client = await connect_to_fleet(config, access, session.who(), quiet_runtime())
-        await check_whose(client, access)
+        await check_commander(client, access)
         return await work(client)
 
     try:
@@ -70,33 +70,21 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
         raise Failure(str(error)) from None
     except OtherFleet as error:
         raise BadInput(str(error)) from None
+    except KeyMissing as error:
+        raise BadInput(f"{fleet_directory(here) / DIRECTORY}: {error}: {WHAT_TO_DO}") from None
     except RPCError as error:
         raise session.refused(error) from None
     except Undecipherable as error:
-        raise Failure(
-            f"what the fleet's server holds cannot be read with the keys in {fleet_directory(here)}: {error}. If its "
-            "database was restored from a backup, put the keys of that time back"
-        ) from None
+        unread = f"what the fleet's server holds cannot be read with the keys in {fleet_directory(here)}"
+        raise Failure(f"{unread}: {error}: {WHAT_TO_DO}") from None
 
 
 def object_sealing(state_dir: str = "") -> ObjectSealing:
     """Return the sealing of the fleet's ConfigMaps and Secrets. Blocks. Raises BadInput."""
     try:
-        return object_sealing_of(_home_of_a_fleet(state_dir))
+        return object_sealing_of(home_of_a_fleet(state_dir))
     except (SettingsInvalid, OSError) as wrong:
         raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
-
-
-def _home_of_a_fleet(state_dir: str) -> Path:
-    """Return the state directory, which has a fleet: a command with keys of its own could read nothing, nor be read."""
-    here = settings(state_dir=state_dir).state_dir
-    directory = fleet_directory(here)
-    try:
-        if has_fleet(directory):
-            return here
-    except OSError as wrong:
-        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
-    raise BadInput(f"this machine commands no fleet, since there is no {directory}; `syncpod fleet gate` begins one")
 
 
 async def summaries(client: Client) -> list[FleetNodeSummary]:

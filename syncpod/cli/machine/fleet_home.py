@@ -1,0 +1,47 @@
+"""The fleet that is commanded from a state directory: its authority and its keys.
+
+Only `fleet serve` and `fleet gate` begin a fleet. Any other command refuses where there is none, or where its keys are
+missing: with keys of its own it could read nothing, and its commands would stop the workflows that got them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.machine.settings import settings
+from syncpod.gate.authority import Fleet, has_fleet, now, open_fleet
+from syncpod.gate.gate import fleet_directory
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.signing.keys import DIRECTORY, read_signing_keys
+
+
+def home_of_a_fleet(state_dir: str = "") -> Path:
+    """Return the state directory, which has a fleet and its keys. Blocks. Raises BadInput; nothing is created."""
+    here = settings(state_dir=state_dir).state_dir
+    directory = fleet_directory(here)
+    try:
+        if not has_fleet(directory):
+            raise BadInput(
+                f"this machine commands no fleet, since there is no {directory}; `syncpod fleet gate` begins one"
+            )
+        keys = read_signing_keys(directory)
+    except (SettingsInvalid, OSError) as wrong:
+        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
+    if keys is None:
+        raise BadInput(
+            f"{directory / DIRECTORY} has none of the fleet's keys, or none that you may read: put them back from the "
+            f"backup, or copy {directory} from the machine that commands the fleet, with all that is in it"
+        )
+    return here
+
+
+def open_here(state_dir: str = "") -> Fleet:
+    """Return the fleet that is commanded from this state directory. Blocks. Raises BadInput; none is begun."""
+    directory = fleet_directory(home_of_a_fleet(state_dir))
+    try:
+        return open_fleet(directory, now())
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    except OSError as error:
+        raise BadInput(f"fleet directory {directory}: {error.strerror}") from None
