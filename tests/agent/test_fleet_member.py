@@ -49,12 +49,13 @@ class Bench:
 
     state_dir: Path
     now: float = 1000.0
+    boot: str = "boot-1"
     told: list[list[str]] = field(default_factory=list)
     open: dict[str, str] = field(default_factory=dict)
     fails: bool = False
 
     def __post_init__(self) -> None:
-        self.contact = Contact(self.state_dir, lambda: self.now)
+        self.contact = Contact(self.state_dir, lambda: self.now, self.boot)
         here = self.state_dir
         node = NodeContext(name="n1", state_dir=here, memory_dir=here, log_dir=here, cluster="c")
         reports = FleetReports(PublishedPods(node), "n1")
@@ -251,14 +252,29 @@ async def test_a_cut_off_node_stops_what_must_not_run_without_the_fleet(bench: B
     assert bench.told[3:] == [["waits", "stops"]]
 
 
-async def test_a_restarted_worker_counts_on(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "clock_moved", "reboots", "stops"),
+    [
+        pytest.param(50, 3600, False, False, id="a clock that is set right does not count"),
+        pytest.param(66, -3600, False, True, id="nor does one that is set back"),
+        pytest.param(90, 0, True, True, id="a reboot"),
+        pytest.param(40, 0, True, False, id="a short reboot"),
+        pytest.param(40, -3600, True, True, id="a reboot that sets the clock back"),
+        pytest.param(40, -20, True, True, id="a reboot after which the clock is less ahead than the machine is up"),
+    ],
+)
+async def test_a_restarted_worker_counts_on(
+    bench: Bench, seconds: float, clock_moved: float, reboots: bool, stops: bool
+) -> None:
     await bench.member.take(bench.intent(1, pod("stops", "stop-after=1m")))
     bench.heard(after=40)
-    note = bench.state_dir / "fleet-contact"
-    os.utime(note, (time.time() - 90, time.time() - 90))
-    later = Bench(bench.state_dir)
+    noted = time.time() - seconds - clock_moved
+    os.utime(bench.state_dir / "fleet-contact", (noted, noted))
+    later = (
+        Bench(bench.state_dir, now=25, boot="boot-2") if reboots else Bench(bench.state_dir, now=bench.now + seconds)
+    )
     await later.member.mind_silence()
-    assert later.told == [[]]
+    assert later.told == ([[]] if stops else [])
 
 
 async def test_a_stop_that_could_not_be_told_is_tried_again(bench: Bench) -> None:

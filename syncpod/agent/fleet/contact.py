@@ -1,16 +1,20 @@
 """When a node last heard from its fleet: pods that must not run twice are stopped some time after that.
 
-The time is kept on disk, as a file's modification time. So a node that is restarted or rebooted while it is cut off
-continues to count.
+The time is kept on disk: by the machine's own count since its boot, and by the clock, as a file's modification time. So
+a node that is restarted or rebooted while it is cut off continues to count. The clock decides only across a reboot. If
+it is then earlier than it can be, nobody knows how long the node was off, and it counts as long enough.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from syncpod.kernel.boot import boot_id
 
 FILE_NAME: Final = "fleet-contact"
 RETURN_SECONDS: Final = 30.0
@@ -18,17 +22,22 @@ RETURN_SECONDS: Final = 30.0
 _WRITTEN_SECONDS: Final = 5.0
 
 
-class Contact:
-    """When a node last heard from its fleet. Its methods are quick: on disk they only touch a file."""
+def since_boot() -> float:
+    """Return the seconds since the machine's boot, with those in which it was suspended: the fleet counts these too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
-    def __init__(self, state_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Continue from the time that an earlier worker has noted; without one, count from now. Blocks."""
+
+class Contact:
+    """When a node last heard from its fleet. Its methods are quick: on disk they only write a line."""
+
+    def __init__(self, state_dir: Path, clock: Callable[[], float] = since_boot, boot: str | None = None) -> None:
+        """Continue from the time that an earlier worker has noted; without one, count from now. Blocks.
+
+        `boot` is the id of this boot of the machine; None = the kernel's.
+        """
         self._path, self._clock = state_dir / FILE_NAME, clock
-        try:
-            before = max(0.0, time.time() - self._path.stat().st_mtime)
-        except OSError:
-            before = 0.0
-        self._at = self._written = clock() - before
+        self._boot = boot_id() if boot is None else boot
+        self._at = self._written = clock() - self._before()
         self._since: float | None = None
         """Since when the contact has lasted without a gap; None = there is no contact."""
 
@@ -42,6 +51,7 @@ class Contact:
             try:
                 descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
                 try:
+                    os.pwrite(descriptor, f"{self._boot} {now:020.3f}\n".encode(), 0)
                     os.utime(descriptor)
                 finally:
                     os.close(descriptor)
@@ -50,10 +60,27 @@ class Contact:
             self._written = now
 
     def silent_seconds(self) -> float:
-        """Return how long ago the last contact was."""
+        """Return how long ago the last contact was; infinity if nobody can know."""
         return self._clock() - self._at
 
     def is_steady(self) -> bool:
         """Say whether the contact has lasted for :data:`RETURN_SECONDS`."""
         now = self._clock()
         return self._since is not None and now - self._at <= RETURN_SECONDS and now - self._since >= RETURN_SECONDS
+
+    def _before(self) -> float:
+        """Return how long ago the contact was that an earlier worker has noted; 0 without one."""
+        try:
+            by_clock = time.time() - self._path.stat().st_mtime
+            boot, _, noted = self._path.read_text(errors="replace").partition(" ")
+        except OSError:
+            return 0.0
+        least, now = 0.0, self._clock()
+        if self._boot and boot == self._boot:
+            try:
+                return max(0.0, now - float(noted))
+            except ValueError:
+                pass  # it died while it wrote
+        elif noted:
+            least = now  # the note is from before this boot
+        return by_clock if by_clock >= least else math.inf
