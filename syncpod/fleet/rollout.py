@@ -74,6 +74,8 @@ class RolloutState:
     best: tuple[int, int, int] = _NOTHING_YET
     """The most new pods, the fewest other pods (negative) and the most available new pods so far in this rollout."""
     progressed_at: datetime | None = None
+    arrived: bool = False
+    """All pods have been available since the deadline began to count: from then on it does not count."""
     written_off: tuple[str, ...] = ()
     """Pods on lost nodes that may be replaced."""
     setbacks: int = 0
@@ -161,7 +163,8 @@ def health_gate(new: Iterable[Member], revision: str, good: str) -> str:
 def with_wish(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
     """Return the state with the wish noted: if it has a new template, that is the target now.
 
-    The progress deadline counts anew from a new template, another number of pods, and the end of a pause.
+    The progress deadline counts anew from a new template, another number of pods, and the end of a pause. It counts
+    until all pods are available: what becomes of them later is no lack of progress (DeploymentTimedOut).
     """
     if wish.paused:
         return replace(state, replicas=wish.replicas, progressed_at=now, paused=True)
@@ -170,7 +173,7 @@ def with_wish(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
         state = replace(state, asked=wish.revision, target=wish.revision, rolled_back="")
     elif wish.replicas == state.replicas and state.progressed_at is not None and not is_resumed:
         return state
-    return replace(state, best=_NOTHING_YET, progressed_at=now, replicas=wish.replicas)
+    return replace(state, best=_NOTHING_YET, progressed_at=now, arrived=False, replicas=wish.replicas)
 
 
 def with_setback(state: RolloutState, now: datetime) -> RolloutState:
@@ -307,7 +310,8 @@ class _DeploymentDecider:
         """Restart the progress deadline when a drain begins or ends: the template is not to blame for that delay."""
         moving = tuple(member.name for member in self._counted() if member.moving)
         if moving != self._state.moving:
-            self._state = replace(self._state, moving=moving, best=_NOTHING_YET, progressed_at=self._now)
+            state = replace(self._state, best=_NOTHING_YET, progressed_at=self._now, arrived=False)
+            self._state = replace(state, moving=moving)
 
     def _judge(self) -> None:
         """Note progress, and go back to the last good template if the new one fails or makes no progress."""
@@ -325,12 +329,12 @@ class _DeploymentDecider:
         if why:
             self._rolled_back = why
             state = replace(state, target=state.good, rolled_back=why, best=_NOTHING_YET, progressed_at=self._now)
-            self._state = replace(state, setbacks=0, held_until=None)
+            self._state = replace(state, arrived=False, setbacks=0, held_until=None)
 
     def _stalled(self, what_now: str) -> str:
         """Return a sentence if the progress deadline has passed, with what the rollout waits for; "" if it has not."""
         since, limit = self._state.progressed_at, self._wish.deadline
-        if since is None or limit is None or self._is_complete():
+        if since is None or limit is None or self._state.arrived or self._is_complete():
             return ""
         if since + limit > self._now:
             self._times.append(since + limit)
@@ -416,7 +420,8 @@ class _DeploymentDecider:
             return 0
         if self._to_be_awaited():
             return 0
-        is_new = bool(state.good) and state.target != state.good
+        # In a pause, pods are made of the last good template.
+        is_new = bool(state.good) and state.target != state.good and not self._wish.paused
         in_trouble = is_new and any(health(member) != "fine" for member in self._new())
         return 0 if in_trouble else max(0, number)
 
@@ -429,7 +434,7 @@ class _DeploymentDecider:
         if create or not self._wish.replicas or not self._is_complete():
             return
         self._complete = self._state.target
-        self._state = replace(self._state, setbacks=0, held_until=None)
+        self._state = replace(self._state, arrived=True, setbacks=0, held_until=None)
         if self._state.good != self._state.target:
             self._became_good = self._state.target
             self._state = replace(self._state, good=self._state.target)

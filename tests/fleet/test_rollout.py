@@ -134,6 +134,29 @@ def test_a_pause_lets_only_the_number_change() -> None:
     assert not World(Wish("a", 3, paused=True)).step().create
 
 
+def test_a_paused_rollout_in_trouble_grows_by_good_pods() -> None:
+    world = rolled_out(Wish("a", 4, max_surge=1))
+    world.wish = replace(world.wish, revision=BAD)
+    world.step()
+    world.wish = replace(world.wish, paused=True)
+    world.settle_whatever(10)
+    assert [one.status for one in world.counted() if one.revision == BAD] == ["CrashLoopBackOff"]
+    world.wish = replace(world.wish, replicas=6)
+    world.settle_whatever(10)
+    revisions = sorted(one.revision for one in world.counted())
+    assert revisions == ["a"] * 5 + [BAD]
+
+
+def test_a_pod_that_is_lost_after_the_rollout_is_no_lack_of_progress() -> None:
+    world = rolled_out(Wish("a", 2, deadline=60 * SECOND))
+    world.step(3600)
+    world.lose("n1")
+    assert world.step().stalled == world.step(120).stalled == ""
+    world.wish = replace(world.wish, replicas=3)
+    world.settle_whatever(10)
+    assert world.step(120).stalled.startswith("a made no progress in 1m0s: 2 of 3 pods available")
+
+
 def test_a_pause_in_a_rollout_does_not_count_against_its_deadline() -> None:
     world = rolled_out(Wish("a", 2, deadline=60 * SECOND))
     world.wish = replace(world.wish, revision="b")
