@@ -62,6 +62,8 @@ class NodeOffer:
     ports: tuple[HostPort, ...] = ()
     """Host ports that its pods use."""
     pods: tuple[PodThere, ...] = ()
+    namesakes: tuple[str, ...] = ()
+    """Names of its pods that the pod in question, or another pod of its workload, might have: pods of other owners."""
     others: int = 0
     """How many pods it has beside `pods`: they do not affect the placement in question."""
 

@@ -9,6 +9,7 @@ Differences:
 - A pod with ``spec.nodeName`` passes the filters too. In a cluster the scheduler never sees it.
 - No toleration places a pod on a node that cannot be reached: the node would not learn of the pod.
 - No toleration places a pod on a node as which two machines answer: both would run it.
+- A node has at most one pod of a name. Names of pods are only unique on a node.
 - Volumes, images and devices play no part, and neither does NodeResourcesBalancedAllocation.
 """
 
@@ -21,10 +22,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syncpod.fleet.affinity import Neighbors, own_anti_affinity
-from syncpod.fleet.offers import NodeOffer, PodThere, Taint
+from syncpod.fleet.offers import NodeOffer, PodThere
 from syncpod.fleet.room import insufficient, least_allocated
 from syncpod.fleet.spread import Spread
-from syncpod.fleet.taints import KEEPS_AWAY, UNSCHEDULABLE, taints_of, tolerates, untolerated
+from syncpod.fleet.taints import CORDON, KEEPS_AWAY, taints_of, tolerates, untolerated
 from syncpod.lifecycle.node_affinity import matches_node, preference
 from syncpod.pod import Pod
 from syncpod.pod.amounts import requested_amounts
@@ -37,6 +38,7 @@ OTHER_NAME: Final = "node(s) didn't match the requested node name"
 TAINTED: Final = "node(s) had untolerated taint(s)"
 NOT_ASKED_FOR: Final = "node(s) didn't match Pod's node affinity/selector"
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
+NAME_TAKEN: Final = "node(s) had a pod of that name"
 NO_NODES: Final = "no nodes available to schedule pods"
 
 _OF_TAINTS, _OF_NODE_AFFINITY, _OF_ROOM, _OF_SPREAD, _OF_NEIGHBORS = 3, 2, 1, 2, 2
@@ -144,8 +146,7 @@ class _Filters:
     def refusal(self, node: NodeOffer) -> NodeFit | None:
         """Return the reasons of the first filter that refuses a node."""
         spec = self._pod.spec
-        cordon = Taint(UNSCHEDULABLE, effect="NoSchedule")
-        if node.unschedulable and not any(tolerates(one, cordon) for one in spec.tolerations):
+        if node.unschedulable and not any(tolerates(one, CORDON) for one in spec.tolerations):
             return NodeFit(node.name, (UNSCHEDULABLE_NODE,), "it is cordoned")
         if node.doubled:
             return NodeFit(node.name, (TWO_MACHINES,), f"two machines answer as {node.name}")
@@ -161,6 +162,8 @@ class _Filters:
             return NodeFit(node.name, (NO_PORTS,))
         if missing := list(insufficient(self._wanted, node)):
             return NodeFit(node.name, tuple(reason for reason, _ in missing), "; ".join(said for _, said in missing))
+        if self._pod.metadata.name in node.namesakes:
+            return NodeFit(node.name, (NAME_TAKEN,), f"another owner's pod there is called {self._pod.metadata.name}")
         if reason := self._spread.refusal(node) or self._neighbors.refusal(node):
             return NodeFit(node.name, (reason,))
         return None

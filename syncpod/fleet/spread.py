@@ -135,5 +135,6 @@ def _takes_part(rule: TopologySpreadConstraint, pod: Pod, node: NodeOffer) -> bo
     """Say whether a constraint counts a node. By default it counts the nodes that the pod's node affinity matches."""
     if rule.node_affinity_policy != "Ignore" and not matches_node(pod, node.name, node.labels):
         return False
-    honors = rule.node_taints_policy == "Honor"
-    return not honors or untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is None
+    if rule.node_taints_policy != "Honor":
+        return True
+    return not node.doubled and untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is None

@@ -11,10 +11,13 @@ from typing import Final
 
 from syncpod.fleet.offers import NodeOffer, Taint
 from syncpod.pod import Toleration
+from syncpod.pod.enums import TaintEffect
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+
+CORDON: Final = Taint(UNSCHEDULABLE, effect="NoSchedule")
 
 KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
 """The effects that keep a pod from being placed."""
@@ -25,11 +28,14 @@ _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 
 
 def taints_of(node: NodeOffer) -> tuple[Taint, ...]:
-    """Return a node's own taints, and those that Kubernetes' node lifecycle controller would add for its presence."""
+    """Return a node's own taints, and those that Kubernetes' node lifecycle controller would add.
+
+    It adds taints for the node's presence and for a cordon (TaintNodesByCondition).
+    """
+    of_cordon = (CORDON,) if node.unschedulable else ()
     of_presence = {"NotReady": NOT_READY, "Unknown": UNREACHABLE}.get(node.presence)
-    if of_presence is None:
-        return node.taints
-    return (*node.taints, *(Taint(of_presence, effect=effect) for effect in ("NoSchedule", "NoExecute")))
+    effects: tuple[TaintEffect, ...] = ("NoSchedule", "NoExecute") if of_presence is not None else ()
+    return (*node.taints, *of_cordon, *(Taint(of_presence or "", effect=effect) for effect in effects))
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: Collection[str]) -> Taint | None:

@@ -89,13 +89,23 @@ def name_of(workload: Workload, number: int) -> str:
 
 def number_of(workload: Workload, name: str) -> int | None:
     """Return the number of the pod with this name, 0 for a single Pod; None if the workload can have no such pod."""
-    if isinstance(workload, Pod):
-        return 0 if name == workload.metadata.name else None
-    digits = name.removeprefix(f"{workload.metadata.name}-")
+    return _number_in(workload.kind, workload.metadata.name, name)
+
+
+def is_name_for(owner: str, namespace: str, name: str) -> bool:
+    """Say whether a workload could give a pod this name; `owner` is the id of the workload's workflow."""
+    kind, own_namespace, workload = workload_in(owner)
+    return bool(kind) and namespace == own_namespace and _number_in(kind, workload, name) is not None
+
+
+def _number_in(kind: str, workload: str, name: str) -> int | None:
+    if kind == "Pod":
+        return 0 if name == workload else None
+    digits = name.removeprefix(f"{workload}-")
     if digits == name or len(digits) > len(str(LARGEST_NUMBER)) or not (digits.isascii() and digits.isdecimal()):
         return None
     number = int(digits)
-    return number if name == name_of(workload, number) and 0 < number <= LARGEST_NUMBER else None
+    return number if name == f"{workload}-{number}" and 0 < number <= LARGEST_NUMBER else None
 
 
 def next_number(last: int, is_taken: Callable[[int], bool]) -> int:

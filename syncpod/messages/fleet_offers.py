@@ -9,6 +9,7 @@ from typing import Any
 from syncpod.fleet.affinity import can_affect
 from syncpod.fleet.offers import NodeOffer, Presence
 from syncpod.fleet.placement import pod_there, without_room_of
+from syncpod.fleet.workload_pods import is_name_for
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary
 from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
 
@@ -18,8 +19,8 @@ def offer_of(
 ) -> NodeOffer | None:
     """Return what a node offers in addition to the pods of its list; None if it has not reported yet.
 
-    The offer has those of the pods that can affect the placement of `wanted`, and all pods of `owner`. Raises
-    ValueError for an invalid quantity.
+    The offer has those of the pods that can affect the placement of `wanted`, all pods of `owner`, and the names of
+    others that `owner` could give a pod. Raises ValueError for an invalid quantity.
     """
     if node.presence == "Joining":
         return None
@@ -44,6 +45,8 @@ def _with(offer: NodeOffer, document: dict[str, Any], wanted: Sequence[Pod], own
         return replace(offer, others=offer.others + 1)
     there = pod_there(pod, pod.metadata.annotations.get(OWNER_ANNOTATION, ""))
     offer = without_room_of(offer, pod)
+    if there.owner != owner and is_name_for(owner, there.namespace, there.name):
+        offer = replace(offer, namesakes=(*offer.namesakes, there.name))
     if there.owner == owner or any(can_affect(there, one, one.metadata.namespace or "default") for one in wanted):
         return replace(offer, pods=(*offer.pods, there))
     return replace(offer, others=offer.others + 1)

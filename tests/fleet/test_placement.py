@@ -155,6 +155,20 @@ def test_a_spread_counts_domains_and_not_nodes() -> None:
     assert place(asking, [*east, west, node("n4", labels={"zone": "north"}, unschedulable=True)]).node == ""
 
 
+@pytest.mark.parametrize("closed", [{"unschedulable": True}, {"doubled": True}])
+@pytest.mark.parametrize(("honors", "goes_to"), [("Honor", "n1"), ("Ignore", "")])
+def test_a_spread_that_honors_taints_does_not_wait_for_a_node_that_takes_no_pods(
+    closed: dict[str, bool], honors: str, goes_to: str
+) -> None:
+    asking = pod(topologySpreadConstraints=[spreading("web", "kubernetes.io/hostname", nodeTaintsPolicy=honors)])
+    assert place(asking, [node("n1", pods=(there(),)), node("n2", **closed)]).node == goes_to
+
+
+def test_a_node_has_one_pod_of_a_name() -> None:
+    found = place(pod("web-1"), [node("n1", namesakes=("web-1",)), node("n2", pods=(there(),))])
+    assert (found.node, found.nodes[0].reasons) == ("n2", ("node(s) had a pod of that name",))
+
+
 def test_too_few_domains_count_as_an_empty_one() -> None:
     asking = pod(topologySpreadConstraints=[spreading("web", "zone", minDomains=2)])
     assert place(asking, [node(labels={"zone": "east"})]).node == "n1"

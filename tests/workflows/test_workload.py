@@ -64,6 +64,7 @@ from tests.workflows.runs import Noting
 from tests.workflows.scripted import DIGEST
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
+from workflows.fleet.workload_changes import PLACED_AT_ONCE
 
 PATIENCE = 60.0
 BAD = "registry.local/bad:1"
@@ -301,6 +302,31 @@ async def test_a_pod_that_fits_nowhere_waits_and_says_why(fleet: Fleet) -> None:
     await fleet.until(handle, lambda view: any(pod.why for pod in view.pods))
     await second.execute_update("uncordon")
     await until_told_of_room(handle, 2)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_pods_that_fit_nowhere_hold_up_no_other_template(fleet: Fleet) -> None:
+    """There are more of them than are tried together, and none of them may go before a new pod is available."""
+    await fleet.join(1)
+    replicas = PLACED_AT_ONCE + 1
+    strategy = {"rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 0}}
+    handle = await fleet.apply(fleet.document(replicas=replicas, requests={"cpu": "3"}, strategy=strategy))
+    await fleet.until(handle, lambda view: any(pod.why for pod in view.pods))
+    await fleet.apply(fleet.document(replicas=replicas, requests={"cpu": "10m"}, strategy=strategy))
+    await fleet.until(handle, partial(has_available, replicas))
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_pods_of_two_workloads_of_one_name_are_on_one_node(fleet: Fleet) -> None:
+    await fleet.join(1)
+    daemons = await fleet.apply(fleet.document("DaemonSet"))
+    await fleet.until(daemons, is_rolled_out)
+    handle = await fleet.apply(fleet.document(replicas=2))
+    view = await fleet.until(handle, is_rolled_out)
+    assert sorted(pod.name for pod in view.pods) == [f"{fleet.prefix}-{number}" for number in (2, 3)]
+    renamed = f"{fleet.prefix}-1 is called {fleet.prefix}-3 from now on: another pod has its name"
+    assert renamed in {each.message for each in view.events if each.reason == "Renamed"}
+    assert fleet.running() == [f"{fleet.prefix}-{number}" for number in (1, 2, 3)]
 
 
 async def until_told_of_room(handle: WorkflowHandle[Any, Any], times: int) -> None:

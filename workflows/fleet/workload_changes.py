@@ -15,7 +15,7 @@ from syncpod.fleet.daemons import Standing, decide_daemons, standing
 from syncpod.fleet.lone_pods import decide_lone, placement_changed
 from syncpod.fleet.members import leaving_order
 from syncpod.fleet.offers import NodeOffer
-from syncpod.fleet.placement import Placement, place, with_pod
+from syncpod.fleet.placement import NAME_TAKEN, Placement, place, with_pod
 from syncpod.fleet.rollout import WorkloadDecision, decide
 from syncpod.fleet.workload_documents import (
     MOST_REPLICAS,
@@ -407,10 +407,20 @@ def drop_unplaced(state: WorkloadState) -> None:
         del state.pods[name]
 
 
-def unplaced(state: WorkloadState) -> list[str]:
-    """Return the pods that need a node now, oldest first."""
-    names = [name for name, pod in state.pods.items() if not pod.node and not pod.leaving]
+def unplaced(state: WorkloadState, tried: Collection[str] = ()) -> list[str]:
+    """Return the pods that need a node now, oldest first: as many as are tried together. `tried` are left out."""
+    names = [name for name, pod in state.pods.items() if not pod.node and not pod.leaving and name not in tried]
     return sorted(names, key=lambda name: state.pods[name].number)[:PLACED_AT_ONCE]
+
+
+def like(state: WorkloadState, name: str) -> set[str]:
+    """Return a pod that fits no node, with all others that need a node and fit none for the same reasons."""
+    one = state.pods[name]
+    return {
+        other
+        for other, pod in state.pods.items()
+        if other == name or (not pod.node and not one.bound and not pod.bound and pod.revision == one.revision)
+    }
 
 
 def may_be_placed(state: WorkloadState, name: str, silent: Collection[str]) -> bool:
@@ -461,29 +471,47 @@ def proof_sent(state: WorkloadState, names: Iterable[str]) -> None:
             state.pods[name].is_proof_sent = True
 
 
-def samples(state: WorkloadState) -> tuple[dict[str, Any], ...]:
-    """Return one pod for each template with pods to place. A survey needs them to ask nodes for the right details."""
-    by_revision = {state.pods[name].revision: name for name in unplaced(state)}
+def samples(state: WorkloadState, names: Iterable[str]) -> tuple[dict[str, Any], ...]:
+    """Return one of these pods for each template. A survey needs them to ask nodes for the right details."""
+    by_revision = {state.pods[name].revision: name for name in names}
     return tuple(pod_to_wire(pod_to_run(state, name)) for _, name in sorted(by_revision.items()))
 
 
 def placements(
-    state: WorkloadState, names: Sequence[str], nodes: Sequence[NodeOffer], owner: str
+    state: WorkloadState, names: Sequence[str], nodes: Sequence[NodeOffer], owner: str, now: datetime
 ) -> dict[str, tuple[Pod, Placement]]:
-    """Choose a node for each of these pods. Each choice takes those before it into account."""
+    """Choose a node for each of these pods. Each choice takes those before it into account.
+
+    A pod that fits nowhere since others have its name gets another number, unless it is a single Pod.
+    """
     offers = {node.name: node for node in nodes}
     found = {}
-    for name in names:
-        pod = pod_to_run(state, name)
-        if bound := state.pods[name].bound:
-            only = [offers[bound]] if bound in offers else []
-            placement = place(pod, only, owner=owner)
-        else:
-            placement = place(pod, offers.values(), owner=owner)
+    for first in names:
+        name, (pod, placement) = first, _placement(state, first, offers, owner)
+        if not placement.node and not state.is_lone and any(NAME_TAKEN in fit.reasons for fit in placement.nodes):
+            name = _renumbered(state, first, nodes, now)
+            pod, placement = _placement(state, name, offers, owner)
         if placement.node:
             offers[placement.node] = with_pod(offers[placement.node], pod, owner)
         found[name] = (pod, placement)
     return found
+
+
+def _placement(state: WorkloadState, name: str, offers: Mapping[str, NodeOffer], owner: str) -> tuple[Pod, Placement]:
+    pod, bound = pod_to_run(state, name), state.pods[name].bound
+    return pod, place(pod, [node for node in offers.values() if bound in ("", node.name)], owner=owner)
+
+
+def _renumbered(state: WorkloadState, name: str, nodes: Sequence[NodeOffer], now: datetime) -> str:
+    """Give a pod that is on no node another number, by which no pod on any node is called; return its new name."""
+    workload, called = state.workload(), {name for node in nodes for name in node.namesakes}
+    numbers = {number_of(workload, each) for each in called} if workload is not None else set()
+    numbers |= {pod.number for pod in state.pods.values()}
+    state.numbered = next_number(state.numbered, numbers.__contains__)
+    new = f"{_name(state)}-{state.numbered}"
+    state.pods[new] = state.pods.pop(name).model_copy(update={"number": state.numbered})
+    state.event(now, "Normal", "Renamed", f"{name} is called {new} from now on: another pod has its name")
+    return new
 
 
 def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:

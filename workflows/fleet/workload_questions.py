@@ -68,6 +68,8 @@ class WorkloadQuestions:
         self.retry_at: datetime | None = None
         self.tried_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
+        self.tried: set[str] = set()
+        """Pods that were tried lately, and are on no node: others do not wait for them."""
         self.surveyed_at: datetime | None = None
         self.room_at: datetime | None = None
         """When the nodes of a DaemonSet are surveyed because one of them takes pods now; None = no news of that."""
@@ -122,9 +124,7 @@ class WorkloadQuestions:
     def begin_all(self) -> None:
         """Begin all questions to nodes that are due."""
         now = workflow.now()
-        names = workload_changes.unplaced(self.state)
-        if names and "place" not in self.busy and (self.retry_at is None or now >= self.retry_at):
-            self.busy.begin("place", self.place(names))
+        self.begin_to_place(now)
         survey = self.next_survey()
         is_survey_due = survey is None or now >= survey
         changed = [name for name in workload_changes.outdated(self.state) if name not in self.asked]
@@ -140,6 +140,18 @@ class WorkloadQuestions:
         for node, keys in workload_changes.to_withdraw(self.state, self.asked).items():
             if f"withdraw {node}" not in self.busy:
                 self.busy.begin(f"withdraw {node}", self.withdraw(node, keys))
+
+    def begin_to_place(self, now: datetime) -> None:
+        """Choose nodes for pods if that is due: first for those that were not tried yet, then for all once more."""
+        is_due = self.retry_at is None or now >= self.retry_at
+        if "place" in self.busy or not (is_due or (self.tried and not self.asked)):
+            return
+        names = workload_changes.unplaced(self.state, self.tried)
+        if is_due and not names:
+            self.tried.clear()
+            names = workload_changes.unplaced(self.state)
+        if names:
+            self.busy.begin("place", self.place(names, is_retry=is_due))
 
     async def survey(self) -> None:
         """Learn which nodes there are, and which pods of this workload they already have."""
@@ -157,38 +169,47 @@ class WorkloadQuestions:
         workload_changes.surveyed(self.state, found, self.surveyed_at, self.heard)
         self.heard.clear()
 
-    async def place(self, names: Sequence[str]) -> None:
-        """Choose nodes for pods, and ask the nodes to run them."""
+    async def place(self, names: Sequence[str], *, is_retry: bool) -> None:
+        """Choose nodes for pods, and ask the nodes to run them.
+
+        With `is_retry` the pause until all are tried once more begins now.
+        """
         state = self.state
-        asked = Survey(owner=self.owner, pods=workload_changes.samples(state))
+        asked = Survey(owner=self.owner, pods=workload_changes.samples(state, names))
         found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"nodes for {len(names)} pods")
         self.tried_at = workflow.now()
-        self.retry_at = self.tried_at + self.retry_pause
-        self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
+        if is_retry or self.retry_at is None:
+            self.retry_at = self.tried_at + self.retry_pause
+            self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
         if found is None:
             return
         # Replay: checked after the await, since pods may have been withdrawn meanwhile. No await until all are noted.
         # A node that has not answered yet gets no more pods: what it was sent last is in no survey.
         silent = [node.name for node in found.nodes if f"place {node.name}" in self.busy]
         nodes = [node for node in found.nodes if node.name not in silent]
+        self.tried.update(names)
         names = [name for name in names if workload_changes.may_be_placed(state, name, silent)]
         unheard = f"; no answer yet from {', '.join(silent)}" if silent else ""
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        for name, (pod, placement) in workload_changes.placements(state, names, nodes, self.owner).items():
+        chosen = workload_changes.placements(state, names, nodes, self.owner, self.tried_at)
+        for name, (pod, placement) in chosen.items():
             trouble = placement.summary + unheard
             state.refusals = () if placement.node else tuple(map(str, placement.nodes[:_SHOWN]))
             if placement.node:
                 # Noted before the node is asked: the pod may be there even if the answer is lost.
                 state.pods[name].node, state.pods[name].trouble = placement.node, ""
+                self.tried.discard(name)
                 by_node.setdefault(placement.node, []).append((name, pod_to_wire(pod)))
-            elif state.pods[name].trouble != trouble:
+                continue
+            self.tried |= workload_changes.like(state, name)
+            if state.pods[name].trouble != trouble:
                 state.pods[name].trouble = trouble
                 state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {trouble}")
         # Replay: nodes are sorted, so that they are asked in the same order each time. Pods are noted as asked for
         # before anything is awaited: if a withdrawal overtook its request, the node would ignore the withdrawal.
         for node, pods in sorted(by_node.items()):
             self.asked.update(name for name, _ in pods)
-            self.busy.begin(f"place {node}", self.place_on(node, pods, names))
+            self.busy.begin(f"place {node}", self.place_on(node, pods, tuple(chosen)))
 
     async def place_on(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]], chosen: Sequence[str]) -> None:
         """Ask a node to run pods. `chosen` are all pods for which nodes were chosen together.
@@ -203,11 +224,12 @@ class WorkloadQuestions:
         why = "its answer cannot be read" if answer is None else answer.refused
         if not why:
             self.state.event(workflow.now(), "Normal", "Placed", f"{', '.join(names)} on {node}")
-            if all(self.state.pods[name].node for name in chosen if name in self.state.pods) and not (
-                self.asked.intersection(chosen)
-            ):
+            are_placed = all(self.state.pods[name].node for name in chosen if name in self.state.pods)
+            is_done = not self.tried.intersection(self.state.pods) and not self.asked.intersection(chosen)
+            if are_placed and is_done:
                 self.retry_at, self.retry_pause = None, _PLACED_AGAIN
             return
+        self.tried.update(names)
         for name in names:
             if (pod := self.state.pods.get(name)) is not None:
                 pod.node, pod.trouble = "", why
