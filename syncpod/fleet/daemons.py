@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from syncpod.fleet.members import Member, health, leaving_order
+from syncpod.fleet.members import Member, health, leaving_order, why_unavailable
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.rollout import (
     Counts,
@@ -278,7 +278,11 @@ class _DaemonSetDecider:
 
     def _says(self, counts: Counts) -> str:
         state = self._state
-        numbers = f"{counts.updated} of {len(self._heard)} nodes have it, {counts.available} are available"
+        available = f"{counts.available} {'is' if counts.available == 1 else 'are'} available"
+        numbers = f"{counts.updated} of {len(self._heard)} nodes have it, {available}"
         if self._is_complete():
             return f"{state.target} is rolled out{f'; {state.rolled_back}' if state.rolled_back else ''}"
-        return f"{state.rolled_back or f'{state.target} is being rolled out'}: {numbers}"
+        how = "is incomplete" if state.target == state.good else "is being rolled out"
+        said = f"{state.rolled_back or f'{state.target} {how}'}: {numbers}"
+        there = [one for name in self._heard for one in self._there(name) if self._is_new(one)]
+        return "; ".join([said, *(why_unavailable(each) for each in there if not self._is_available(each))][:2])

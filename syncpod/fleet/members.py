@@ -87,6 +87,19 @@ class Member:
         return self.is_ready() and self.ready_since is not None and now - self.ready_since >= min_ready
 
 
+def why_unavailable(member: Member) -> str:
+    """Say what a pod lacks that is not available: ``web-1 on n2 is not ready: ErrImagePull``."""
+    if member.presence == "Unknown":
+        return f"{member.called} is not heard of, since its node cannot be reached"
+    if not member.node:
+        return f"{member.called} has no node yet"
+    if member.presence != "Ready":
+        return f"{member.called} is not ready, as its node is not"
+    if member.is_ready():
+        return f"{member.called} has been ready for less than minReadySeconds"
+    return f"{member.called} is not ready: {member.status or 'Pending'}"
+
+
 def health(member: Member) -> Health:
     """Judge a pod by the status that ``get pods`` prints. A node that is not Ready is not the pod's fault."""
     word = member.status.removeprefix("Init:")

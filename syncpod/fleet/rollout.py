@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from syncpod.fleet.members import Member, health, leaving_order
+from syncpod.fleet.members import Member, health, leaving_order, why_unavailable
 from syncpod.fleet.presence import choose_copy, written_off_at
 from syncpod.fleet.when_lost import WAIT, WhenLost
 from syncpod.go_durations import go_duration
@@ -448,7 +448,8 @@ class _DeploymentDecider:
 
     def _says(self, counts: Counts) -> str:
         wish, state = self._wish, self._state
-        numbers = f"{len(self._new())} of {wish.replicas} pods have it, {counts.available} are available"
+        new, verb = self._new(), "is" if counts.available == 1 else "are"
+        numbers = f"{len(new)} of {wish.replicas} pods have it, {counts.available} {verb} available"
         if self._is_complete() or (not wish.replicas and not counts.replicas):
             done = f"{state.target} is rolled out"
             if self._is_held_back():
@@ -460,4 +461,7 @@ class _DeploymentDecider:
             return f"{state.rolled_back}: {numbers}"
         if awaited := self._to_be_awaited():
             return f"{state.target} waits until {awaited[0].called} is gone: {numbers}"
-        return self._stalled("") or f"{state.target} is being rolled out: {numbers}"
+        how = "is incomplete" if state.target == state.good else "is being rolled out"
+        available = set(self._available(new))
+        lacks = "".join([f"; {why_unavailable(each)}" for each in new if each not in available][:1])
+        return self._stalled("") or f"{state.target} {how}: {numbers}{lacks}"

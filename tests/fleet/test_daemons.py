@@ -136,6 +136,14 @@ def test_each_node_has_one_pod_and_a_new_node_gets_one() -> None:
     assert [one.why for one in fleet.step().withdraw] == ["log-4 on n4 is removed: its labels have changed"]
 
 
+def test_it_is_said_which_pod_is_missing() -> None:
+    wish, state = DaemonWish("a"), RolloutState(asked="a", target="a", good="a")
+    pods = [Member(f"log-{each}", "a", START, node=f"n{each}", status="Running") for each in (1, 2)]
+    nodes = {each.node: Standing(True, True) for each in pods}
+    said = decide_daemons(wish, nodes, [replace(pods[0], ready_since=START), pods[1]], state, START).says
+    assert said == "a is incomplete: 2 of 2 nodes have it, 1 is available; log-2 on n2 is not ready: Running"
+
+
 def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
     fleet = Nodes(DaemonWish("a"))
     fleet.settle()

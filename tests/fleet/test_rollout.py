@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +35,26 @@ def test_a_first_rollout_makes_all_pods_at_once() -> None:
     assert first.says == "a is being rolled out: 0 of 3 pods have it, 0 are available"
     world.settle()
     assert (world.state.good, world.decisions[-1].says) == ("a", "a is rolled out")
+
+
+LACKING = (
+    ({"status": "NotReady"}, "web-2 on n2 is not ready: NotReady"),
+    ({"presence": "Unknown"}, "web-2 on n2 is not heard of, since its node cannot be reached"),
+    ({"presence": "NotReady"}, "web-2 on n2 is not ready, as its node is not"),
+    ({"node": "", "status": ""}, "web-2 has no node yet"),
+    ({"ready_since": START}, "web-2 on n2 has been ready for less than minReadySeconds"),
+)
+
+
+@pytest.mark.parametrize(("change", "lacks"), LACKING)
+def test_of_a_workload_with_all_its_pods_it_is_said_what_is_missing(change: dict[str, Any], lacks: str) -> None:
+    fine = Member("web-1", "a", START, node="n1", status="Running", ready_since=START - 60 * SECOND)
+    other = replace(fine, name="web-2", node="n2", ready_since=None)
+    wish, state = Wish("a", 2, min_ready=SECOND), RolloutState(asked="a", target="a", good="a", replicas=2)
+    said = decide(wish, [fine, replace(other, **change)], state, START).says
+    assert said == f"a is incomplete: 2 of 2 pods have it, 1 is available; {lacks}"
+    said = decide(wish, [fine, replace(other, **change)], replace(state, good=""), START).says
+    assert said == f"a is being rolled out: 2 of 2 pods have it, 1 is available; {lacks}"
 
 
 def test_a_new_template_replaces_pods_within_its_bounds() -> None:
