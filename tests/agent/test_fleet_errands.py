@@ -112,6 +112,31 @@ async def test_a_copy_of_what_was_once_asked_for_begins_nothing(
     assert not (await errands.answer(asked)).refused
 
 
+async def test_a_clock_that_is_set_back_makes_no_later_command_one_from_before(
+    errands: Errands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = time.time()
+    monkeypatch.setattr(time, "time", lambda: before - 3600)
+    assert not (await errands.answer(begin("echo", command="exec"))).refused
+
+
+async def test_single_bytes_of_both_streams_make_no_piece_large(errands: Errands, tmp_path: Path) -> None:
+    """Nobody fetches them while they are written."""
+    script, written = tmp_path / "script.py", tmp_path / "written"
+    script.write_text(
+        "import os, time\nfor number in range(4000):\n    os.write(1 + number % 2, b'x')\n    time.sleep(0.0001)\n"
+    )
+    asked = begin(f"{sys.executable} {script}; touch {written}")
+    await errands.answer(asked)
+    await until(written.exists)
+    whole, pieces, ended = b"", [], False
+    while not ended:
+        pieces.append(await errands.answer(asked.model_copy(update={"received": len(whole), "wait": 1})))
+        whole, ended = whole + said(pieces[-1]), pieces[-1].code is not None
+    assert whole == b"x" * 4000
+    assert max(len(each.chunks) for each in pieces) <= 1024
+
+
 async def test_no_more_run_at_once_than_the_link_has_room_for(errands: Errands) -> None:
     for number in range(MOST):
         assert not (await errands.answer(begin("sleep 1000", str(number)))).refused

@@ -44,6 +44,9 @@ _TOLD_SECONDS: Final = 15.0
 _LOOK_SECONDS: Final = 5.0
 _KEPT_BYTES: Final = 2 * PIECE_BYTES
 """The most output that waits to be fetched. Beyond it the command has to wait."""
+_PIECE_CHUNKS: Final = 1024
+"""The most chunks in one piece: a command that writes single bytes, to both streams in turn, makes each byte one."""
+_KEPT_CHUNKS: Final = 2 * _PIECE_CHUNKS
 _BLOCK: Final = 32 * 1024
 _TOGETHER_SECONDS: Final = 0.05
 """How long to wait for more output after the first, so that a piece holds more than one line."""
@@ -88,11 +91,11 @@ class Command:
                     await asyncio.sleep(_TOGETHER_SECONDS)
         chunks, left = [], PIECE_BYTES
         for stream, data in self._kept:
-            if left <= 0:
+            if left <= 0 or len(chunks) == _PIECE_CHUNKS:
                 break
             chunks.append(ErrandChunk(stream=stream, data=to_text(data[:left])))
             left -= len(data)
-        is_all = left >= 0 and sum(len(data) for _, data in self._kept) <= PIECE_BYTES
+        is_all = left >= 0 and len(chunks) == len(self._kept)
         return ErrandPiece(chunks=tuple(chunks), code=self._code if is_all else None, input_taken=self._taken)
 
     async def give(self, at: int, data: bytes, wait: float, *, ends: bool) -> ErrandPiece:
@@ -162,10 +165,13 @@ class Command:
 
     async def _keep(self, stream: Stream, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(_BLOCK):
-            self._kept.append((stream, data))
+            if self._kept and self._kept[-1][0] == stream and len(self._kept[-1][1]) < _BLOCK:
+                self._kept[-1] = stream, self._kept[-1][1] + data
+            else:
+                self._kept.append((stream, data))
             self._size += len(data)
             self._news.set()
-            while self._size >= _KEPT_BYTES:
+            while self._size >= _KEPT_BYTES or len(self._kept) >= _KEPT_CHUNKS:
                 self._room.clear()
                 await self._room.wait()
 
@@ -180,8 +186,9 @@ class Errands:
         self._turn = asyncio.Lock()
         """Held while a command begins or is forgotten: it must neither begin twice, nor after its end."""
         self._ended: OrderedDict[str, None] = OrderedDict()
-        self._since = time.time()
-        """Commands that were asked for before are not known here: they may have been run."""
+        self._since = time.monotonic()
+        """Commands that were asked for before are not known here: they may have been run. The clock is not asked, since
+        each later command would seem to be from before if it is set back."""
 
     async def answer(self, asked: Errand) -> ErrandPiece:
         """Return one piece."""
@@ -242,7 +249,7 @@ class Errands:
                 f"node {self._node} was asked for the command {abs(late):.0f} s {'ago' if late > 0 else 'ahead'} by "
                 f"its clock, and no more than {IN_TIME_SECONDS:.0f} s are accepted: set the clocks of both machines"
             )
-        if asked_at < self._since:
+        if late > time.monotonic() - self._since:
             return f"the worker of node {self._node} began after the command was asked for: send it again"
         return ""
 
