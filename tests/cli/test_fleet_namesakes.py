@@ -11,6 +11,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_pod_changes, fleet_workloads
 from syncpod.cli.temporal.fleet_pods import find_pod
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
+from syncpod.messages.workload import WorkloadView
 
 CLIENT = cast(Client, None)
 OF_DEPLOYMENT, OWN = "workload/Deployment/default/web", "workload/Pod/default/web-1"
@@ -18,7 +19,8 @@ OF_DEPLOYMENT, OWN = "workload/Deployment/default/web", "workload/Pod/default/we
 
 def on(node: str, owner: str, *, ready: bool = True) -> FleetNodeView:
     """A node with a pod that is called web-1."""
-    return FleetNodeView(name=node, placed=(PlacedPod(name="web-1", owner=owner, report=PodReport(ready=ready)),))
+    report = PodReport(phase="Running", ready=ready)
+    return FleetNodeView(name=node, presence="Ready", placed=(PlacedPod(name="web-1", owner=owner, report=report),))
 
 
 @pytest.fixture
@@ -60,3 +62,37 @@ async def test_a_command_says_which_of_two_pods_it_takes(capsys: pytest.CaptureF
     found = await find_pod(CLIENT, ["web-1"], "default")
     assert found.node.name == "n2", "it is ready"
     assert capsys.readouterr().err == "Note: 2 pods are called web-1, on n1, n2: using that on n2 (or --node)\n"
+
+
+FINE: dict[str, Any] = {"phase": "Running", "ready": True}
+
+
+@pytest.mark.parametrize(
+    ("worse", "presence", "report"),
+    [
+        ({"state": "ending"}, "Ready", FINE),
+        ({}, "Unknown", FINE),
+        ({}, "Ready", {"phase": "Failed", "status": "Evicted"}),
+        ({}, "Ready", {"phase": "Running"}),
+        ({}, "Ready", None),
+        ({"revision": "old"}, "Ready", FINE),
+    ],
+)
+async def test_of_a_workload_a_pod_is_chosen_that_stays_and_answers(
+    monkeypatch: pytest.MonkeyPatch, worse: dict[str, Any], presence: Any, report: dict[str, Any] | None
+) -> None:
+    def node(name: str, presence: Any, change: dict[str, Any], report: dict[str, Any] | None) -> FleetNodeView:
+        said = PodReport(**report) if report is not None else None
+        pod = PlacedPod(**{"name": f"web-{name}", "owner": OF_DEPLOYMENT, "revision": "new", "report": said, **change})
+        return FleetNodeView(name=name, presence=presence, placed=(pod,))
+
+    async def views(_client: Client, _names: Any = ()) -> list[FleetNodeView]:
+        return [node("n1", presence, worse, report), node("n2", "Ready", {}, FINE)]
+
+    async def view(_client: Client, *owner: str) -> WorkloadView:
+        assert owner == ("Deployment", "default", "web")
+        return WorkloadView(revision="new")
+
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    assert (await find_pod(CLIENT, ["deployment/web"], "default")).name == "web-n2"

@@ -15,7 +15,7 @@ from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.temporal.fleet_workloads import KINDS
 from syncpod.cli.view.untaken_pod import silence_of
 from syncpod.fleet.workload_pods import workload_id
-from syncpod.messages.fleet import FleetNodeView, PlacedPod
+from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadSummary
 
 
@@ -72,7 +72,7 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
         raise NotInFleet(f'pods "{name}" not found in the fleet; {other}')
     if not found:
         raise NotInFleet(f'no pods of {kind.lower()}s.apps "{name}" found in the fleet')
-    chosen = min(found, key=_rank)
+    chosen = await _best(client, found, (kind, namespace, name) if kind != "Pod" else None)
     if kind != "Pod" and len(found) > 1:
         remark(f"Found {len(found)} pods, using pod/{chosen.name}")
     elif len(found) > 1:
@@ -134,8 +134,23 @@ def _is(pod: PlacedPod, namespace: str, name: str) -> bool:
     return (pod.namespace, pod.name) == (namespace, name)
 
 
-def _rank(found: FoundPod) -> tuple[bool, bool, str]:
-    """Return a sort key that puts the best pod to ask first: one that stays, and is ready."""
-    placed = found.placed
-    is_ending = placed is not None and placed.state == "ending"
-    return is_ending, placed is None or placed.report is None or not placed.report.ready, found.name
+async def _best(client: Client, found: Sequence[FoundPod], owner: tuple[str, str, str] | None) -> FoundPod:
+    """Return the pod to ask: one that stays and can be reached; that runs, and is ready; of the workload's template.
+
+    `owner` None = the pods are of several workloads, or of none.
+    """
+    workload = await fleet_workloads.view(client, *owner) if owner is not None and len(found) > 1 else None
+
+    def rank(one: FoundPod) -> tuple[bool, bool, bool, bool, bool, str]:
+        placed = one.placed or PlacedPod()
+        report = placed.report or PodReport()
+        return (
+            placed.state == "ending",
+            one.node.presence != "Ready",
+            report.phase != "Running",
+            not report.ready,
+            workload is not None and placed.revision != workload.revision,
+            one.name,
+        )
+
+    return min(found, key=rank)
