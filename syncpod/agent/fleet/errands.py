@@ -89,7 +89,8 @@ class Command:
                     await self._news.wait()
                 if self._code is None and self._size < PIECE_BYTES:
                     await asyncio.sleep(_TOGETHER_SECONDS)
-        chunks, left = [], PIECE_BYTES
+        chunks: list[ErrandChunk] = []
+        left = PIECE_BYTES
         for stream, data in self._kept:
             if left <= 0 or len(chunks) == _PIECE_CHUNKS:
                 break
