@@ -88,18 +88,19 @@ def read_invitation(path: Path) -> Invitation:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode):
             raise SettingsInvalid(f"invitation {path}: is not a file")
-        if found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
-            raise SettingsInvalid(
-                f"invitation {path}: holds a private key, so it must be a file of its user alone, with mode 0600 "
-                f"(chmod 600 {path})"
-            )
         said = os.read(opened, LARGEST_BYTES + 1)
     finally:
         os.close(opened)
     try:
-        return parse_invitation(said)
+        invitation = parse_invitation(said)
     except SettingsInvalid as wrong:
         raise SettingsInvalid(f"invitation {path}: {wrong}") from None
+    if found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
+        raise SettingsInvalid(
+            f"invitation {path}: holds a private key, so it must be a file of its user alone, with mode 0600 "
+            f"(chmod 600 {path})"
+        )
+    return invitation
 
 
 def parse_invitation(said: bytes) -> Invitation:
@@ -112,9 +113,13 @@ def parse_invitation(said: bytes) -> Invitation:
         raise SettingsInvalid("is not JSON: it must be the file that `syncpod fleet invite` has written") from None
     if not isinstance(found, dict):
         raise SettingsInvalid("must be one object, as `syncpod fleet invite` writes it")
+    names = [each.name for each in fields(Invitation)]
+    if not found.keys() & {_VERSION_FIELD, *names}:
+        raise SettingsInvalid(
+            "has no field of an invitation: it must be the file that `syncpod fleet invite` has written"
+        )
     if found.get(_VERSION_FIELD) != VERSION:
         raise SettingsInvalid(f"{_VERSION_FIELD}: must be {VERSION}, the one that this syncpod reads")
-    names = [each.name for each in fields(Invitation)]
     for unknown in found.keys() - {_VERSION_FIELD, *names}:
         raise SettingsInvalid(f"{str(unknown)[:64]!r}: is not a field of an invitation")
     return Invitation(**{name: _text(found, name) for name in names})

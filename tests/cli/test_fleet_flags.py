@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -63,6 +64,14 @@ def test_flags_that_are_not_given_are_not_sent(asked: list[list[str]]) -> None:
         ["logs", "web", "--namespace=default"],
         ["explain", "web", "--namespace=default", "--restart=0", "--start"],
     ]
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("kind", ["deployment", "ds", "pod"])
+@pytest.mark.parametrize("command", [logs, explain, partial(explain, placement=True)])
+def test_a_kind_alone_is_not_taken_for_the_name_of_a_pod(command: Callable[[list[str]], None], kind: str) -> None:
+    with pytest.raises(BadInput, match=f"^NAME: required: which one, such as `{kind}/web` "):
+        command([kind])
 
 
 def labelled(name: str, app: str, namespace: str = "") -> dict[str, Any]:

@@ -101,12 +101,14 @@ async def test_what_a_node_has_is_read_and_reached_from_its_fleet(joined: Joined
     measured = (await fleet.say("top", "pods", "--no-headers")).out.split()
     assert (measured[0], measured[-1]) == (name, where)
     assert (await fleet.say("top", "nodes", "--no-headers")).out.split()[0] == where
+    missing = await fleet.say("top", "pods", "nosuch", code=1)
+    assert (missing.out, missing.err) == ("", 'syncpod: pods "nosuch" not found in the fleet\n')
 
     await fleet.say("delete", name)
     gone = await fleet.say("explain", name)
     assert f"from the journal of node {where}" in gone.err
     assert name in gone.out
-    assert "1 nodes that were asked" in (await fleet.say("explain", "nobody", code=1)).err
+    assert "nor in the journal of the one node that was asked" in (await fleet.say("explain", "nobody", code=1)).err
 
     assert isinstance(fleet.server, DevServer)
     kept = b"".join(each.read_bytes() for each in fleet.server.directory.glob("temporal.db*"))

@@ -76,6 +76,14 @@ def test_a_part_of_one_is_none(length: int) -> None:
         parse_invitation(invitation_text(INVITATION)[:length].encode())
 
 
+@pytest.mark.parametrize("said", [b"NAME  READY\n", b"kind: Pod\n", b'{"kind": "Pod"}', b"\x7fELF"])
+def test_of_a_file_that_is_no_invitation_nobody_is_told_to_change_its_mode(tmp_path: Path, said: bytes) -> None:
+    (path := tmp_path / "i").write_bytes(said)
+    path.chmod(0o644)
+    with pytest.raises(SettingsInvalid, match=r"it must be the file that `syncpod fleet invite` has written$"):
+        read_invitation(path)
+
+
 def test_what_is_too_long_is_none() -> None:
     with pytest.raises(SettingsInvalid, match="bytes"):
         parse_invitation(b"[" * 2**20)
@@ -90,7 +98,7 @@ def test_an_invitation_comes_by_standard_input_to_a_container_whose_files_are_re
 
     monkeypatch.setenv("SYNCPOD_NODE", "n1")
     assert join("{}") == 2
-    assert capsys.readouterr().err.startswith("syncpod: invitation standard input: version: must be 1")
+    assert capsys.readouterr().err.startswith("syncpod: invitation standard input: has no field of")
     assert join(invitation_text(replace(INVITATION, node="n2"))) == 2
     assert "standard input: node: is n2, but this node is n1" in capsys.readouterr().err
     assert read_membership(tmp_path) is None

@@ -164,4 +164,5 @@ async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[s
         remark(sentence)
     if not told:
         asked = len(nodes) - len(silent)
-        raise Failure(f"{str(missing).partition(';')[0]}, nor in the journals of {asked} nodes that were asked")
+        journals = "journal of the one node that was" if asked == 1 else f"journals of {asked} nodes that were"
+        raise Failure(f"{str(missing).partition(';')[0]}, nor in the {journals} asked")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -47,16 +47,16 @@ def pod(
     words += [f"--selector={selector}"] if selector else []
     is_spaced = all_namespaces or bool(names)
     head = [*(["NAMESPACE"] if is_spaced else []), "POD" if containers else "NAME", *(["NAME"] if containers else [])]
-    found, trouble = _rows(words, len(head) + 2, [node] if node else [], state_dir)
+    found, trouble, placed = _rows(words, len(head) + 2, [node] if node else [], state_dir)
     if names:
+        trouble += _missing(names, found, placed, None if all_namespaces else namespace)
         found = [row for row in found if row[1] in names and (all_namespaces or row[0] == namespace)]
         if not all_namespaces:
             head, found = head[1:], [row[1:] for row in found]
     at = {"cpu": -3, "memory": -2}.get(sort_by)
     found.sort(key=(lambda row: row) if at is None else (lambda row: (-_number(row[at]), row)))
-    _print([*head, *_MEASURES, "NODE"], found, headers=not no_headers)
-    if missing := [name for name in names if not any(name in row for row in found)]:
-        trouble += [f'pod "{name}": it has no running container on the nodes that were asked' for name in missing]
+    if found or not names:
+        _print([*head, *_MEASURES, "NODE"], found, headers=not no_headers)
     if trouble:
         raise Failure("\n".join(trouble))
 
@@ -68,7 +68,7 @@ def node(
 ) -> None:
     """Show the CPU and memory usage of the fleet's nodes, including processes outside pods."""
     names = [name.rpartition("/")[2] for name in what or ()]
-    found, trouble = _rows(["top", "node", "--no-headers"], 5, names, state_dir)
+    found, trouble, _ = _rows(["top", "node", "--no-headers"], 5, names, state_dir)
     found = sorted(row[:-1] for row in found)
     _print(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"], found, headers=not no_headers)
     if trouble:
@@ -80,15 +80,24 @@ for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"),
         app.command(_name, cls=Page, hidden=_name != _names[0])(_command)
 
 
-def _rows(words: list[str], cells: int, nodes: Sequence[str], state_dir: str) -> tuple[list[list[str]], list[str]]:
-    """Return the lines of all nodes, with the node's name appended to each, and a sentence for each silent node."""
+_Pods: TypeAlias = set[tuple[str, str]]
+"""Each by namespace and name."""
+
+
+def _rows(
+    words: list[str], cells: int, nodes: Sequence[str], state_dir: str
+) -> tuple[list[list[str]], list[str], _Pods]:
+    """Return the lines of all nodes, with the node's name appended to each, and a sentence for each silent node.
+
+    The third are the fleet's pods on these nodes.
+    """
     from syncpod.cli.temporal import fleet
 
-    async def work(client: Client) -> tuple[list[list[str]], list[str]]:
+    async def work(client: Client) -> tuple[list[list[str]], list[str], _Pods]:
         from syncpod.cli.fleet_errands import said_by_all
 
-        found, trouble = [], []
-        for one, answer in await said_by_all(client, await fleet.views(client, nodes), words):
+        found, trouble, views = [], [], await fleet.views(client, nodes)
+        for one, answer in await said_by_all(client, views, words):
             if isinstance(answer, Failure):
                 trouble.append(str(answer))
             elif answer[0]:
@@ -100,9 +109,25 @@ def _rows(words: list[str], cells: int, nodes: Sequence[str], state_dir: str) ->
                 # Names and quantities have no blanks. A line of another form is not a row.
                 rows = [line.split() for line in answer[1].splitlines()]
                 found += [[*row, one.name] for row in rows if len(row) == cells]
-        return found, trouble
+        return found, trouble, {(each.namespace, each.name) for view in views for each in view.placed}
 
     return fleet.run(work, state_dir=state_dir)
+
+
+def _missing(names: Sequence[str], rows: Sequence[Sequence[str]], placed: _Pods, namespace: str | None) -> list[str]:
+    """Return a sentence for each pod that no row is of; `namespace` None = all."""
+    shown = {(row[0], row[1]) for row in rows}
+
+    def has(pods: _Pods, name: str) -> bool:
+        return any(each == name and space in (namespace or space,) for space, each in pods)
+
+    return [
+        f'pod "{name}": it has no running container on the nodes that were asked'
+        if has(placed, name)
+        else f'pods "{name}" not found in the fleet'
+        for name in names
+        if not has(shown, name)
+    ]
 
 
 def _print(head: list[str], rows: list[list[str]], *, headers: bool) -> None:

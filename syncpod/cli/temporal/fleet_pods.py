@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from temporalio.client import Client
 
@@ -17,6 +18,8 @@ from syncpod.cli.view.untaken_pod import silence_of
 from syncpod.fleet.workload_pods import workload_id
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadSummary
+
+_PODS: Final = ("pod", "pods", "po")
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,11 @@ async def selected_pods(
 
 
 def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
-    """Return ``Pod``, ``Deployment`` or ``DaemonSet``, and the name. Raises BadInput."""
+    """Return ``Pod``, ``Deployment`` or ``DaemonSet``, and the name. Raises BadInput, also for a kind alone."""
     parts = [part for word in words for part in word.split("/", 1)]
-    kind = "Pod" if len(parts) < 2 or parts[0] in ("pod", "pods", "po") else KINDS.get(parts[0], "")
+    if len(parts) == 1 and (parts[0] in _PODS or parts[0] in KINDS):
+        raise BadInput(f"NAME: required: which one, such as `{parts[0]}/web` (a pod of this name: `pod/{parts[0]}`)")
+    kind = "Pod" if len(parts) < 2 or parts[0] in _PODS else KINDS.get(parts[0], "")
     names = parts[1:] if len(parts) > 1 else parts
     if not kind or len(names) != 1 or not names[0]:
         raise BadInput(f"{' '.join(words) or 'NAME'}: name one pod, `web`, or a workload, `deployment/web`")
