@@ -12,6 +12,7 @@ Read in this order: :data:`NODE_WORKFLOW` and :func:`node_workflow_id`, what com
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
@@ -53,6 +54,11 @@ MADE_LIMIT: Final = 4000
 SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
 """The kubelet's annotations of a pod that no API server knows (pkg/kubelet/types/pod_update.go, v1.36)."""
+
+
+def document_size(document: Any) -> int:
+    """Return the size of a pod's document in bytes of JSON, as a node's workflow counts it."""
+    return len(json.dumps(document, separators=(",", ":")).encode())
 
 
 def node_workflow_id(node: str) -> str:

@@ -65,3 +65,24 @@ async def test_an_update_that_is_cancelled_is_not_sent_again(send: Any) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert server.asked == 1
+
+
+async def test_of_many_pods_that_wait_for_a_busy_node_one_asks_whether_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that was not there a moment ago is asked again: it may have come back."""
+    asked: list[str] = []
+
+    async def lives(_client: Client, node: str) -> bool:
+        asked.append(node)
+        return node == "n1"
+
+    monkeypatch.setattr(pod_apply, "lives", lives)
+    monkeypatch.setattr(pod_apply, "_SOON_SECONDS", 0)
+    client = cast(Client, LateServer(late=0))
+    assert [await pod_apply._is_silent(client, "n1") for _ in range(3)] == [False, False, False]
+    assert [await pod_apply._is_silent(client, "n2") for _ in range(2)] == [True, True]
+    assert asked == ["n1", "n2", "n2"]
+    monkeypatch.setattr(pod_apply, "_HEARD_SECONDS", 0)
+    assert not await pod_apply._is_silent(client, "n1")
+    assert asked == ["n1", "n2", "n2", "n1"]

@@ -19,6 +19,7 @@ from syncpod.messages.node import (
     NodeStepName,
     PodWorkflowResult,
     SyncPods,
+    document_size,
 )
 from tests.workflows.test_node_decisions import NAMES, Node, document
 from workflows.node import absorb
@@ -89,7 +90,8 @@ class FollowedNode(Node):
         pods = tuple(listed(name, image) for name, image in files.items())
         last = SyncPods(source="file", boot=BOOT, number=self.number, pods=pods)
         documents = [listed(name, files[name]) for name in new]
-        for pod, document_ in self.published.answer("begins_with", last, documents, self.now):
+        given = sum(map(document_size, pods))
+        for pod, document_ in self.published.answer("begins_with", last, given, documents, self.now):
             key = f"default/{pod.name}"
             self.land(key)
             is_free = key not in self.pods
@@ -221,7 +223,8 @@ def test_a_pod_is_begun_early_only_if_its_beginning_is_certain() -> None:
     def begins(*names: str, number: int = 1, boot: int = BOOT, more: str = "") -> list[str]:
         documents = [{**listed(name, 0), "status": {"message": more}} for name in names]
         last = SyncPods(source="file", boot=boot, number=number, pods=(listed("a", 0), *documents))
-        return [pod.name for pod, _ in node.published.answer("begins_with", last, documents, node.now)]
+        given = sum(map(document_size, last.pods))
+        return [pod.name for pod, _ in node.published.answer("begins_with", last, given, documents, node.now)]
 
     assert begins("b") == ["b"]
     assert begins("b", "c") == ["b", "c"]

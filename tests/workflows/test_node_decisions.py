@@ -21,12 +21,13 @@ from syncpod.messages.node import (
     NodeCondition,
     NodeStepName,
     PodWorkflowResult,
+    document_size,
 )
 from syncpod.pod import admit_pod
 from workflows.event_log import TEXT_LIMIT
 from workflows.node import absorb, decide, report
 from workflows.node.decide import Action
-from workflows.node.state import Governed, NodeState, Source, Wanted, rank, size
+from workflows.node.state import Governed, NodeState, Source, Wanted, rank
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SOURCES = ("file", "team", "zone")
@@ -336,7 +337,7 @@ def test_waiting_pods_are_not_measured_again_for_each_new_pod(monkeypatch: pytes
     assert len(node.state.sources["api"].pods) == 200
     assert written[0] < 3 * 200
     wanted = node.state.sources["api"].pods["default/p7"]
-    assert wanted.size == size(document("p7", 1))
+    assert wanted.size == document_size(document("p7", 1))
     assert Wanted.model_validate(wanted.model_dump(mode="json")) == wanted
 
 

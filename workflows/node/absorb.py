@@ -30,9 +30,10 @@ from syncpod.messages.node import (
     NodeStatus,
     RecallPods,
     SyncPods,
+    document_size,
 )
 from syncpod.pod import content_uid
-from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of, size
+from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of
 from workflows.rejections import Rejected, sentence
 
 SOURCES_LIMIT: Final = 16
@@ -153,7 +154,7 @@ def _require_room(state: NodeState, signal: SyncPods) -> str:
         if not spent:
             raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
     known = len(signal.pods) + len(signal.kept)
-    if not has_room(state, sum(map(size, signal.pods)), but=signal.source, known=known):
+    if not has_room(state, sum(map(document_size, signal.pods)), but=signal.source, known=known):
         raise Rejected(
             f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know, or than "
             f"{KNOWN_LIMIT} with {KEPT_BYTES} more for each"

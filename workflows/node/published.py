@@ -12,7 +12,7 @@ from syncpod.messages.node import BegunPod, SyncPods
 from workflows.node import report
 from workflows.node.absorb import has_room, wanted_by
 from workflows.node.decide import document_of
-from workflows.node.state import NodeState, Wanted, key_of, size, split
+from workflows.node.state import NodeState, Wanted, key_of, split
 from workflows.rejections import Rejected
 
 
@@ -68,18 +68,19 @@ class PublishedNode:
         return is_alone and self.state.is_told(key)
 
     def begins_with(
-        self, pods: SyncPods, new: Sequence[dict[str, Any]], now: datetime
+        self, pods: SyncPods, given: int, new: Sequence[dict[str, Any]], now: datetime
     ) -> tuple[tuple[BegunPod, dict[str, Any]], ...]:
         """Return each of the pods in `new`, and what its workflow is to be given, if it begins with the next list.
 
-        `pods` is that list, with the boot and number of the one before. It is certain only if the one before is the
+        `pods` is that list, with the boot and number of the one before, and `given` the size of its documents (the sum
+        of their :func:`~syncpod.messages.node.document_size`). It is certain only if the one before is the
         last one taken, if nothing is known under the name of any of the new pods, and if there is room for the list.
         Else none is returned.
         """
         taken = self.state.sources.get(pods.source)
         if taken is None or (taken.boot, taken.number) != (pods.boot, pods.number):
             return ()
-        if not has_room(self.state, sum(map(size, pods.pods)), known=len(pods.pods) + len(pods.kept), but=pods.source):
+        if not has_room(self.state, given, known=len(pods.pods) + len(pods.kept), but=pods.source):
             return ()
         try:
             wanted = dict(wanted_by(pod, now) for pod in new)

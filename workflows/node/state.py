@@ -225,8 +225,3 @@ def digest(text: str) -> str:
 def canonical(document: dict[str, Any]) -> str:
     """Return a document as text that does not depend on the order of its fields."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
-
-
-def size(document: Any) -> int:
-    """Return the size of a document in bytes of JSON."""
-    return len(json.dumps(document, separators=(",", ":")).encode())

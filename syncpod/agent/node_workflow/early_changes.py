@@ -13,7 +13,26 @@ from typing import Any
 from syncpod.agent.agent import Agent
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.messages.identity import PodRef
-from syncpod.messages.node import FILE_SOURCE, BegunPod, SyncPods, node_workflow_id
+from syncpod.messages.node import FILE_SOURCE, BegunPod, SyncPods, document_size, node_workflow_id
+
+
+class DocumentSizes:
+    """The sizes of the documents of a list.
+
+    A file that has not changed keeps its document, so of the next list only the new ones are measured: a list of 500
+    pods takes 3 ms to measure, for which each new pod would wait.
+    """
+
+    def __init__(self) -> None:
+        """Know no document yet."""
+        self._known: dict[int, tuple[Any, int]] = {}
+        """Each document of the last list by its `id`, which no other can have while the document is kept here."""
+
+    def all_of(self, documents: Sequence[Any]) -> int:
+        """Return the size of all documents together."""
+        known = self._known
+        self._known = {id(each): known.get(id(each)) or (each, document_size(each)) for each in documents}
+        return sum(self._known[id(each)][1] for each in documents)
 
 
 class EarlyChanges:
@@ -25,6 +44,7 @@ class EarlyChanges:
         self._workflow = node_workflow_id(node)
         self._boot = boot
         self._signals = signals
+        self._sizes = DocumentSizes()
 
     def expect_end(self) -> None:
         """Prepare for an end: a file is gone, and may be back in a moment."""
@@ -46,7 +66,7 @@ class EarlyChanges:
         if newest is None:
             return ()
         last = pods.model_copy(update={"number": self._signals.number})
-        planned = newest.published.answer("begins_with", last, new, datetime.now(UTC))
+        planned = newest.published.answer("begins_with", last, self._sizes.all_of(pods.pods), new, datetime.now(UTC))
         begun = await asyncio.gather(*(self._agent.early_starts.begin(document) for _, document in planned))
         return tuple(
             pod if is_certain else pod.model_copy(update={"digest": ""})

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 import uuid
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
@@ -38,6 +40,11 @@ _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
 """NOT_FOUND: the pod ended between the look-up and the update; the next attempt starts it afresh."""
 _SOON_SECONDS: Final = 0.2
 """A node that is there usually answers within this; only then is it asked whether it is."""
+_HEARD_SECONDS: Final = 2.0
+"""For how long it counts that a node was there. If many pods are applied together, most take longer than the above, and
+each would put two questions to the server. That a worker has died shows by its heartbeats, much later than this."""
+_heard: Final[WeakKeyDictionary[Client, dict[str, float]]] = WeakKeyDictionary()
+"""When each node was last found to be there, by `time.monotonic`."""
 
 
 class Change(StrEnum):
@@ -193,10 +200,16 @@ async def _unless_silent(client: Client, node: str, sending: Coroutine[Any, Any,
 async def _is_silent(client: Client, node: str) -> bool:
     """Return whether a node is not going to answer soon: its worker is dead. A busy one is waited for."""
     await asyncio.sleep(_SOON_SECONDS)
+    heard = _heard.setdefault(client, {})
+    if time.monotonic() - heard.get(node, -math.inf) < _HEARD_SECONDS:
+        return False
     try:
-        return not await lives(client, node)
+        is_there = await lives(client, node)
     except RPCError:
         return False
+    if is_there:
+        heard[node] = time.monotonic()
+    return not is_there
 
 
 async def _is_open(client: Client, namespace: str, name: str) -> bool:
