@@ -18,7 +18,7 @@ from syncpod.cli.main import run
 from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
 from syncpod.fleet.revisions import Revision
 from syncpod.fleet.workload_documents import admit_workload
-from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, Intent, PlacedPod, PodReport
+from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary, FleetNodeView, Intent, PlacedPod, PodReport
 from syncpod.messages.fleet_objects import FleetObjectView
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 from syncpod.pod.wire import to_wire
@@ -44,7 +44,8 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
         return [WorkloadView(kind=kind, namespace="default", name=name, since=NOW) for name in WORKLOADS[kind]]
 
     async def intent(_: Client, name: str) -> Intent:
-        pods = ({"metadata": {"name": "web-1", "labels": {"app": "web"}}},)
+        meta = {"name": "web-1", "labels": {"app": "web"}, "annotations": {OWNER_ANNOTATION: "workload/…", "a": "b"}}
+        pods = ({"metadata": meta, "spec": {"hostNetwork": True}},)
         return Intent(fleet="f", generation=1, pods=pods)
 
     async def view(_: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
@@ -98,7 +99,9 @@ def test_names_are_of_each_kind_and_what_is_missing_is_named(capsys: pytest.Capt
 
 def test_all_kinds_are_one_list_of_documents(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fleet", "get", "deploy,ds", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["kind"] == "List"
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["items"][0]["metadata"]["labels"]) == ("List", {"of": "web"})
+    assert found["items"][0]["metadata"]["creationTimestamp"] == NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert run(["fleet", "get", "deploy,secrets", "-o", "yaml"]) == 2
     assert "for a Secret: its content is sealed" in capsys.readouterr().err
 
@@ -230,3 +233,15 @@ async def test_a_template_that_was_rolled_back_is_not_unchanged_without_a_word(
     monkeypatch.setattr(fleet_workloads, "view", view)
     assert await fleet_workloads.apply(cast(Client, None), pod) == "unchanged"
     assert capsys.readouterr().err == (f"Note: pod web: the fleet {note}" if note else "")
+
+
+def test_a_pods_document_has_its_labels_and_its_spec_as_its_nodes_list_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", "get", "pod", "web-1", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["metadata"] == {
+        "name": "web-1",
+        "namespace": "default",
+        "labels": {"app": "web"},
+        "annotations": {"a": "b"},
+    }
+    assert found["spec"] == {"hostNetwork": True, "nodeName": "n1"}

@@ -287,8 +287,12 @@ async def _pods(client: Client, names: Sequence[str], request: _Request) -> _Fou
     found.missing = [f'pods "{each}" not found in the fleet' for each in names if each not in found.names]
     if request.of_documents:
         placed.sort(key=lambda one: (one[1].namespace, one[1].name))
-        found.documents = [fleet_table.pod_document(*each) for each in placed]
-        found.documents += [fleet_table.pending_document(one.namespace, one.pod) for one in waiting]
+        wanted = await fleet_pods.wanted_pods(client, {node.name for node, _ in placed})
+        found.documents = [
+            fleet_table.pod_document(node, pod, wanted.get((node.name, pod.namespace, pod.name)))
+            for node, pod in placed
+        ]
+        found.documents += [fleet_table.pending_document(one.namespace, one.labels, one.pod) for one in waiting]
         return found
     found.header = (("NAMESPACE",) if spaced else ()) + fleet_table.POD_HEADER + (fleet_table.POD_WIDE if wide else ())
     if request.output != "name":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from temporalio.client import Client
 
@@ -108,19 +108,26 @@ async def selected_pods(
     `namespace` None = all. Raises Failure.
     """
     views = await fleet.views(client, [node.rpartition("/")[2]] if node else [])
-    lists = await asyncio.gather(*(fleet.intent(client, view.name) for view in views))
-    found = []
-    for view, told in zip(views, lists, strict=True):
-        metas = [pod["metadata"] for pod in told.pods]
-        chosen = {
-            (meta.get("namespace") or "default", meta["name"]) for meta in metas if matches(meta.get("labels") or {})
-        }
-        found += [
-            FoundPod(view, each.name, each)
-            for each in view.placed
-            if namespace in (None, each.namespace) and (each.namespace, each.name) in chosen
-        ]
+    wanted = await wanted_pods(client, [view.name for view in views])
+    chosen = {key for key, pod in wanted.items() if matches(pod["metadata"].get("labels") or {})}
+    found = [
+        FoundPod(view, each.name, each)
+        for view in views
+        for each in view.placed
+        if namespace in (None, each.namespace) and (view.name, each.namespace, each.name) in chosen
+    ]
     return sorted(found, key=lambda each: (each.name, each.node.name))
+
+
+async def wanted_pods(client: Client, nodes: Collection[str]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """Return the v1 Pods in the lists of these nodes, by node, namespace and name. Raises Failure."""
+    names = sorted(nodes)
+    lists = await asyncio.gather(*(fleet.intent(client, name) for name in names))
+    return {
+        (name, pod["metadata"].get("namespace") or "default", pod["metadata"]["name"]): pod
+        for name, told in zip(names, lists, strict=True)
+        for pod in told.pods
+    }
 
 
 def kind_and_name(words: Sequence[str]) -> tuple[str, str]:

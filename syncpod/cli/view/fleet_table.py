@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.layout import NONE
-from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
+from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary, FleetNodeView, PlacedPod
 from syncpod.messages.fleet_objects import FleetObjectView
 from syncpod.messages.workload import PendingPod, WorkloadSummary, WorkloadView
 
@@ -15,6 +16,8 @@ NODE_HEADER: Final = ("NAME", "STATUS", "PODS", "AGE", "VERSION")
 NODE_WIDE: Final = ("SINCE", "INTERNAL-IP", "OS-IMAGE", "CONTAINER-RUNTIME")
 POD_HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 POD_WIDE: Final = ("IP", "NODE", "OWNER")
+_SAID: Final = ("labels", "annotations")
+"""What a pod's document takes from the metadata in the node's list."""
 
 
 def node_status(node: FleetNodeSummary) -> str:
@@ -80,13 +83,14 @@ def pending_row(
     return (*cells, NONE, pod.node or NONE, owner) if wide else cells
 
 
-def pending_document(namespace: str, pod: PendingPod) -> dict[str, Any]:
-    """Return a pod that no node is known to have as a v1 Pod, with the reason."""
+def pending_document(namespace: str, labels: Mapping[str, str], pod: PendingPod) -> dict[str, Any]:
+    """Return a pod that no node is known to have as a v1 Pod, with the reason. `labels` are its template's."""
+    meta = {"name": pod.name, "namespace": namespace, "labels": dict(labels), **_created(pod.created)}
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": pod.why}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": pod.name, "namespace": namespace},
+        "metadata": meta if labels else {name: value for name, value in meta.items() if name != "labels"},
         "status": {"phase": "Pending", "conditions": [condition] if pod.why else []},
     }
 
@@ -111,7 +115,7 @@ def node_document(node: FleetNodeView) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": node.name, "labels": node.labels},
+        "metadata": {"name": node.name, "labels": node.labels, **_created(node.joined)},
         "spec": {"unschedulable": True} if node.unschedulable else {},
         "status": {
             "capacity": node.capacity,
@@ -123,8 +127,12 @@ def node_document(node: FleetNodeView) -> dict[str, Any]:
     }
 
 
-def pod_document(node: FleetNodeView, pod: PlacedPod) -> dict[str, Any]:
-    """Return a v1 Pod with the parts that the fleet knows. Its node has the rest."""
+def pod_document(node: FleetNodeView, pod: PlacedPod, wanted: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a v1 Pod with the parts that the fleet knows. Its node has the rest.
+
+    `wanted` is the v1 Pod in the node's list; None = it is not there, as the pod is ending.
+    """
+    told: Mapping[str, Any] = wanted or {}
     report, status = pod.report, {"phase": "Pending"}
     conditions: list[dict[str, str]] = []
     if report is not None:
@@ -132,13 +140,21 @@ def pod_document(node: FleetNodeView, pod: PlacedPod) -> dict[str, Any]:
         status = {"phase": report.phase if known else "Unknown", "podIP": report.ip, "message": report.message}
         conditions = [{"type": "Ready", "status": ("True" if report.ready else "False") if known else "Unknown"}]
     meta = {"name": pod.name, "namespace": pod.namespace, "uid": report.uid if report is not None else ""}
+    said = {name: dict(told.get("metadata", {}).get(name) or {}) for name in _SAID}
+    said["annotations"].pop(OWNER_ANNOTATION, None)  # it would be taken for the user's own if this is applied
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {name: text for name, text in meta.items() if text},
-        "spec": {"nodeName": node.name},
+        "metadata": {name: text for name, text in meta.items() if text}
+        | {name: texts for name, texts in said.items() if texts}
+        | _created(pod.since),
+        "spec": {**told.get("spec", {}), "nodeName": node.name},
         "status": {**{name: text for name, text in status.items() if text}, "conditions": conditions},
     }
+
+
+def _created(at: datetime | None) -> dict[str, str]:
+    return {} if at is None else {"creationTimestamp": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
 def workload_header(kind: str, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
@@ -176,4 +192,6 @@ def workload_document(workload: WorkloadView) -> dict[str, Any]:
             "readyReplicas": workload.ready,
             "availableReplicas": workload.available,
         }
-    return {**(workload.document or {}), "status": status}
+    document = workload.document or {}
+    meta = {**document.get("metadata", {}), **_created(workload.since)}
+    return {**document, "metadata": meta, "status": status}
