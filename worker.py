@@ -125,7 +125,11 @@ RELIST_POD_SECONDS = 1.0
 """How long a relist waits for one pod; a pod that takes longer is read separately, and delays no other."""
 GRACE = timedelta(seconds=5)
 """How long steps may continue after SIGTERM. Then they let go at a safe point, and the next worker continues them."""
-WORKFLOW_TASKS_AT_ONCE = 10
+WORKFLOW_TASKS_AT_ONCE = 24
+"""How many polls wait for workflow tasks. A task for which none waits is written to the server's database first. With
+more, more workflows would be replayed at once after a restart of the worker, and each task has ten seconds for that."""
+_POLLS_FOR_ANY_WORKER = 4
+"""How many of these polls wait for tasks of workflows that this worker does not have in its cache."""
 EAGER_STARTS_AT_ONCE = STARTS_AT_ONCE
 """Workflow tasks beside those: the first ones of pods, which the server hands over with the answer to their start. The
 others' places are held by polls that wait for tasks."""
@@ -411,7 +415,7 @@ def make_worker(
         max_concurrent_activities=1000,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
-        nonsticky_to_sticky_poll_ratio=0.4,
+        nonsticky_to_sticky_poll_ratio=_POLLS_FOR_ANY_WORKER / WORKFLOW_TASKS_AT_ONCE,
     )
 
 

@@ -22,8 +22,8 @@ from bench.prototype import TASK_QUEUE, Calls, Plan, PrototypePod
 from protos.cri.v1 import api_pb2_grpc as stubs
 from syncpod.kernel.priority import prefer_this_process
 
-WORKFLOW_TASKS_AT_ONCE: Final = 10
-EAGER_STARTS_AT_ONCE: Final = 4
+WORKFLOW_TASKS_AT_ONCE: Final = 24
+EAGER_STARTS_AT_ONCE: Final = 16
 ACTIVITIES_AT_ONCE: Final = 1000
 _LONGEST_LINE: Final = 1 << 20
 
@@ -45,7 +45,7 @@ async def serve(endpoint: str, address: str) -> None:
             max_concurrent_activities=ACTIVITIES_AT_ONCE,
             workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
             activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
-            nonsticky_to_sticky_poll_ratio=0.4,
+            nonsticky_to_sticky_poll_ratio=4 / WORKFLOW_TASKS_AT_ONCE,
         )
         async with worker:
             print("ready", flush=True)
