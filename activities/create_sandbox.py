@@ -32,6 +32,7 @@ from syncpod.node.directories import PodPlan, plan_pod, prepare_pod
 from syncpod.node.host import with_current_resolver
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
+from syncpod.node.reader import Made
 from syncpod.node.secret_values import secret_values
 from syncpod.objects import ObjectRef, references
 from syncpod.pod import Pod
@@ -94,14 +95,14 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
                 return await _clear_away(attempt, request, taken)
             try:
                 await _require_runtime(attempt, request.pod, status)
-                sandbox_id = await _make(attempt, request)
+                made = await _make(attempt, request)
             except NameReserved as reserved:
                 await _refuse_stranger(attempt, request.attempt, reserved)
                 attempt.doing = f"waits for the runtime to finish sandbox {request.attempt}: its name is reserved"
                 await polls.pause()
                 readiness = asyncio.create_task(attempt.node.readiness.status())
             else:
-                return StepResult(id=sandbox_id, missing_images=await images)
+                return made.model_copy(update={"missing_images": await images})
     finally:
         asked = [task for task in (images, readiness) if task is not None]
         for task in asked:
@@ -206,8 +207,11 @@ async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Seque
     return StepResult(outcome=Outcome.SPENT, message=message, status=status)
 
 
-async def _make(attempt: StepAttempt, request: CreateSandbox) -> str:
-    """Make the sandbox and return its id. Raises PodFault; NameReserved and transport faults as they are."""
+async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
+    """Make the sandbox, and return its id and the pod. Raises PodFault; NameReserved and transport faults as they are.
+
+    The start that follows is prepared while the pod is read.
+    """
     node, pod = attempt.node, request.pod
     try:
         context = with_current_resolver(node.context)
@@ -222,7 +226,9 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> str:
         node.cri.add_secret_values(await asyncio.to_thread(secret_values, node.objects, refs))
     await prepare_cgroup(attempt, pod)
     attempt.checkpoint()
-    return await _run(attempt, request, config, context)
+    sandbox_id = await _run(attempt, request, config, context)
+    attempt.say_nearly_done()
+    return StepResult(id=sandbox_id, status=await attempt.read(Made(sandbox_id)))
 
 
 async def _prepare(attempt: StepAttempt, plan: PodPlan) -> None:

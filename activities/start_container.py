@@ -12,34 +12,32 @@ from temporalio import activity
 
 from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.leftovers import end_what_was_lost
-from activities.containers.noted_starts import forget_start, note_hook_ended, note_start, noted_start
+from activities.containers.noted_starts import forget_start, note_hook_ended, note_start, noted_start, which_counts
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
-from activities.containers.sources import sub_paths_of, variables_of
 from activities.containers.targets import kill_target
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
+from activities.preparing import Configured, Prepared, configure, prepared_before
 from activities.step_attempt import Interrupted, PodFault, Polls, StepAttempt, warning
-from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
 from syncpod.cri.port import ImageStatus
 from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.steps import Fault, Outcome, StartContainer, StepResult
 from syncpod.node.announcements import Heard
-from syncpod.node.directories import ContainerPlan, plan_container, prepare_container
 from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_threads import DiskWork
-from syncpod.node.pod_volumes import MountFailure, make_mount_points, share_volumes
+from syncpod.node.pod_volumes import MountFailure
+from syncpod.node.reader import Made
 from syncpod.node.start_marks import StartMark, as_ended
-from syncpod.pod import Container, EphemeralContainer, Pod
+from syncpod.pod import EphemeralContainer
 from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
-from syncpod.translation.container_config import container_config, container_path
-from syncpod.translation.context import NodeContext, ordered_pod_ips
+from syncpod.translation.container_config import container_path
+from syncpod.translation.context import ordered_pod_ips
 from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName, container_log_file, log_directory_of
 from syncpod.translation.pod_fields import said_of_container
-from syncpod.translation.sandbox_config import sandbox_config
 
 LINGER_SECONDS = 0.2
 """How long the start of an init container waits for its exit. A runtime reports exits 40 to 70 ms late."""
@@ -86,14 +84,6 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
         raise
 
 
-def _make_files(plan: ContainerPlan, pod: Pod, container: Container | EphemeralContainer, node: NodeContext) -> None:
-    """Make what a container finds on disk. Blocks. Raises MountFailure, OSError."""
-    prepare_container(plan)
-    if isinstance(container, EphemeralContainer):
-        make_mount_points(pod, container, node)
-    share_volumes(pod, container, node)
-
-
 class _Start:
     """One try of a start, with what it has already asked for."""
 
@@ -110,14 +100,19 @@ class _Start:
         """A CreateContainer of this attempt got no answer, so an instance that appears may be its own."""
 
     async def run(self) -> StepResult:
-        pod, pulled = self.request.pod, self.request.pulled
-        images = asyncio.create_task(look_at_images(self.attempt, pod, self.container, pulled=pulled))
+        prepared = await prepared_before(self.attempt)
+        images = asyncio.create_task(self._images(prepared))
         try:
             with self._unprobed():
-                return await self._until_started(images)
+                return await self._until_started(images, prepared)
         finally:
             images.cancel()
             await asyncio.gather(images, return_exceptions=True)
+
+    async def _images(self, prepared: Prepared | None) -> FoundImages | None:
+        if prepared is not None:
+            return prepared.images
+        return await look_at_images(self.attempt, self.request.pod, self.container, pulled=self.request.pulled)
 
     @contextlib.contextmanager
     def _unprobed(self) -> Iterator[None]:
@@ -139,10 +134,11 @@ class _Start:
     def _has_post_start(self) -> bool:
         return self.container.lifecycle is not None and self.container.lifecycle.post_start is not None
 
-    async def _until_started(self, images: asyncio.Task[FoundImages | None]) -> StepResult:
+    async def _until_started(self, images: asyncio.Task[FoundImages | None], first: Prepared | None) -> StepResult:
         polls = Polls(self.attempt)
         which = f"{self.container.name}, restart {self.request.restart}"
         while True:
+            prepared, first = first, None  # it is as old as the first look
             self.attempt.doing = f"looks for {which}"
             view = await self.attempt.look(lambda view: self._instance(view) is None)
             instance = self._instance(view)
@@ -163,7 +159,10 @@ class _Start:
                     self.attempt.doing = f"waits for a start of {which} that is under way"
                 await polls.pause()
                 continue
-            mark = await noted_start(self.attempt, self.request)
+            if prepared is not None:
+                mark = which_counts(prepared.mark, self.request)
+            else:
+                mark = await noted_start(self.attempt, self.request)
             if mark is not None:
                 view = await self.attempt.read()
                 if self._instance(view) is None:
@@ -173,7 +172,7 @@ class _Start:
             if present is None:
                 return StepResult(outcome=Outcome.IMAGE_ABSENT)
             try:
-                container_id = await self._create(present, view)
+                container_id = await self._create(present, view, prepared.configured if prepared is not None else None)
             except ImageAbsent:
                 return StepResult(outcome=Outcome.IMAGE_ABSENT)
             except NameReserved as reserved:
@@ -236,17 +235,17 @@ class _Start:
 
     # --- create -------------------------------------------------------------------------------------------------------
 
-    async def _create(self, images: FoundImages, view: ObservedPod) -> str:
+    async def _create(self, images: FoundImages, view: ObservedPod, prepared: Configured | None) -> str:
         """Create the container. Raises PodFault; passes on NameReserved, ImageAbsent and transport faults."""
         self._say_found(images)
-        config, sandbox = await self._configuration(images, view)
+        asked = await self._configuration(images, view, prepared)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
         self.attempt.checkpoint()
         if not self.begun:
             self.begun = True
             count_start(self.request.kind)
         try:
-            container_id = await self.cri.create_container(self.request.sandbox_id, config, sandbox)
+            container_id = await self.cri.create_container(self.request.sandbox_id, asked.container, asked.sandbox)
         except (NameReserved, ImageAbsent, TransportFault):
             raise
         except CriError as error:
@@ -285,37 +284,17 @@ class _Start:
         )
         raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
 
-    async def _configuration(self, images: FoundImages, view: ObservedPod) -> tuple[ContainerConfig, SandboxConfig]:
-        """Prepare what the container needs, and return what the runtime is asked for. Raises PodFault."""
-        request, pod, container = self.request, self.request.pod, self.container
-        context = self.attempt.node.context
-        home = next((each for each in view.sandboxes if each.id == request.sandbox_id), None)
-        pod_ips = ordered_pod_ips(home.ip, home.additional_ips, context.host.addresses) if home else ()
+    async def _configuration(self, images: FoundImages, view: ObservedPod, prepared: Configured | None) -> Configured:
+        """Make what the container needs, unless that is done, and return what CRI is asked for. Raises PodFault."""
+        home = next((each for each in view.sandboxes if each.id == self.request.sandbox_id), None)
+        addresses = self.attempt.node.context.host.addresses
+        pod_ips = ordered_pod_ips(home.ip, home.additional_ips, addresses) if home else ()
+        if prepared is not None and prepared.pod_ips == pod_ips:
+            return prepared
         try:
-            variables = await variables_of(self.attempt, pod, container, request.kind, pod_ips)
-            plan = plan_container(pod, container, context, pod_ips, restart_count=request.restart)
-            await self.attempt.on_disk(DiskWork.MAKE, partial(_make_files, plan, pod, container, context))
-            sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
-            config = container_config(
-                pod,
-                container,
-                kind=request.kind,
-                restart_count=request.restart,
-                observed_image=images.own,
-                pod_ips=pod_ips,
-                node=context,
-                incarnation=request.ref.incarnation,
-                variables=variables,
-                sub_paths=sub_paths,
-                images=images.volumes,
-                target_id=self._target_id(view),
-            )
-            sandbox = sandbox_config(
-                pod, attempt=request.sandbox_attempt, node=context, incarnation=request.ref.incarnation
-            )
+            return await configure(self.attempt, self.request, images, pod_ips, self._target_id(view))
         except (ContainerConfigError, SandboxConfigError, MountFailure, UnsafeName, OSError) as error:
             raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
-        return config, sandbox
 
     def _target_id(self, view: ObservedPod) -> str:
         """Return the id of the container whose processes an ephemeral container is to see; "" if there is none."""
@@ -377,7 +356,12 @@ class _Start:
                 return ended
             await self._post_start(container_id, view)
             may_end = self.request.kind == "init_container" and self.container.restart_policy != "Always"
-            status = await (self._read_at_its_end(container_id, heard) if may_end else self.attempt.read())
+            if not may_end:
+                self.attempt.say_nearly_done()
+            if may_end:
+                status = await self._read_at_its_end(container_id, heard)
+            else:
+                status = await self.attempt.read(Made(self.request.sandbox_id, container_id))
             return StepResult(id=container_id, status=status)
         finally:
             await linking
@@ -459,7 +443,8 @@ class _Start:
         with contextlib.suppress(Interrupted, CriError):
             while time.monotonic() < deadline and not self.attempt.interrupted:
                 await self.attempt.pause(_SELDOM_SECONDS if heard.anything else _LOOK_SECONDS, until=heard.end)
-                if await self.attempt.node.reader.has_exited(container_id, sandbox_id=self.request.sandbox_id):
+                reader, home = self.attempt.node.reader, self.request.sandbox_id
+                if await reader.has_exited(container_id, sandbox_id=home, succeeded=self.attempt.say_nearly_done):
                     break
                 if heard.end.is_set():  # too early: from now on the runtime is asked
                     heard.end.clear()

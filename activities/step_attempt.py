@@ -16,6 +16,7 @@ from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Fault, Rejection, StartContainer, StepEvent, StepInput
 from syncpod.node.pod_threads import DiskSilent, DiskWork
+from syncpod.node.reader import Made
 from syncpod.pod import ResourceRequirements
 
 T = TypeVar("T")
@@ -103,6 +104,10 @@ class StepAttempt:
         """Set while it waits neither for other pods, nor for the step that it follows, nor for something to end."""
         if not (isinstance(request, StartContainer) and request.follows):
             self.acts.set()
+        self.say_nearly_done: Callable[[], None] = _nobody_hears
+        """Called once the step has succeeded and only has to read the pod: what follows it may then be prepared."""
+        self.prepared: asyncio.Task[object] | None = None
+        """Prepares the start while it waits for the step that it follows."""
         self.idle_seconds = 0.0
         """How long it only waited for the step that it follows."""
         self._may_know = True
@@ -276,9 +281,9 @@ class StepAttempt:
         self._may_know = False
         return known if known is not None and suffices(known) else None
 
-    async def read(self) -> ObservedPod:
-        """Read the pod whole from the runtime, ours alone. Raises CriError."""
-        return await self.node.reader.read(self.ref.uid)
+    async def read(self, made: Made | None = None) -> ObservedPod:
+        """Read the pod whole from the runtime, ours alone, sooner if it is said what was just made. Raises CriError."""
+        return await self.node.reader.read(self.ref.uid, made=made)
 
 
 def warning(reason: str, message: str, container: str = "") -> StepEvent:
@@ -307,6 +312,10 @@ async def _happens(event: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+
+
+def _nobody_hears() -> None:
+    pass
 
 
 async def _wait(tasks: set[asyncio.Task[None]]) -> None:

@@ -18,6 +18,7 @@ from opentelemetry import trace
 from temporalio.exceptions import ApplicationError
 
 from activities.containers.noted_starts import noted_start
+from activities.preparing import prepare
 from activities.step_attempt import Interrupted, NotYet, StepAttempt
 from syncpod.messages import ObservedContainer
 from syncpod.messages.startup import has_come_to, in_order
@@ -60,6 +61,7 @@ def may_be_followed(request: StepInput) -> Pod | None:
 async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
     pair = attempt.node.pairs.of(attempt.ref, attempt.fence)
     end = pair.begin_first()
+    attempt.say_nearly_done = pair.say_nearly_done
     try:
         result = await trying
     except BaseException as error:
@@ -98,6 +100,9 @@ async def _second(attempt: StepAttempt, request: StartContainer, trying: Corouti
     try:
         result = await trying
     finally:
+        if attempt.prepared is not None:
+            attempt.prepared.cancel()
+            await asyncio.gather(attempt.prepared, return_exceptions=True)
         pair.second_is_over.set()
         # In a busy loop the first step would else be some turns behind, and its result would come too late.
         await pair.first_is_free.wait()
@@ -133,7 +138,13 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
     if pair.first is None:
         return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
     while not pair.first.done():  # a further attempt may take its place
-        await attempt.interruptible(_until(pair.first))
+        nearly = pair.first_is_nearly_done
+        if nearly is None or nearly.done():
+            await attempt.interruptible(_until(pair.first))
+            continue
+        await attempt.interruptible(_until(pair.first, nearly))
+        if nearly.done() and attempt.number == 1:
+            attempt.prepared = asyncio.create_task(prepare(attempt, request))
     first = pair.first.result()
     if isinstance(first, Exception) and attempt.number > 1 and _is_tried_again(first):
         raise NotYet(f"what comes before it is not certain yet: {first}")
@@ -192,5 +203,6 @@ def _span(name: str) -> AbstractContextManager[trace.Span]:
     return _tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False)
 
 
-async def _until(end: asyncio.Future[Any]) -> None:
-    await asyncio.wait({end})
+async def _until(*ends: asyncio.Future[Any]) -> None:
+    """Wait for the first of these to end."""
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -40,9 +40,21 @@ async def note_hook_ended(attempt: StepAttempt, request: StartContainer, contain
 async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMark | None:
     """Return the start mark of the requested instance, or of a later one; None if none of them was ever started.
 
-    The mark of an init container counts only in its own sandbox: in another one it runs again. Raises OSError.
+    Raises OSError.
     """
-    mark = await asyncio.to_thread(read_start_mark, attempt.node.context, request.ref.uid, request.container)
+    return which_counts(await noted_mark(attempt, request), request)
+
+
+async def noted_mark(attempt: StepAttempt, request: StartContainer) -> StartMark | None:
+    """Return the container's start mark, of whatever instance. Raises OSError."""
+    return await asyncio.to_thread(read_start_mark, attempt.node.context, request.ref.uid, request.container)
+
+
+def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark | None:
+    """Return a container's mark if it is that of the requested instance, or of a later one.
+
+    The mark of an init container counts only in its own sandbox: in another one it runs again.
+    """
     if mark is None or mark.incarnation != request.ref.incarnation or mark.restart < request.restart:
         return None
     return mark if request.kind != "init_container" or mark.sandbox_id == request.sandbox_id else None

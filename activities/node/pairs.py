@@ -20,6 +20,8 @@ class Pair:
     def __init__(self) -> None:
         self.first: asyncio.Future[StepResult | Exception] | None = None
         """How the newest attempt of the first step that began here ends; None if none has begun here."""
+        self.first_is_nearly_done: asyncio.Future[None] | None = None
+        """Done once that attempt has succeeded and only has to read the pod."""
         self.came = asyncio.Event()
         """An attempt of the first step has begun here."""
         self.second_is_over = asyncio.Event()
@@ -32,9 +34,15 @@ class Pair:
 
     def begin_first(self) -> asyncio.Future[StepResult | Exception]:
         """Note that an attempt of the first step begins; return what its end is to be set on."""
-        self.first = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.first, self.first_is_nearly_done = loop.create_future(), loop.create_future()
         self.came.set()
         return self.first
+
+    def say_nearly_done(self) -> None:
+        """Note that the first step's newest attempt has succeeded and only has to read the pod."""
+        if self.first_is_nearly_done is not None and not self.first_is_nearly_done.done():
+            self.first_is_nearly_done.set_result(None)
 
 
 class Pairs:

@@ -309,6 +309,8 @@ def _probed(
         ready = status.ready or (ended is not None and ended.exit_code == 0)
     else:
         ready = started and _is_ready(container, context.probes.readiness.get(raw_id), before)
+    if (status.started, status.ready) == (started, ready):
+        return status
     return status.model_copy(update={"started": started, "ready": ready})
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from syncpod.lifecycle import conditions as condition
 from syncpod.lifecycle.addresses import pod_ips
@@ -49,6 +49,8 @@ from syncpod.pod import (
     ResourceRequirements,
 )
 from syncpod.pod.amounts import pod_text
+
+_Part = TypeVar("_Part", bound=Model)
 
 TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
 """How many bytes the termination messages of a pod may have in all. Each container has an equal share."""
@@ -331,7 +333,7 @@ def _normalized(pod: Pod, status: PodStatus) -> PodStatus:
 
     def cut(statuses: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
         return tuple(
-            c.model_copy(update={"state": _cut_state(c.state, share), "last_state": _cut_state(c.last_state, share)})
+            _with(c, {"state": _cut_state(c.state, share), "last_state": _cut_state(c.last_state, share)})
             for c in statuses
         )
 
@@ -339,8 +341,7 @@ def _normalized(pod: Pod, status: PodStatus) -> PodStatus:
         update={
             "start_time": _to_second(status.start_time),
             "conditions": tuple(
-                c.model_copy(update={"last_transition_time": _to_second(c.last_transition_time)})
-                for c in status.conditions
+                _with(c, {"last_transition_time": _to_second(c.last_transition_time)}) for c in status.conditions
             ),
             "init_container_statuses": cut(status.init_container_statuses),
             "container_statuses": cut(status.container_statuses),
@@ -351,20 +352,27 @@ def _normalized(pod: Pod, status: PodStatus) -> PodStatus:
 
 def _cut_state(state: ContainerState, share: int) -> ContainerState:
     if state.running:
-        running = state.running.model_copy(update={"started_at": _to_second(state.running.started_at)})
-        return state.model_copy(update={"running": running})
+        return _with(state, {"running": _with(state.running, {"started_at": _to_second(state.running.started_at)})})
     if state.terminated:
         ended = state.terminated
-        terminated = ended.model_copy(
-            update={
+        terminated = _with(
+            ended,
+            {
                 "started_at": _to_second(ended.started_at),
                 "finished_at": _to_second(ended.finished_at),
                 # The limit is in bytes; a character that it cuts in two is dropped.
                 "message": ended.message.encode()[:share].decode(errors="ignore"),
-            }
+            },
         )
-        return state.model_copy(update={"terminated": terminated})
+        return _with(state, {"terminated": terminated})
     return state
+
+
+def _with(model: _Part, values: Mapping[str, Any]) -> _Part:
+    """Return the model with these values: itself, if it has them. Most of a status stays as it is at each change."""
+    if all(getattr(model, name) == value for name, value in values.items()):
+        return model
+    return model.model_copy(update=values)
 
 
 def _to_second(moment: datetime | None) -> datetime | None:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.node.daemon_thread import DaemonThreads
 
 _T = TypeVar("_T")
 
@@ -51,6 +51,7 @@ class PodThreads:
     def __init__(self, most: int = MOST_THREADS) -> None:
         """Have at most `most` threads at the same time."""
         self._most = most
+        self._threads = DaemonThreads()
         self._busy: dict[tuple[str, DiskWork], tuple[asyncio.Future[Any], float]] = {}
         """By pod and kind: the thread's outcome, and the monotonic time at which it began."""
 
@@ -66,7 +67,7 @@ class PodThreads:
         if len(self._busy) >= self._most:
             raise TooManySilent(f"{len(self._busy)} calls to disks of this node's pods have not returned")
         key, inside = (uid, kind), contextvars.copy_context()
-        thread = in_daemon_thread(partial(inside.run, work), name=f"{kind.name.lower()} {uid}")
+        thread = self._threads.run(partial(inside.run, work), name=f"{kind.name.lower()} {uid}")
         self._busy[key] = thread, time.monotonic()
         thread.add_done_callback(partial(self._ended, key))
         return await asyncio.shield(thread)

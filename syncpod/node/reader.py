@@ -80,6 +80,14 @@ class Relist:
     failures: Mapping[str, CriError]
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a step has just made in a pod: a sandbox, or a container in it that runs."""
+
+    sandbox_id: str
+    container_id: str = ""
+
+
 @dataclass(slots=True)
 class _Listed:
     """What the two lists say about one pod."""
@@ -130,13 +138,14 @@ class PodReader:
         """By id: why something that has the owner's label can belong to no pod."""
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
 
-    async def read(self, uid: str) -> ObservedPod:
+    async def read(self, uid: str, *, made: Made | None = None) -> ObservedPod:
         """Read one pod; it is empty if the runtime has nothing of it. Raises CriError.
 
-        Has no timeout beyond those of its calls. After a start this costs two lists and one status.
+        Has no timeout beyond those of its calls. After a start this costs two lists and one status; if it is said what
+        was `made`, they are asked for at once.
         """
         seq, observed_at = self._begin()
-        pods = await self._list({names.POD_UID_LABEL: uid})
+        pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self._ask_early(made))
         return await self._complete(seq, observed_at, uid, pods.get(uid, _Listed()))
 
     async def read_all(self) -> Relist:
@@ -169,13 +178,24 @@ class PodReader:
             failures={uid: outcome for uid, outcome in by_uid.items() if isinstance(outcome, CriError)},
         )
 
-    async def has_exited(self, container_id: str, *, sandbox_id: str) -> bool:
-        """Ask whether a container has exited. If so, no later listing asks about it again. Raises CriError."""
+    async def has_exited(
+        self, container_id: str, *, sandbox_id: str, succeeded: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Ask whether a container has exited. If so, no later listing asks about it again. Raises CriError.
+
+        `succeeded` is called at once if it has, with 0; its termination message has then still to be read.
+        """
         status = await self._runtime.container_status(container_id)
         if status.state != "exited":
             return False
+        if status.exit_code == 0:
+            succeeded()
         await self._take(status, sandbox_id)
         return True
+
+    def known_sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
+        """Return what was last asked about a sandbox; None if nothing was, or it is gone."""
+        return self._sandboxes.get(sandbox_id)
 
     async def pid_of(self, container_id: str) -> int:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
@@ -315,6 +335,16 @@ class PodReader:
             self._built[uid] = built
         return built
 
+    async def _ask_early(self, made: Made | None) -> None:
+        """Ask for the status of what was just made; if there is none, whoever completes the listing asks again."""
+        with contextlib.suppress(CriError):
+            if made is None:
+                return
+            if made.container_id:
+                await self._take(await self._runtime.container_status(made.container_id, verbose=True), made.sandbox_id)
+            else:
+                self._sandboxes[made.sandbox_id] = await self._sandbox(made.sandbox_id)
+
     def _known(self, listed: _Listed) -> tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]] | None:
         """Return all of a pod from the cache; None if anything has to be asked for."""
         sandboxes = _all_of(map(self._known_sandbox, listed.sandboxes))
@@ -330,10 +360,12 @@ class PodReader:
         return known if settled else None
 
     async def _ask_sandbox(self, listed: SandboxSummary) -> ObservedSandbox:
-        with _believing("podsandbox_status"):
-            observed = _observed_sandbox(await self._runtime.pod_sandbox_status(listed.id))
-        self._sandboxes[listed.id] = observed
+        observed = self._sandboxes[listed.id] = await self._sandbox(listed.id)
         return observed
+
+    async def _sandbox(self, sandbox_id: str) -> ObservedSandbox:
+        with _believing("podsandbox_status"):
+            return _observed_sandbox(await self._runtime.pod_sandbox_status(sandbox_id))
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
         """Return the cached status if it is still valid: an exit is final, and otherwise only a new state brings news.

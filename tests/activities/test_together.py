@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 
 from activities import start_container, together
+from activities.images.presence import FoundImages
 from activities.node import pairs
+from activities.preparing import Configured, Prepared, configure, prepare
+from activities.step_attempt import StepAttempt
 from syncpod.cri.client import CriClient
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages import ObservedPod
 from syncpod.messages.steps import CreateSandbox, Fault, Outcome, StartContainer
+from syncpod.node.reader import PodReader
+from syncpod.translation.context import ordered_pod_ips
 from tests.activities.bench import Bench, PodOnBench, Running, container, fault_of
 
 
@@ -296,3 +302,94 @@ async def test_the_end_of_a_step_counts_only_for_a_while(bench: Bench, monkeypat
     await asyncio.sleep(0)  # the pair is dropped in the loop's next turn
     second = init_request(pod, "b", follows=first.fence)
     assert (await init_started(pod, second).result()).outcome == Outcome.NOT_BEGUN
+
+
+async def test_a_start_is_prepared_while_the_one_before_it_reads_the_pod(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = chained(bench)
+    await pod.create_sandbox()
+    first = init_request(pod, "a")
+    second = init_request(pod, "b", follows=first.fence)
+    prepared, configured = asyncio.Event(), list[str]()
+    read = PodReader.read
+
+    async def noted(attempt: StepAttempt, request: StartContainer) -> Prepared | None:
+        found = await prepare(attempt, request)
+        prepared.set()
+        return found
+
+    async def late(self: PodReader, uid: str, **more: Any) -> ObservedPod:
+        await prepared.wait()
+        return await read(self, uid, **more)
+
+    async def counted(attempt: StepAttempt, request: StartContainer, *more: Any) -> Configured:
+        configured.append(request.container)
+        return await configure(attempt, request, *more)
+
+    monkeypatch.setattr(together, "prepare", noted)
+    monkeypatch.setattr(PodReader, "read", late)
+    monkeypatch.setattr(start_container, "configure", counted)
+    a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
+    assert (a.outcome, b.outcome, configured) == (Outcome.DONE, Outcome.DONE, ["a"])
+
+
+async def test_a_start_that_cannot_be_prepared_does_everything_itself(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = chained(bench)
+    await pod.create_sandbox()
+    first = init_request(pod, "a")
+    second = init_request(pod, "b", follows=first.fence)
+
+    async def refused(attempt: StepAttempt, request: StartContainer) -> None:
+        raise OSError("the disk is full just now")
+
+    monkeypatch.setattr(together, "prepare", refused)
+    a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
+    assert (a.outcome, b.outcome) == (Outcome.DONE, Outcome.DONE)
+
+
+async def test_nothing_is_prepared_after_an_init_container_that_failed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = chained(bench, "exit 3")
+    await pod.create_sandbox()
+    first = init_request(pod, "a")
+    second = init_request(pod, "b", follows=first.fence)
+    prepared: list[str] = []
+
+    async def noted(attempt: StepAttempt, request: StartContainer) -> None:
+        prepared.append(request.container)
+
+    monkeypatch.setattr(together, "prepare", noted)
+    _, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
+    assert (b.outcome, prepared) == (Outcome.NOT_BEGUN, [])
+
+
+async def test_what_is_prepared_differs_in_nothing_from_what_a_start_does_itself(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = chained(bench)
+    await pod.create_sandbox()
+    first = init_request(pod, "a")
+    second = init_request(pod, "b", follows=first.fence)
+    create, asked = CriClient.create_container, list[tuple[str, bytes, bytes]]()
+
+    async def noted(self: CriClient, sandbox_id: str, config: Any, sandbox: Any) -> str:
+        texts = config.SerializeToString(deterministic=True), sandbox.SerializeToString(deterministic=True)
+        asked.append((config.metadata.name, *texts))
+        return await create(self, sandbox_id, config, sandbox)
+
+    monkeypatch.setattr(CriClient, "create_container", noted)
+    await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
+    assert [name for name, *_ in asked] == ["a", "b"]
+    node = bench.node
+    image = await bench.cri.image_status(second.pod.spec.init_containers[1].image)
+    home = node.reader.known_sandbox(second.sandbox_id)
+    assert image is not None and home is not None
+    pod_ips = ordered_pod_ips(home.ip, home.additional_ips, node.context.host.addresses)
+    attempt = StepAttempt(node, second, number=1)
+    itself = await configure(attempt, second, FoundImages(image, {}), pod_ips)
+    assert asked[1][1] == itself.container.SerializeToString(deterministic=True)
+    assert asked[1][2] == itself.sandbox.SerializeToString(deterministic=True)

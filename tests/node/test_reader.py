@@ -20,7 +20,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.observed import ObservedPod, Seq
-from syncpod.node.reader import PodReader
+from syncpod.node.reader import Made, PodReader
 from syncpod.node.seen_exits import SeenExits
 from syncpod.translation import names
 from tests.agent.waiting import until, until_asked
@@ -231,6 +231,38 @@ async def test_start_is_followed_up_in_three_calls(
         follow_up = await reader.read(pod.uid)
         assert watched.taken() == LISTS | {"container_status": 1}
         assert [container.id for container in follow_up.containers] == [main, sidecar, done]
+
+
+async def test_what_was_just_made_is_asked_about_while_the_pod_is_listed(
+    reader: PodReader, watched: Watched, make_pod: PodMaker
+) -> None:
+    asked = asyncio.Event()
+
+    async def note() -> None:
+        asked.set()
+
+    async with make_pod() as pod:
+        await pod.run()
+        watched.before = {("list_containers", ""): asked.wait, ("pod_sandbox_status", pod.sandbox_id): note}
+        watched.taken()
+        assert (await reader.read(pod.uid, made=Made(pod.sandbox_id))).sandboxes[0].ready
+        assert watched.taken() == LISTS | {"pod_sandbox_status": 1}
+        main = await pod.start(pod.container("main"))
+        asked.clear()
+        watched.before["container_status", main] = note
+        running = (await reader.read(pod.uid, made=Made(pod.sandbox_id, main))).newest("main")
+        assert watched.taken() == LISTS | {"container_status": 1}
+        assert running is not None
+        assert (running.id, running.state, running.pid > 0) == (main, "running", True)
+
+
+async def test_what_was_made_and_cannot_be_asked_about_is_asked_about_again(
+    reader: PodReader, make_pod: PodMaker
+) -> None:
+    async with make_pod() as pod:
+        await pod.run()
+        view = await reader.read(pod.uid, made=Made("0" * 64))
+        assert [each.id for each in view.sandboxes] == [pod.sandbox_id]
 
 
 async def test_an_exit_that_was_asked_for_is_not_asked_for_again(

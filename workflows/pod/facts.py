@@ -108,13 +108,16 @@ def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
     init = {container.name for container in spec.init_containers}
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     current = view.sandboxes[0] if view.sandboxes else None
+    newest = {exit_.name: exit_ for exit_ in state.exits}  # they are in the order in which they happened
     ends: list[RecordedExit] = []
+    listed: set[str] = set()
+    for each in view.containers:
+        end = newest.get(each.name)
+        if end is not None and (each.restart_count >= end.restart or each.state in ("running", "unknown")):
+            listed.add(each.name)
     for container in every:
-        end = state.last_exit(container.name)
-        if end is None or end.restart <= state.reset.get(container.name, -1):
-            continue
-        instances = [each for each in view.containers if each.name == container.name]
-        if any(each.restart_count >= end.restart or each.state in ("running", "unknown") for each in instances):
+        end = newest.get(container.name)
+        if end is None or end.restart <= state.reset.get(container.name, -1) or container.name in listed:
             continue
         if container.name in init and (current is None or end.sandbox != current.id):
             continue

@@ -1,0 +1,150 @@
+"""What a start needs before it creates its container: the images, the start mark, the files, and what CRI is asked for.
+
+A start that follows another step has this done while the step before it reads the pod for the last time. By then that
+step has done what it was to do: the sandbox is there, the init container has succeeded, or the container runs. So all
+of it is looked up as late as the kubelet would, and still costs no time between the two starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from activities.containers.noted_starts import noted_mark
+from activities.containers.sources import sub_paths_of, variables_of
+from activities.images.presence import FoundImages, container_of, look_at_images
+from activities.step_attempt import StepAttempt
+from syncpod.cri import ContainerConfig, SandboxConfig
+from syncpod.messages.steps import StartContainer
+from syncpod.node.directories import ContainerPlan, plan_container, prepare_container
+from syncpod.node.pod_threads import DiskWork
+from syncpod.node.pod_volumes import make_mount_points, share_volumes
+from syncpod.node.start_marks import StartMark
+from syncpod.pod import Container, EphemeralContainer, Pod
+from syncpod.translation.container_config import container_config
+from syncpod.translation.context import NodeContext, ordered_pod_ips
+from syncpod.translation.sandbox_config import sandbox_config
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A container whose files are made, as the runtime is asked for it."""
+
+    pod_ips: tuple[str, ...]
+    """The pod's addresses, of which its files and its environment tell."""
+    container: ContainerConfig
+    sandbox: SandboxConfig
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was looked up and made for a start before its turn had come."""
+
+    images: FoundImages
+    mark: StartMark | None
+    """The container's start mark, of whatever instance."""
+    configured: Configured | None
+    """None where the pod's addresses were not known yet, or a part of a volume has to be mounted."""
+
+
+async def prepare(attempt: StepAttempt, request: StartContainer) -> Prepared | None:
+    """Prepare a start whose turn is about to come; None if an image is missing. Makes nothing in the runtime.
+
+    Safe to repeat, and harmless where the start does not take place after all. Raises what stands in the way: the start
+    then does all of it again, and reports what it raises itself.
+    """
+    pod, container, context = request.pod, container_of(request.pod, request.container), attempt.node.context
+    home = attempt.node.reader.known_sandbox(request.sandbox_id)
+    mounts_parts = any(mount.sub_path or mount.sub_path_expr for mount in container.volume_mounts)
+    making: asyncio.Task[_Made] | None = None
+    if home is not None and not mounts_parts:
+        pod_ips = ordered_pod_ips(home.ip, home.additional_ips, context.host.addresses)
+        making = asyncio.create_task(_make(attempt, request, pod_ips))
+    try:
+        images, mark = await asyncio.gather(
+            look_at_images(attempt, pod, container, pulled=request.pulled), noted_mark(attempt, request)
+        )
+        if images is None:
+            return None
+        configured = _configured(attempt, request, images, await making) if making is not None else None
+    finally:
+        if making is not None:
+            making.cancel()
+            await asyncio.gather(making, return_exceptions=True)
+    return Prepared(images, mark, configured)
+
+
+async def prepared_before(attempt: StepAttempt) -> Prepared | None:
+    """Return what was prepared while the start waited; None if nothing was. Raises Interrupted."""
+    if (preparing := attempt.prepared) is None:
+        return None
+    await attempt.interruptible(_until(preparing))
+    if preparing.cancelled() or preparing.exception() is not None:
+        return None
+    found = preparing.result()
+    return found if isinstance(found, Prepared) else None
+
+
+async def configure(
+    attempt: StepAttempt, request: StartContainer, images: FoundImages, pod_ips: tuple[str, ...], target_id: str = ""
+) -> Configured:
+    """Make the files of a container, and return what the runtime is asked for.
+
+    `target_id` is the container whose processes an ephemeral one is to see. Raises
+    :class:`~syncpod.translation.config_error.ContainerConfigError`, SandboxConfigError, MountFailure, UnsafeName,
+    OSError.
+    """
+    return _configured(attempt, request, images, await _make(attempt, request, pod_ips), target_id)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What was made of a container's files, and what its environment is."""
+
+    pod_ips: tuple[str, ...]
+    variables: Mapping[str, str]
+    sub_paths: Mapping[int, str]
+
+
+async def _make(attempt: StepAttempt, request: StartContainer, pod_ips: tuple[str, ...]) -> _Made:
+    pod, container, context = request.pod, container_of(request.pod, request.container), attempt.node.context
+    variables = await variables_of(attempt, pod, container, request.kind, pod_ips)
+    plan = plan_container(pod, container, context, pod_ips, restart_count=request.restart)
+    await attempt.on_disk(DiskWork.MAKE, partial(_make_files, plan, pod, container, context))
+    return _Made(pod_ips, variables, await sub_paths_of(attempt, pod, container, request.kind, variables))
+
+
+def _configured(
+    attempt: StepAttempt, request: StartContainer, images: FoundImages, made: _Made, target_id: str = ""
+) -> Configured:
+    pod, context, incarnation = request.pod, attempt.node.context, request.ref.incarnation
+    config = container_config(
+        pod,
+        container_of(pod, request.container),
+        kind=request.kind,
+        restart_count=request.restart,
+        observed_image=images.own,
+        pod_ips=made.pod_ips,
+        node=context,
+        incarnation=incarnation,
+        variables=made.variables,
+        sub_paths=made.sub_paths,
+        images=images.volumes,
+        target_id=target_id,
+    )
+    sandbox = sandbox_config(pod, attempt=request.sandbox_attempt, node=context, incarnation=incarnation)
+    return Configured(made.pod_ips, config, sandbox)
+
+
+def _make_files(plan: ContainerPlan, pod: Pod, container: Container | EphemeralContainer, node: NodeContext) -> None:
+    """Make what a container finds on disk. Blocks. Raises MountFailure, OSError."""
+    prepare_container(plan)
+    if isinstance(container, EphemeralContainer):
+        make_mount_points(pod, container, node)
+    share_volumes(pod, container, node)
+
+
+async def _until(task: asyncio.Task[object]) -> None:
+    await asyncio.wait({task})
