@@ -81,6 +81,7 @@ async def connect_to_fleet(
         converter=access.converter(verifies=False),
         identity=identity or None,
         runtime=runtime,
+        begun_by="syncpod server",
     )
 
 

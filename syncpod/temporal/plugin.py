@@ -119,10 +119,12 @@ async def connect(
     keys: Keys | None = None,
     interceptors: Sequence[Interceptor] = (),
     converter: DataConverter | None = None,
+    begun_by: str = "syncpod up",
 ) -> Client:
     """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
 
-    `converter` is for a server that is a fleet's (`syncpod.temporal.sealing`).
+    `converter` is for a server that is a fleet's (`syncpod.temporal.sealing`). `begun_by` is the command that is named
+    if there is no server.
 
     `interceptors` are called before those that every client has. Raises NoServer.
     """
@@ -143,8 +145,8 @@ async def connect(
             )
     except (RuntimeError, ValueError, TimeoutError) as error:
         raise NoServer(
-            f"no Temporal server at {address} ({_cause(error)}): start one with `syncpod up`, "
-            "or name one in TEMPORAL_ADDRESS"
+            f"no Temporal server at {address} ({_cause(error)}): start one with `{begun_by}`, or name one in "
+            "TEMPORAL_ADDRESS"
         ) from error
     try:
         await client.workflow_service.describe_namespace(

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -114,6 +115,31 @@ async def test_a_timeout_says_what_is_left_and_that_the_deletion_goes_on() -> No
     assert str(failed.value) == (
         "timed out waiting for pod/b on n2 to end; the deletion continues\npod/b on n2: it is busy"
     )
+
+
+async def test_a_pod_and_its_workflow_are_waited_for_as_one_and_nothing_is_said_twice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def going(what: str, *whys: str) -> Going:
+        coming = iter(whys)
+
+        async def left() -> str:
+            return next(coming)
+
+        return Going(what, left)
+
+    monkeypatch.setattr(fleet_deletion, "SAID_AFTER", 0)
+    monkeypatch.setattr(fleet_deletion, "_LOOK_SECONDS", 0)
+    both = fleet_deletion.one_after_another(going("pod/a on n1", "it ends", ""), going("pod/a", "it is busy"))
+    assert (both.what, await both.left(), await both.left()) == ("pod/a on n1", "it ends", "it is busy")
+    clock = iter((0.0, 1.0, 1.0, 2.0))
+    timed = SimpleNamespace(time=lambda: next(clock, 9.0))
+    known = {"get_running_loop": lambda: timed, "gather": asyncio.gather, "sleep": asyncio.sleep}
+    monkeypatch.setattr(fleet_deletion, "asyncio", SimpleNamespace(**known))
+    with pytest.raises(Failure) as failed:
+        await fleet_deletion.until_gone([going("pod/a on n1", *["it ends"] * 9)], timedelta(seconds=5))
+    assert str(failed.value) == "timed out waiting for pod/a on n1 to end; the deletion continues"
+    assert capsys.readouterr().err == "pod/a on n1: it ends\n"
 
 
 KINDS = {**fleet_workloads.KINDS, **fleet_objects.KINDS, **names.PODS}

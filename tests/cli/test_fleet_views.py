@@ -11,8 +11,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.gate.authority import now, open_fleet
+from syncpod.gate.gate import fleet_directory
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, fleet_node_id
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadView
+from syncpod.signing.keys import make_signing_keys
 
 FAULTS: dict[str, Exception] = {
     "stuck": WorkflowQueryFailedError("object of type 'int' has no len()"),
@@ -90,6 +93,18 @@ def test_a_command_makes_no_fleet_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"^this machine commands no fleet"):
         fleet.object_sealing(str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_without_its_server_a_fleet_names_the_command_that_begins_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(_: Client) -> None:
+        raise AssertionError("there is no server")
+
+    make_signing_keys(open_fleet(fleet_directory(tmp_path), now()).directory)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(Failure, match=r"^no Temporal server at 127\.0\.0\.1:1 \(.*\): start one with `syncpod server`"):
+        fleet.run(work, state_dir=str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from syncpod.gate.gate import fleet_directory
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
+from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal import plugin
 from syncpod.temporal.cluster import cluster_identity
 from tests.cli.conftest import program
@@ -236,7 +237,7 @@ def test_without_a_server_every_command_refuses(arguments: tuple[str, ...], tmp_
 
 
 def test_without_a_server_a_fleets_command_names_the_one_that_begins_it_for_a_fleet(tmp_path: Path) -> None:
-    open_fleet(fleet_directory(tmp_path), now())
+    make_signing_keys(open_fleet(fleet_directory(tmp_path), now()).directory)
     result = program("fleet", "get", "nodes", environ={"TEMPORAL_ADDRESS": "", "SYNCPOD_STATE_DIR": str(tmp_path)})
     assert (result.code, result.out) == (2, "")
     assert "start one with `syncpod server`, or name one in TEMPORAL_ADDRESS" in result.err

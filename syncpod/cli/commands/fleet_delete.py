@@ -154,5 +154,8 @@ async def _delete_pod(client: Client, name: str, namespace: str, on: str, *, for
         say(f'pod "{name}" deleted from {namespace} namespace')
     for owner in ended.owners:
         remark(f"Note: {owner} creates another pod in its place")
-    going = [fleet_deletion.workload(client, fleet_workloads.POD, namespace, name)] if ended.is_placed else []
-    return [*going, *(fleet_deletion.pod(client, namespace, name, node.name) for node in ended.nodes)]
+    going = [fleet_deletion.pod(client, namespace, name, node.name) for node in ended.nodes]
+    if not ended.is_placed:
+        return going
+    workflow = fleet_deletion.workload(client, fleet_workloads.POD, namespace, name)
+    return [fleet_deletion.one_after_another(going[0], workflow), *going[1:]] if going else [workflow]

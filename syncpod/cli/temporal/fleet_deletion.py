@@ -70,6 +70,15 @@ def pod(client: Client, namespace: str, name: str, node: str) -> Going:
     return Going(f"pod/{name} on {node}", left)
 
 
+def one_after_another(first: Going, then: Going) -> Going:
+    """Return both as one: what the end of the first waits for, and once it is gone, what that of the second does."""
+
+    async def left() -> str:
+        return await first.left() or await then.left()
+
+    return Going(first.what, left)
+
+
 async def until_gone(going: Sequence[Going], patience: timedelta | None) -> None:
     """Wait until all of these are gone; say after a while what that waits for. Raises Failure on a timeout."""
     loop, said = asyncio.get_running_loop(), ""
@@ -81,7 +90,8 @@ async def until_gone(going: Sequence[Going], patience: timedelta | None) -> None
         lines = "\n".join(f"{each.what}: {why}" for each, why in zip(left, waits, strict=True))
         if left and patience is not None and loop.time() >= began + patience.total_seconds():
             names = ", ".join(each.what for each in left)
-            raise Failure(f"timed out waiting for {names} to end; the deletion continues\n{lines}")
+            more = f"\n{lines}" if lines != said else ""
+            raise Failure(f"timed out waiting for {names} to end; the deletion continues{more}")
         if left and lines != said and loop.time() >= began + SAID_AFTER:
             remark(lines)
             said = lines
