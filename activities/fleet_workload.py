@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.fleet_step import Steps, fleet_step
 from syncpod.fleet.offers import NodeOffer
-from syncpod.fleet.workload_pods import revision_in
+from syncpod.fleet.revisions import revision_in
 from syncpod.messages.fleet import (
     FLEET_NODE_MEMO,
     FLEET_NODE_WORKFLOW,

@@ -13,6 +13,8 @@ from typing import Final
 
 CHANGE_CAUSE: Final = "kubernetes.io/change-cause"
 """The annotation with an author's reason for a change, as kubectl's ``rollout history`` shows it."""
+LABELS: Final = {"Deployment": "pod-template-hash", "DaemonSet": "controller-revision-hash"}
+"""By kind of a workload, the label of its pods that has the revision of their template."""
 DEFAULT_LIMIT: Final = 10
 """The default of `revisionHistoryLimit`."""
 BYTES: Final = 128 * 1024
@@ -37,6 +39,11 @@ class Revision:
 
 class NoRevision(LookupError):
     """There is no such revision. The text says so in one sentence."""
+
+
+def revision_in(labels: Mapping[str, str]) -> str:
+    """Return the revision of the template that a pod with these labels was made from; "" if from none."""
+    return next((labels[label] for label in LABELS.values() if label in labels), "")
 
 
 def applied(history: tuple[Revision, ...], template: str, cause: str, now: datetime) -> tuple[Revision, ...]:
@@ -84,16 +91,17 @@ def given_up(history: tuple[Revision, ...], template: str, why: str) -> tuple[Re
 
 
 def chosen(history: tuple[Revision, ...], number: int, template: str = "") -> Revision:
-    """Return the revision with this template; without one, that with this number, 0 = the one before the newest.
+    """Return the revision with this template; without one, that with this number.
 
-    Raises NoRevision.
+    0 is the last one before the newest that was not rolled back. Raises NoRevision.
     """
     if template:
         found, what = [each for each in history if each.template == template], f"template {template} not found"
     elif number:
         found, what = [each for each in history if each.number == number], f"revision {number} not found"
     else:
-        found, what = list(history[-2:-1]), "there is no earlier revision"
+        found = [each for each in history[:-1] if not each.given_up][-1:]
+        what = "there is no earlier revision" + (" that was not rolled back" if history[:-1] else "")
     if not found:
         known = ", ".join(str(each.number) for each in history) or "none"
         raise NoRevision(f"{what}; known: {known}")

@@ -2,7 +2,8 @@
 
 Mirrors pkg/scheduler/framework/plugins/podtopologyspread, v1.36, with its default constraints: pods of a workload
 without constraints of its own are spread over machines and zones as well as possible. Difference: for these defaults
-the fleet's record of a workload's pods decides which pods count, not Services and their selectors.
+the fleet's record of a workload's pods decides which pods count, not Services and their selectors. As there, pods of
+an earlier template do not count: they end in the rollout, and the new ones would be left as they had made room.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from decimal import Context, Decimal
 from typing import Final
 
 from syncpod.fleet.offers import NodeOffer, PodThere
+from syncpod.fleet.revisions import revision_in
 from syncpod.fleet.selectors import narrowed, selects
 from syncpod.fleet.taints import KEEPS_AWAY, taints_of, untolerated
 from syncpod.lifecycle.node_affinity import matches_node
@@ -60,7 +62,7 @@ class Spread:
         if rules or not owner:
             self._soft = _counted(soft, pod, namespace, nodes)
         else:
-            self._soft = _counted_of_owner(owner, nodes)
+            self._soft = _counted_of_owner(pod, owner, nodes)
 
     def refusal(self, node: NodeOffer) -> str:
         """Return why the pod may not be on a node, in the scheduler's words; "" if it may."""
@@ -113,13 +115,13 @@ def _selected(selector: LabelSelector | None, namespace: str) -> Callable[[PodTh
     return lambda there: not there.leaving and there.namespace == namespace and selects(selector, there.labels)
 
 
-def _counted_of_owner(owner: str, nodes: Sequence[NodeOffer]) -> list[_Counted]:
-    return [
-        _Counted(
-            rule, _counts(rule.topology_key, nodes, lambda there: not there.leaving and there.owner == owner), True
-        )
-        for rule in _DEFAULTS
-    ]
+def _counted_of_owner(pod: Pod, owner: str, nodes: Sequence[NodeOffer]) -> list[_Counted]:
+    revision = revision_in(pod.metadata.labels)
+
+    def is_alike(there: PodThere) -> bool:
+        return not there.leaving and there.owner == owner and revision_in(there.labels) == revision
+
+    return [_Counted(rule, _counts(rule.topology_key, nodes, is_alike), True) for rule in _DEFAULTS]
 
 
 def _counts(key: str, nodes: Iterable[NodeOffer], is_meant: Callable[[PodThere], bool]) -> Mapping[str, int]:

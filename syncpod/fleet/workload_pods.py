@@ -7,11 +7,12 @@ so that their names show which was made later.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
 from syncpod.fleet.daemons import DaemonWish, with_daemon_tolerations
+from syncpod.fleet.revisions import LABELS
 from syncpod.fleet.rollout import Wish
 from syncpod.fleet.sizes import surge_and_unavailable
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost
@@ -26,7 +27,6 @@ from syncpod.fleet.workload_documents import (
 )
 from syncpod.pod import Pod, canonical_json
 
-_REVISION_LABELS: Final = {"Deployment": "pod-template-hash", "DaemonSet": "controller-revision-hash"}
 _DIGITS: Final = 10
 KINDS: Final = ("Deployment", "DaemonSet", "Pod")
 """The kinds of workloads."""
@@ -53,11 +53,6 @@ def revision_of(template: PodTemplate) -> str:
     return hashlib.sha256(canonical_json(template).encode()).hexdigest()[:_DIGITS]
 
 
-def revision_in(labels: Mapping[str, str]) -> str:
-    """Return the revision of the template that a pod with these labels was made from; "" if from none."""
-    return next((labels[label] for label in _REVISION_LABELS.values() if label in labels), "")
-
-
 def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
     """Return a workload's pod with this number, made from the given template, which may be an earlier one.
 
@@ -65,7 +60,7 @@ def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
     """
     if isinstance(workload, Pod):
         return workload
-    label = _REVISION_LABELS[workload.kind]
+    label = LABELS[workload.kind]
     annotations, rule = template.metadata.annotations, lost_rule(workload)
     if rule != WhenLost():
         annotations = {**annotations, WHEN_LOST: str(rule)}

@@ -68,6 +68,26 @@ async def test_a_node_that_was_cordoned_before_stays_so(monkeypatch: pytest.Monk
     assert node.done == ["cordon"]
 
 
+async def test_pods_of_daemon_sets_keep_no_node_that_has_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = PlacedPod(name="agent-1", owner="workload/DaemonSet/default/agent")
+    node = Node(FleetNodeView(name="n1", presence="Unknown", placed=(agent,)))
+    assert await remove(node, monkeypatch) == ["cordon", "withdraw agent-1", "dismiss", "remove"]
+    said = capsys.readouterr()
+    assert "ending with the node, as pods of DaemonSets: default/agent-1" in said.out and "replaced" not in said.out
+    assert "its pods run there until it is back and ends them" in said.err and "replacements" not in said.err
+
+
+async def test_pods_of_daemon_sets_are_not_named_among_those_that_a_drain_moves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = PlacedPod(name="agent-1", owner="workload/DaemonSet/default/agent")
+    node = Node(FleetNodeView(name="n1", presence="Unknown", placed=(agent, LATE)))
+    with pytest.raises(Failure, match=r"moves them elsewhere\): default/late$"):
+        await remove(node, monkeypatch)
+
+
 async def test_a_pod_that_came_before_the_cordon_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(FleetNodeView(name="n1", presence="Unknown"), comes=(LATE,))
     assert await remove(node, monkeypatch, force=True) == ["cordon", "withdraw late", "dismiss", "remove"]

@@ -88,9 +88,9 @@ def test_a_command_makes_no_fleet_where_there_is_none(tmp_path: Path) -> None:
     async def work(_: Client) -> None:
         raise AssertionError("there is no fleet")
 
-    with pytest.raises(BadInput, match=r"^this machine commands no fleet, since there is no .*/fleet; `syncpod fleet"):
+    with pytest.raises(BadInput, match=r"^no fleet is commanded from here, since there is no .*/fleet: run this on"):
         fleet.run(work, state_dir=str(tmp_path))
-    with pytest.raises(BadInput, match=r"^this machine commands no fleet"):
+    with pytest.raises(BadInput, match=r"^no fleet is commanded from here"):
         fleet.object_sealing(str(tmp_path))
     assert not list(tmp_path.iterdir())
 

@@ -42,6 +42,11 @@ def test_destructive_commands_are_not_suggested_for_similar_words() -> None:
     ("line", "said"),
     [
         ("fleet scale deployment/web", "'scale' is not a command of a fleet: set `replicas` in the manifest, and "),
+        (
+            "fleet label node n1 disk=ssd",
+            "'label' is not a command of a fleet: change it in the manifest, and `syncpod fleet apply -f FILE` again; "
+            "a node's labels are those of `syncpod up --node-labels`, on the node",
+        ),
         ("fleet create -f a.yaml", "'create' is not a command of a fleet: `syncpod fleet apply -f FILE` creates"),
         ("fleet gett pods", "No such command 'gett'. Did you mean 'get'?; see `syncpod fleet --help`"),
         (

@@ -217,6 +217,15 @@ def test_pods_of_one_workload_keep_apart_without_being_asked() -> None:
     assert place(pod("web-2"), [first, second]).node == "n1"
 
 
+def test_pods_of_an_earlier_template_do_not_count_for_the_spread_since_the_rollout_ends_them() -> None:
+    def of(template: str, name: str) -> PodThere:
+        return replace(there(name, owner="w"), labels={"app": "web", "pod-template-hash": template})
+
+    leaves, has_one = node("n1", pods=(of("old", "web-1"), of("old", "web-2"))), node("n2", pods=(of("new", "web-3"),))
+    asking = pod("web-4", labels=of("new", "web-4").labels)
+    assert place(asking, [leaves, has_one], owner="w").node == "n1"
+
+
 def test_equal_nodes_are_not_all_passed_by() -> None:
     chosen = {place(pod(f"web-{number}"), [node("n1"), node("n2"), node("n3")]).node for number in range(30)}
     assert chosen == {"n1", "n2", "n3"}

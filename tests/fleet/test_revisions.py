@@ -56,6 +56,13 @@ def test_the_one_before_the_newest_or_the_one_of_a_number_is_chosen() -> None:
         chosen(of("a"), 0)
 
 
+def test_one_that_was_rolled_back_is_only_chosen_by_its_number() -> None:
+    history = given_up(of("a", "b", "c"), "b", "it fails")
+    assert (chosen(history, 0).template, chosen(history, 2).template) == ("a", "b")
+    with pytest.raises(NoRevision, match="there is no earlier revision that was not rolled back; known: 2, 3"):
+        chosen(history[1:], 0)
+
+
 def test_the_oldest_are_forgotten_but_for_those_that_are_needed() -> None:
     history = of(*"abcdef")
     small = dict.fromkeys("abcdef", 1)

@@ -111,7 +111,7 @@ WITHOUT_A_FLEET = (
 def test_only_a_worker_or_a_gate_begins_a_fleet(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = fleet(tmp_path / "state", *words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert "this machine commands no fleet" in done.stderr
+    assert "no fleet is commanded from here" in done.stderr
     assert not list(tmp_path.rglob("*"))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from syncpod.fleet.workload_pods import revision_in
+from syncpod.fleet.revisions import revision_in
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import (

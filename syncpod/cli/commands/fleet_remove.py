@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syncpod.cli.commands.fleet_change import NodeNames
+from syncpod.cli.commands.fleet_drain import is_of
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.arguments import read_timeout
@@ -42,7 +43,8 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
     """Remove nodes from the fleet for good, and revoke their certificates.
 
     Without `--force`, a node that can be reached, or that has pods, is not removed: drain it, and run `syncpod leave`
-    on it. With `--force`, the pods of workloads are replaced on other nodes, and pods with a `spec.nodeName` are lost.
+    on it. Pods of DaemonSets do not count, since they run nowhere else. With `--force`, the pods of Deployments and
+    single Pods are replaced on other nodes, and pods with a `spec.nodeName` are lost.
     A node that can be reached ends its pods first, as a kubelet does after `kubectl delete node`. A node that cannot be
     reached ends its pods when it is back, if its certificate is still valid then: until then they run beside their
     replacements, if the node is running. `syncpod fleet revoke` keeps it from ever hearing of that.
@@ -110,8 +112,8 @@ async def _cordoned(client: Client, node: FleetNodeView, how: _How) -> FleetNode
 def _refuse(node: FleetNodeView) -> None:
     """Raise Failure if a node is still in use."""
     reasons = []
-    if node.placed:
-        reasons.append(f"it has pods (`syncpod fleet drain {node.name}` moves them elsewhere): {_names(node.placed)}")
+    if movable := [each for each in node.placed if not is_of(each, "DaemonSet")]:
+        reasons.append(f"it has pods (`syncpod fleet drain {node.name}` moves them elsewhere): {_names(movable)}")
     if node.presence in _HEARD:
         reasons.append("it can be reached: run `syncpod leave` on the node, and wait until it is Unknown")
     if reasons:
@@ -127,9 +129,11 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNode
 
     from syncpod.cli.temporal import fleet
 
-    owned = [each for each in node.placed if each.owner]
-    if owned:
-        say(f"replaced elsewhere by their workloads: {_names(owned)}")
+    daemons = [each for each in node.placed if is_of(each, "DaemonSet")]
+    if daemons:
+        say(f"ending with the node, as pods of DaemonSets: {_names(daemons)}")
+    if replaced := [each for each in node.placed if each.owner and each not in daemons]:
+        say(f"replaced elsewhere by their workloads: {_names(replaced)}")
     if bare := [each for each in node.placed if not each.owner]:
         warn(f"deleting Pods that declare no controller: {_names(bare)}")
     keys = [{"namespace": each.namespace, "name": each.name} for each in node.placed]
@@ -144,10 +148,15 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNode
             )
         await asyncio.sleep(_LOOK_SECONDS)
         node = await fleet.view(client, node.name)
-    if node.placed:
+    if replaced:
         warn(
             f"node {node.name} cannot be reached: if it is running, its pods run there beside their replacements until "
             "it is back and ends them; what they hold, such as a lock or a volume, their replacements may not have yet"
+        )
+    elif node.placed:
+        warn(
+            f"node {node.name} cannot be reached: if it is running, its pods run there until it is back and ends them, "
+            "or until somebody ends them there with `syncpod delete pod`"
         )
     return node
 

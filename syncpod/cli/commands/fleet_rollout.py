@@ -68,12 +68,13 @@ def undo(
     namespace: Namespace = "default",
     to_revision: Annotated[
         int,
-        typer.Option("--to-revision", metavar="NUMBER", min=0, help="The revision.", show_default="the previous one"),
+        typer.Option("--to-revision", metavar="NUMBER", min=0, help="The revision.", show_default="the last good one"),
     ] = 0,
     state_dir: StateDir = "",
 ) -> None:
     """Go back to an earlier revision. Its template is rolled out as any other, and becomes the newest revision.
 
+    Without `--to-revision` that is the last one before the newest, without those that were rolled back.
     After a bad template the fleet has rolled back to the last good one by itself. `undo` makes that template the
     workload's own again.
     """

@@ -29,7 +29,8 @@ _NAME_THEM: Final = "name the nodes: `syncpod fleet get nodes -l SELECTOR -o nam
 _CHANGED: Final = "change it in the manifest, and `syncpod fleet apply -f FILE` again"
 _OF_FLEET: Final[Mapping[str, str]] = {
     **dict.fromkeys(("scale", "autoscale"), "set `replicas` in the manifest, and `syncpod fleet apply -f FILE` again"),
-    **dict.fromkeys(("set", "patch", "edit", "label", "annotate"), _CHANGED),
+    **dict.fromkeys(("set", "patch", "edit", "annotate"), _CHANGED),
+    "label": f"{_CHANGED}; a node's labels are those of `syncpod up --node-labels`, on the node",
     **dict.fromkeys(("create", "replace", "run"), "`syncpod fleet apply -f FILE` creates and changes"),
     "diff": "`syncpod fleet get deployment NAME -o yaml` shows what was applied, with its defaults",
     "wait": "`syncpod fleet rollout status` waits for a workload, and `syncpod fleet get pods -w` shows what changes",

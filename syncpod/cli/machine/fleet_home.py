@@ -23,7 +23,8 @@ def home_of_a_fleet(state_dir: str = "") -> Path:
     try:
         if not has_fleet(directory):
             raise BadInput(
-                f"this machine commands no fleet, since there is no {directory}; `syncpod fleet gate` begins one"
+                f"no fleet is commanded from here, since there is no {directory}: run this on the fleet's machine, "
+                "with its SYNCPOD_STATE_DIR if it has one; `syncpod fleet gate` begins a new fleet"
             )
         keys = read_signing_keys(directory)
     except (SettingsInvalid, OSError) as wrong:
