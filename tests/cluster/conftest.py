@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,8 +13,7 @@ import pytest_asyncio
 
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
-from tests.e2e.test_fleet import FleetOfOne, Node, fleets_client, serving
-from tests.runtimes.embedded import Embedded
+from tests.e2e.test_fleet import FleetOfOne, Node, fleets_client, new_node, serving
 from tests.runtimes.require import Missing, do_without
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_cluster import TOGETHER, Balancer, TemporalCluster
@@ -42,11 +40,12 @@ async def fleet(cluster: TemporalCluster, tmp_path: Path) -> AsyncIterator[Fleet
         front = await last.enter_async_context(Balancer(cluster.frontends))
         state_dir = tmp_path / "fleet"
         environ = {"TEMPORAL_ADDRESS": front.address, "SYNCPOD_STATE_DIR": str(state_dir)}
-        worker = serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull})
+        log = tmp_path / "fleet.log"
+        worker = serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}, log)
         await asyncio.to_thread(worker.__enter__)
         last.push_async_callback(asyncio.to_thread, worker.__exit__, None, None, None)
         client = await fleets_client(front, state_dir)
-        fleet = FleetOfOne(open_fleet(fleet_directory(state_dir), now()), front, client, environ)
+        fleet = FleetOfOne(open_fleet(fleet_directory(state_dir), now()), front, client, environ, log)
         await fleet.open()
         last.push_async_callback(fleet.cut)
         yield fleet
@@ -57,13 +56,9 @@ async def nodes(temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[lis
     """Two nodes that serve, each with a runtime of its own."""
     async with AsyncExitStack() as last:
         nodes = []
-        for _ in range(2):
-            runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
-            last.push_async_callback(asyncio.to_thread, runtime.close)
-            name = f"n-{uuid.uuid4().hex[:8]}"
-            directory = tmp_path / name
+        for number in range(2):
+            directory = tmp_path / f"node{number}"
             directory.mkdir()
-            nodes.append(Node(name, runtime, temporal_server, directory))
-            last.callback(nodes[-1].kill)
+            nodes.append(await last.enter_async_context(new_node(temporal_server, directory, "--simulate")))
         await asyncio.gather(*(node.serve() for node in nodes))
         yield nodes

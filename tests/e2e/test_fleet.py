@@ -21,13 +21,15 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
+from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.fleet_client import access_to, connect_to_fleet
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.gate import Gate, TemporalFrontend, fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeView, fleet_node_id
-from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.identity import node_task_queue, pod_workflow_id
+from syncpod.messages.node import node_workflow_id
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
 from syncpod.signing.keys import make_signing_keys
@@ -39,6 +41,7 @@ from tests.fork_server import start_worker
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import ROOT, NodeProcess
 
 
@@ -57,6 +60,8 @@ class FleetOfOne:
     server: Addressed
     client: Client
     environ: dict[str, str]
+    log: Path
+    """What its worker logs."""
     gate: Gate | None = None
     port: int = 0
 
@@ -144,18 +149,47 @@ class Node:
         if self.worker is not None:
             self.worker.kill()
 
+    async def end(self) -> None:
+        """Kill its worker, end its runtime, and terminate its workflows, those of its pods among them.
+
+        Its server is shared: another node's pod of the same name would be taken for this one's.
+        """
+        self.kill()
+        await asyncio.to_thread(self.runtime.close)
+        client = await connect(self.server.address)
+        await _terminated(client, node_workflow_id(self.name))  # first: it starts the others
+        query, pause = f"TaskQueue = '{node_task_queue(self.name)}' AND ExecutionStatus = 'Running'", pauses(0.1)
+        while found := [each.id async for each in client.list_workflows(query)]:
+            for each in found:
+                await _terminated(client, each)
+            await asyncio.sleep(next(pause))  # the list follows a little later
+
+
+async def _terminated(client: Client, workflow_id: str) -> None:
+    try:
+        await client.get_workflow_handle(workflow_id).terminate("its node is gone")
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:  # it has ended by itself, or never begun
+            raise
+
+
+@asynccontextmanager
+async def new_node(server: DevServer, directory: Path, *options: str) -> AsyncIterator[Node]:
+    """A node with a runtime of its own that has these options, which does not serve yet; nothing is left of it."""
+    runtime = await asyncio.to_thread(Embedded.launch, *options)
+    node = Node(f"n-{uuid.uuid4().hex[:8]}", runtime, server, directory)
+    try:
+        yield node
+    finally:
+        await node.end()
+
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[Node]:
     """A node that serves."""
-    runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
-    node = Node(f"n-{uuid.uuid4().hex[:8]}", runtime, temporal_server, tmp_path)
-    try:
+    async with new_node(temporal_server, tmp_path, "--simulate") as node:
         await node.serve()
         yield node
-    finally:
-        node.kill()
-        await asyncio.to_thread(runtime.close)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -172,9 +206,10 @@ async def fleet_of_one(directory: Path) -> AsyncIterator[FleetOfOne]:
     async with AsyncExitStack() as last:
         last.callback(server.close)
         environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(directory / "fleet")}
-        last.enter_context(serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}))
+        log = directory / "fleet.log"
+        last.enter_context(serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}, log))
         client = await fleets_client(server, directory / "fleet")
-        fleet = FleetOfOne(open_fleet(fleet_directory(directory / "fleet"), now()), server, client, environ)
+        fleet = FleetOfOne(open_fleet(fleet_directory(directory / "fleet"), now()), server, client, environ, log)
         await fleet.open()
         last.push_async_callback(fleet.cut)
         yield fleet
@@ -187,13 +222,17 @@ async def fleets_client(server: Addressed, state_dir: Path) -> Client:
 
 
 @contextmanager
-def serving(environ: dict[str, str]) -> Iterator[None]:
-    """The fleet's worker as a process; asserts that it ends cleanly."""
+def serving(environ: dict[str, str], log: Path) -> Iterator[None]:
+    """The fleet's worker as a process with this log; asserts that it ends cleanly."""
     command = [sys.executable, str(ROOT / "fleet_worker.py")]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        log.open("ab") as logged,
+        subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=logged, text=True) as process,
+    ):
         try:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith("fleet worker ready: Temporal 127.0.0.1:")
+            ready = process.stdout.readline()
+            assert ready.startswith("fleet worker ready: Temporal 127.0.0.1:"), log.read_text()
             yield
         finally:
             process.terminate()

@@ -10,7 +10,6 @@ import re
 import signal
 import sys
 import urllib.request
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,7 @@ import pytest_asyncio
 from syncpod.settings.membership import keep_listening, keep_membership
 from tests.agent.waiting import until
 from tests.cli.terminals import Terminal, forwarding, start, unused_port
-from tests.e2e.test_fleet import FleetOfOne, Node, fleet_of_one, words
-from tests.runtimes.embedded import Embedded
+from tests.e2e.test_fleet import FleetOfOne, Node, fleet_of_one, new_node, words
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import ROOT
@@ -64,19 +62,13 @@ def _read(path: Path) -> bytes:
 async def joined(temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Joined]:
     """A node with real processes, in a fleet of its own."""
     directory = tmp_path_factory.mktemp("errands")
-    async with fleet_of_one(directory) as fleet:
-        runtime = await asyncio.to_thread(Embedded.launch)
-        node = Node(f"n-{uuid.uuid4().hex[:8]}", runtime, temporal_server, directory)
-        try:
-            await node.serve()
-            invitation = fleet.invitation(node.name)
-            await fleet.expect(node.name, grace=50)
-            keep_membership(node.state_dir, invitation)
-            await fleet.until(node.name, lambda view: view.presence == "Ready")
-            yield Joined(node, fleet)
-        finally:
-            node.kill()
-            await asyncio.to_thread(runtime.close)
+    async with fleet_of_one(directory) as fleet, new_node(temporal_server, directory) as node:
+        await node.serve()
+        invitation = fleet.invitation(node.name)
+        await fleet.expect(node.name, grace=50)
+        keep_membership(node.state_dir, invitation)
+        await fleet.until(node.name, lambda view: view.presence == "Ready")
+        yield Joined(node, fleet)
 
 
 async def test_what_a_node_has_is_read_and_reached_from_its_fleet(joined: Joined) -> None:

@@ -17,9 +17,8 @@ import pytest_asyncio
 from syncpod.settings.membership import keep_membership
 from tests.agent.waiting import pauses, until_asked
 from tests.e2e.engine import PATIENCE
-from tests.e2e.test_fleet import FleetOfOne, Node, words
+from tests.e2e.test_fleet import FleetOfOne, Node, new_node, words
 from tests.e2e.test_fleet import fleet as _fleet
-from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
 
@@ -35,13 +34,10 @@ async def nodes(temporal_server: DevServer, fleet: FleetOfOne, tmp_path: Path) -
     """Two nodes of the fleet, each with a runtime of its own."""
     async with AsyncExitStack() as last:
         found = []
-        for _ in range(2):
-            runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
-            last.push_async_callback(asyncio.to_thread, runtime.close)
-            name = f"n-{uuid.uuid4().hex[:8]}"
-            (tmp_path / name).mkdir()
-            found.append(Node(name, runtime, temporal_server, tmp_path / name))
-            last.callback(found[-1].kill)
+        for number in range(2):
+            directory = tmp_path / f"node{number}"
+            directory.mkdir()
+            found.append(await last.enter_async_context(new_node(temporal_server, directory, "--simulate")))
         await asyncio.gather(*(node.serve() for node in found))
         for node in found:
             keep_membership(node.state_dir, fleet.invitation(node.name))

@@ -24,11 +24,11 @@ from tests.runtimes.temporal import DevServer
 __all__ = ["node"]
 
 
-async def opened(server: DevServer, state_dir: Path, port: int = 0) -> FleetOfOne:
-    """A fleet whose worker runs, with its gate."""
+async def opened(server: DevServer, state_dir: Path, log: Path, port: int = 0) -> FleetOfOne:
+    """A fleet whose worker runs, with its gate; `log` is that worker's."""
     environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(state_dir)}
     authority = await asyncio.to_thread(open_fleet, fleet_directory(state_dir), now())
-    fleet = FleetOfOne(authority, server, await fleets_client(server, state_dir), environ, port=port)
+    fleet = FleetOfOne(authority, server, await fleets_client(server, state_dir), environ, log, port=port)
     await fleet.open()
     return fleet
 
@@ -42,15 +42,15 @@ def copied(database: Path, backup: Path) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.skipif(not NIGHTLY, reason="a worker and a server are started twice: `make nightly`")
 async def test_a_fleet_on_a_dev_server_is_put_back_from_a_backup(node: Node, tmp_path: Path) -> None:
-    home, backup = tmp_path / "fleet", tmp_path / "backup"
+    home, backup, log = tmp_path / "fleet", tmp_path / "backup", tmp_path / "fleet.log"
     backup.mkdir()
     before, after, last = (f"{each}-{node.name}" for each in ("before", "after", "last"))
     server = await asyncio.to_thread(DevServer.launch, synced=False)
     try:
         environ = {**os.environ, "TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(home)}
         environ["TEMPORAL_CONFIG_FILE"] = os.devnull
-        with serving(environ):
-            fleet = await opened(server, home)
+        with serving(environ, log):
+            fleet = await opened(server, home, log)
             keep_membership(node.state_dir, fleet.invitation(node.name))
             await fleet.expect(node.name, grace=50)
             await fleet.until(node.name, lambda view: view.presence == "Ready")
@@ -72,8 +72,8 @@ async def test_a_fleet_on_a_dev_server_is_put_back_from_a_backup(node: Node, tmp
         shutil.copy(backup / "temporal.db", server.db)
         await asyncio.to_thread(server.start)
 
-        with serving(environ):
-            fleet = await opened(server, home, fleet.port)
+        with serving(environ, log):
+            fleet = await opened(server, home, log, fleet.port)
             await fleet.until(node.name, lambda view: words(view) == dict.fromkeys((before, after), "Running"))
             await fleet.say("apply", "-f", "-", stdin=pod(last, node.name))
             everything = (before, after, last)
