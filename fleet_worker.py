@@ -15,11 +15,13 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import Worker
 
 from activities.fleet_objects import object_steps
@@ -53,6 +55,8 @@ from workflows.runner import workflow_runner
 
 log = logging.getLogger("syncpod.fleet")
 
+HEARTBEAT = timedelta(seconds=10)
+"""A command takes a worker for dead that was not heard from for 40 s; the SDK's own interval is 60 s."""
 CACHED_WORKFLOWS = 5000
 """The most workflows kept in memory: one for each node, workload and object."""
 
@@ -82,7 +86,7 @@ async def serve(
 
     While the server is away its database may be restored from a backup. So nothing is kept in memory over that.
     """
-    client = await connect_to_fleet(connection, access)
+    client = await connect_to_fleet(connection, access, runtime=_runtime())
     await check_whose(client, access)
     stopped = asyncio.create_task(stop.wait())
     is_told = False
@@ -95,6 +99,11 @@ async def serve(
         if not stop.is_set():
             log.warning("Temporal is away: the workflows are dropped from memory, as its database may be restored")
             await _either(stopped, until_back(client))
+
+
+def _runtime() -> Runtime:
+    """Return the SDK's runtime, which sends the server a heartbeat of this worker every few seconds."""
+    return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=HEARTBEAT)
 
 
 def _tell(connection: ClientConnectConfig, client: Client) -> None:

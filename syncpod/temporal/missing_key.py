@@ -1,17 +1,20 @@
 """Limits the log of a fleet's worker that lacks a key: one sentence a minute, in place of a traceback for each try.
 
 A database that was restored from a backup needs the keys of its time. Until they are there, each task of each workflow
-fails, and the server tries it again every ten seconds.
+fails, and the server tries it again every ten seconds. Without a sealing key, what fails are the tasks of those nodes
+whose answers are sealed for it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from syncpod.messages.encryption import Undecipherable
+
+log = logging.getLogger(__name__)
 
 REPEAT_SECONDS: Final = 60.0
 _CORE: Final = "temporalio.core"
@@ -44,3 +47,25 @@ class MissingKey(logging.Filter):
         record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"
         record.args, record.exc_info, record.exc_text = (), None, None
         return True
+
+
+class UnopenedAnswers:
+    """Logs that a node's answers are sealed for a key that the fleet lacks: a sentence a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Have said nothing yet. `clock` is steady, in seconds."""
+        self._clock = clock
+        self._next: float | None = None
+
+    def say(self, node: str, keys: Sequence[str]) -> None:
+        """Log it, if it is due. `keys`: the ids of the keys that would open the answer."""
+        now = self._clock()
+        if self._next is not None and now < self._next:
+            return
+        self._next = now + REPEAT_SECONDS
+        log.warning(
+            "an answer of node %s is sealed for key %s, which the fleet does not have here: if the fleet's database "
+            "was restored from a backup, put the sealing keys of that time back, or the workflow of node %s cannot "
+            "go on; if the key was removed for good, invite the node anew",
+            *(node, ", ".join(keys), node),
+        )

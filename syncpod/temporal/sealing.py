@@ -12,6 +12,7 @@ Each payload names its fleet. So what another fleet sends to a workflow, which n
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
@@ -34,12 +35,14 @@ from syncpod.messages.sealing import (
     Unsealable,
     is_sealed,
     open_sealed,
+    public_key_id,
     receiver_ids,
     seal,
 )
 from syncpod.messages.signature import FIELDS, Keys, PayloadPlace
 from syncpod.temporal.encryption import decrypted
 from syncpod.temporal.failures import EncodedFailureConverter
+from syncpod.temporal.missing_key import UnopenedAnswers
 from syncpod.temporal.signing import ENCODING, REFUSED, SignablePayloadConverter, SigningCodec
 
 if TYPE_CHECKING:
@@ -75,6 +78,11 @@ class FleetKeys(Protocol):
     def known(self, node: str) -> Sequence[EllipticCurvePublicKey]:
         """Return the keys of all certificates that a node ever had: histories have what they sealed."""
         ...
+
+
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+"""A key's id. A node may write anything there."""
+_unopened = UnopenedAnswers()
 
 
 class FleetCodec(PayloadCodec, WithSerializationContext):
@@ -129,8 +137,16 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
                 own = self._sealing.opening(receiver_ids(payload.metadata))
                 opened.append(_opened(own, known, place, payload))
             except Unsealable as why:
+                if self._verifies and (missing := self.missing(payload)):
+                    _unopened.say(self._node, missing)
                 opened.append(Payload(metadata={ENCODING: REFUSED}, data=str(why).encode()))
         return opened
+
+    def missing(self, payload: Payload) -> list[str]:
+        """Return the ids of the keys that would open what a node has sealed; none if the fleet has one of them."""
+        ids = [each for each in receiver_ids(payload.metadata) if _ID.fullmatch(each)]
+        own = {public_key_id(each.public_key()) for each in self._sealing.opening(ids)}
+        return [] if own & set(ids) else ids
 
     def _named(self, plain: Payload, encoded: Payload) -> Payload:
         """Return a payload with the fleet's id, if it has just been encrypted."""

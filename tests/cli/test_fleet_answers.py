@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -24,16 +25,26 @@ EXHAUSTED = RPCError("namespace rate limit exceeded", RPCStatusCode.RESOURCE_EXH
 
 
 class LateWorkflow:
-    """A workflow that takes an update, and then answers it, only when it was asked often enough."""
+    """A workflow that takes an update, and then answers it, only when it was asked often enough.
 
-    def __init__(self, *, takes: int = 1, answers: int = 1, late: RPCError = LATE) -> None:
-        self.takes, self.answers, self.late = takes, answers, late
+    Its task was tried `tries` times.
+    """
+
+    id = "fleet-node/n1"
+
+    def __init__(self, *, takes: int = 1, answers: int = 1, late: RPCError = LATE, tries: int = 1) -> None:
+        self.takes, self.answers, self.late, self.tries = takes, answers, late, tries
+        self.data_converter = SimpleNamespace(payload_codec=None)
         self.ids: list[str] = []
         self.asked = 0
         self.was_asked = asyncio.Event()
 
     def get_workflow_handle(self, *_: Any) -> LateWorkflow:
         return self
+
+    async def describe(self, **_: Any) -> Any:
+        pending = SimpleNamespace(attempt=self.tries)
+        return SimpleNamespace(raw_description=SimpleNamespace(pending_workflow_task=pending))
 
     async def start_update(self, *_: Any, **how: Any) -> LateWorkflow:
         self.ids.append(how["id"])
@@ -135,6 +146,30 @@ async def test_of_a_worker_that_is_heard_of_nobody_says_that_it_does_not_run(mon
     with pytest.raises(Failure) as failure:
         await updated(LateWorkflow(takes=9))
     assert "it is busy, or this workflow is stuck there" in str(failure.value)
+
+
+@pytest.mark.usefixtures("life")
+async def test_of_a_workflow_whose_task_fails_again_and_again_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_answers, "BUSY_SECONDS", 0.0)
+    with pytest.raises(Failure) as failure:
+        await updated(LateWorkflow(takes=9, tries=6))
+    said = (
+        "the workflow of node n1 cannot go on, since its last 5 tries failed: the log of the fleet's worker says why; "
+    )
+    assert str(failure.value) == f"{said}it is not known whether the request will be carried out"
+
+
+@pytest.mark.usefixtures("life")
+async def test_nobody_waits_for_a_workflow_that_lacks_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def without_a_key(_client: Client, workflow_id: str) -> str:
+        return f"{workflow_id} lacks a key"
+
+    monkeypatch.setattr(fleet_answers, "RPC", timedelta(0))
+    monkeypatch.setattr(fleet_answers, "without_a_key", without_a_key)
+    with pytest.raises(Failure, match=r"^fleet-node/n1 lacks a key; it is not known whether"):
+        await updated(LateWorkflow(takes=10**9))
+    with pytest.raises(Failure, match=r"^fleet-node/n1 lacks a key$"):
+        await fleet_answers.query(*of(LateWorkflow(answers=10**9)), "fleet_node")
 
 
 @pytest.mark.usefixtures("life")

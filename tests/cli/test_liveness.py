@@ -10,10 +10,12 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import Client
 
+import fleet_worker
 from syncpod.cli.temporal import liveness
 from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Life, Sign, judge, unserved_queue
 from syncpod.messages.identity import node_task_queue
@@ -46,6 +48,14 @@ def sign(seconds_ago: float, *, beats: bool = True, identity: str = "n1/machine/
 )
 def test_a_recently_seen_worker_counts_as_alive(signs: tuple[Sign, ...], life: Life) -> None:
     assert judge(signs, NOW) == life
+
+
+def test_a_fleets_worker_sends_several_heartbeats_before_it_counts_as_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK's own interval is longer: a worker at rest, whose poll lasts a minute, would be taken for dead."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(fleet_worker, "Runtime", lambda **options: given.update(options))
+    fleet_worker._runtime()
+    assert 2 * given["worker_heartbeat_interval"] < GRACE
 
 
 def test_a_local_process_decides_over_the_servers_last_poll() -> None:

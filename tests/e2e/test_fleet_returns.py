@@ -8,17 +8,11 @@ from datetime import timedelta
 import pytest
 
 from syncpod.gate.authority import now
-from syncpod.messages.fleet import FleetNodeView
 from syncpod.settings.membership import keep_membership
 from tests.e2e.test_fleet import FleetOfOne, Node, fleet, node, pod, words
-from tests.e2e.test_fleet_sealing_key import sealing_keys, until
+from tests.e2e.test_fleet_sealing_key import is_back, sealing_keys, until
 
 __all__ = ["fleet", "node"]
-
-
-def is_back(view: FleetNodeView) -> bool:
-    """Say whether the fleet and the node believe one another, and the node has its newest list."""
-    return view.presence == "Ready" and view.taken == view.generation and not view.trouble
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -27,8 +21,8 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
     keep_membership(node.state_dir, fleet.invitation(name))
     await fleet.expect(name, grace=5)
     await fleet.until(name, is_back)
-    await fleet.say("apply", "-f", "-", stdin=pod("back", name))
-    await fleet.until(name, lambda view: words(view) == {"back": "Running"})
+    await fleet.say("apply", "-f", "-", stdin=pod("web", name))
+    await fleet.until(name, lambda view: words(view) == {"web": "Running"})
 
     async def is_away() -> None:
         node.kill()
@@ -54,7 +48,7 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
     await until(lambda: told in (node.directory / "stderr").read_text())
     keep_membership(node.state_dir, fleet.invitation(name))
     await fleet.until(name, is_back)
-    assert words(view) == {"back": "Running"}
+    assert words(view) == {"web": "Running"}
     said = (node.directory / "stderr").read_text()
     assert "Traceback" not in said, said
     assert "is refused: it was sealed for another key (the fleet asked it for an earlier certificate" in said

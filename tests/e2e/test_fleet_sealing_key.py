@@ -8,19 +8,30 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syncpod.messages.fleet import FleetNodeView, fleet_node_id
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import Secret
 from syncpod.settings.membership import keep_membership
 from tests.agent.waiting import pauses
+from tests.cluster.fleets import runs, seen
 from tests.e2e.engine import PATIENCE
 from tests.e2e.test_fleet import FleetOfOne, Node, fleet, node, words
+from tests.e2e.test_fleet_restored import copied
 from tests.runtimes.images import BUSYBOX
+from tests.runtimes.temporal import DevServer
 
 __all__ = ["fleet", "node"]
+AWAY = "Temporal is away: the workflows are dropped from memory"
+
+
+def is_back(view: FleetNodeView) -> bool:
+    """Say whether the fleet and the node believe one another, and the node has its newest list."""
+    return view.presence == "Ready" and view.taken == view.generation and not view.trouble
 
 
 def secret(word: str) -> str:
@@ -117,3 +128,76 @@ async def test_the_sealing_key_is_changed_while_a_node_serves_a_pod_with_a_secre
     assert view.fleet_key == third
     await fleet.say("apply", "-f", "-", stdin=secret("four"))
     await until(lambda: held(node) == "four")
+
+
+async def restored(fleet: FleetOfOne, backup: Path) -> None:
+    """Put an earlier database in place of a fleet's, while its worker, its gate and its nodes run."""
+    server, away = fleet.server, fleet.log.read_text().count(AWAY)
+    assert isinstance(server, DevServer)
+    server.kill()
+    await until(lambda: fleet.log.read_text().count(AWAY) > away)
+    for each in server.directory.glob("temporal.db*"):
+        each.unlink()
+    shutil.copy(backup, server.db)
+    await asyncio.to_thread(server.start)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_older_database_is_restored_after_the_sealing_key_and_the_nodes_certificate_were_changed(
+    node: Node, fleet: FleetOfOne, tmp_path: Path
+) -> None:
+    name = node.name
+    keep_membership(node.state_dir, fleet.invitation(name))
+    await fleet.expect(name, grace=8)
+    await fleet.until(name, is_back)
+    await fleet.say("apply", "-f", "-", stdin=secret("one"))
+    await fleet.say("apply", "-f", "-", stdin=pod("web", name))
+    await fleet.until(name, lambda view: words(view) == {"web": "Running"})
+    assert isinstance(fleet.server, DevServer)
+    backup = tmp_path / "backup.db"
+    await asyncio.to_thread(copied, fleet.server.db, backup)
+
+    first, second = await rotated(fleet)
+    file = fleet.authority.directory / "sealing" / f"{first}.key"
+    kept = file.read_bytes()
+    await fleet.until(name, lambda view: view.fleet_key == second)
+    keep_membership(node.state_dir, fleet.invitation(name))
+    await fleet.say("apply", "-f", "-", stdin=secret("two"))
+    await fleet.say("apply", "-f", "-", stdin=pod("later", name))
+    everything = {"web": "Running", "later": "Running"}
+    await fleet.until(name, lambda view: words(view) == everything and is_back(view))
+    await until(lambda: held(node) == "two")
+    await removed(fleet, first)
+
+    async def goes_on() -> None:
+        """Assert that nothing has become of the node's pods."""
+        assert await runs(node) == {each: [("running", 0)] for each in everything}
+        assert held(node) == "two"
+
+    # The key of that time is put back.
+    await restored(fleet, backup)
+    lacking = f"the workflow of node {name} cannot go on, as what the node answered is sealed for key {first}, "
+    for command in (("get", "pods"), ("cordon", name)):
+        assert lacking in (await fleet.say(*command, code=1)).err
+    assert f"an answer of node {name} is sealed for key {first}, " in fleet.log.read_text()
+    await goes_on()
+    file.write_bytes(kept)
+    file.chmod(0o600)
+    await seen(fleet, name, everything)
+    await goes_on()
+    await fleet.say("key", "use", second)
+    await removed(fleet, first)
+    for each in everything:  # the node alone has said that it was given them: that must not bring it new Secrets
+        await fleet.say("apply", "-f", "-", stdin=pod(each, name))
+    for word in ("three", "two"):
+        await fleet.say("apply", "-f", "-", stdin=secret(word))
+        await until(lambda word=word: held(node) == word)  # type: ignore[misc]
+
+    # It is lost: the node is asked anew what it runs.
+    await restored(fleet, backup)
+    assert lacking in (await fleet.say("get", "pods", code=1)).err
+    await fleet.client.get_workflow_handle(fleet_node_id(name)).terminate()
+    await fleet.cut()
+    await fleet.open()  # or the gate looks for the workflow again within five minutes
+    await seen(fleet, name, everything)
+    await goes_on()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 
+import pytest
+
 from syncpod.messages.encryption import Undecipherable
-from syncpod.temporal.missing_key import REPEAT_SECONDS, WHAT_TO_DO, MissingKey
+from syncpod.temporal.missing_key import REPEAT_SECONDS, WHAT_TO_DO, MissingKey, UnopenedAnswers
 
 
 def record(
@@ -31,3 +33,13 @@ def test_a_missing_key_is_told_in_one_sentence_a_minute_and_nothing_else_is_chan
     assert not limits.filter(record(None, "temporalio.core.worker", "failed: Undecipherable: it is encrypted"))
     other = record(ValueError("a defect"))
     assert limits.filter(other) and other.exc_info is not None
+
+
+def test_an_answer_that_no_key_here_opens_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    times = iter((0.0, REPEAT_SECONDS - 1, REPEAT_SECONDS))
+    unopened = UnopenedAnswers(lambda: next(times))
+    for node in ("a", "b", "c"):
+        unopened.say(node, ["k1", "k2"])
+    first, second = (each.getMessage() for each in caplog.records)
+    assert first.startswith("an answer of node a is sealed for key k1, k2, which the fleet does not have here: if ")
+    assert second.startswith("an answer of node c ")

@@ -32,6 +32,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.liveness import heard_on
 from syncpod.cli.temporal.session import refused
+from syncpod.cli.temporal.stuck_fleet import failed_tries, without_a_key
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, refused_because, stop_if_cancelled
 from syncpod.cli.view.durations import age
 from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_QUEUE
@@ -58,7 +59,7 @@ class Unanswered(Failure):
 async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
     """Query a workflow of the fleet, and return its answer. Raises Failure, also if it cannot answer; RPCError."""
     try:
-        return await _patiently(client, lambda: handle.query(name, args=args, rpc_timeout=RPC), BUSY_SECONDS)
+        return await _patiently(client, handle.id, lambda: handle.query(name, args=args, rpc_timeout=RPC), BUSY_SECONDS)
     except WorkflowQueryFailedError as failed:
         raise Failure(
             f"the workflow of {_called(handle.id)} cannot show it: {await _why(client, handle, failed)}"
@@ -74,7 +75,7 @@ async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *a
             name, args=args, id=named, wait_for_stage=WorkflowUpdateStage.ACCEPTED, rpc_timeout=RPC
         )
 
-    return await _outcome(client, send)
+    return await _outcome(client, handle.id, send)
 
 
 async def delete(client: Client, workflow_id: str) -> bool:
@@ -116,13 +117,18 @@ async def update_with_start(
             await look_at(starting)
             raise
 
-    return await _outcome(client, send)
+    return await _outcome(client, workflow_id, send)
 
 
-async def silence(client: Client) -> str:
-    """Return a sentence about the fleet's workers for an answer that is late. Raises RPCError."""
+async def silence(client: Client, workflow_id: str = "") -> str:
+    """Return a sentence about the fleet's workers, or about the workflow, whose answer is late. Raises RPCError."""
     life = await heard_on(client, FLEET_QUEUE)
     if life.lives:
+        if workflow_id and (failed := await _failed_tries(client, workflow_id)) > 1:
+            return (
+                f"the workflow of {_called(workflow_id)} cannot go on, since its last {failed} tries failed: the log "
+                "of the fleet's worker says why"
+            )
         return (
             f"a worker of the fleet was heard from {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
         )
@@ -131,13 +137,13 @@ async def silence(client: Client) -> str:
     return f"no worker of the fleet has been heard from for {_ago(life.heard)}: {_START}"
 
 
-async def _outcome(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
+async def _outcome(client: Client, workflow_id: str, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
     """Send an update until it is accepted; return its answer. All attempts share one id, so it is made only once."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
         try:
-            return await _answer_to_one(client, send)
+            return await _answer_to_one(client, workflow_id, send)
         except WorkflowUpdateFailedError as failed:
             said = refused_because(failed)
             if not is_overtaken(failed):
@@ -148,18 +154,25 @@ async def _outcome(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHa
         await asyncio.sleep(PAUSE_SECONDS)  # the next one is signed anew
 
 
-async def _answer_to_one(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
+async def _answer_to_one(
+    client: Client, workflow_id: str, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]
+) -> Any:
     """Send an update until it is accepted or refused; return its answer. Raises WorkflowUpdateFailedError, Failure."""
     asked = "it is not known whether the request will be carried out"
     taken = "the request is accepted, and is carried out as soon as one answers"
-    handle = await _patiently(client, send, BUSY_SECONDS, but=asked)
-    return await _patiently(client, lambda: handle.result(rpc_timeout=RPC), None, but=taken)
+    handle = await _patiently(client, workflow_id, send, BUSY_SECONDS, but=asked)
+    return await _patiently(client, workflow_id, lambda: handle.result(rpc_timeout=RPC), None, but=taken)
 
 
 async def _patiently(
-    client: Client, ask: Callable[[], Awaitable[_Answer]], patience: float | None, *, but: str = ""
+    client: Client,
+    workflow_id: str,
+    ask: Callable[[], Awaitable[_Answer]],
+    patience: float | None,
+    *,
+    but: str = "",
 ) -> _Answer:
-    """Ask until there is an answer, for as long as a worker gives signs of life.
+    """Ask until there is an answer, for as long as a worker gives signs of life, and nobody has to bring a key back.
 
     The limit is `patience` seconds; None = no limit. Raises Unanswered, whose text ends with `but`.
     """
@@ -175,11 +188,26 @@ async def _patiently(
                 raise
         life = await heard_on(client, FLEET_QUEUE)
         if not life.lives or (patience is not None and loop.time() > began + patience):
-            raise Unanswered("; ".join(filter(None, (await silence(client), but))))
-        if but and not is_said and loop.time() > began + RPC.total_seconds():
-            remark("the fleet's worker is busy: waiting for its answer")
+            raise Unanswered("; ".join(filter(None, (await silence(client, workflow_id), but))))
+        if not is_said and loop.time() > began + RPC.total_seconds():
+            if why := await _without_a_key(client, workflow_id):
+                raise Unanswered("; ".join(filter(None, (why, but))))
+            if but:
+                remark("the fleet's worker is busy: waiting for its answer")
             is_said = True
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _failed_tries(client: Client, workflow_id: str) -> int:
+    with contextlib.suppress(RPCError):  # it may have ended, and then the server says so when it is asked again
+        return await failed_tries(client, workflow_id)
+    return 0
+
+
+async def _without_a_key(client: Client, workflow_id: str) -> str:
+    with contextlib.suppress(RPCError):
+        return await without_a_key(client, workflow_id)
+    return ""
 
 
 async def _why(client: Client, handle: WorkflowHandle[Any, Any], failed: WorkflowQueryFailedError) -> str:

@@ -1,0 +1,62 @@
+"""Why a workflow of a fleet does not answer, if it is the workflow and not the fleet's worker.
+
+A database that was restored from a backup needs the sealing keys of its time: a history with a node's answers that
+nobody here can open cannot be replayed, and each task of its workflow fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+from syncpod.messages.fleet import FLEET_NODE_PREFIX
+from syncpod.messages.sealing import is_sealed
+from syncpod.temporal.sealing import FleetCodec
+
+_RPC: Final = timedelta(seconds=5)
+
+
+async def failed_tries(client: Client, workflow_id: str) -> int:
+    """Return how often the task of a workflow that is open now has failed, or was not answered. Raises RPCError."""
+    described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
+    return max(0, described.raw_description.pending_workflow_task.attempt - 1)
+
+
+async def without_a_key(client: Client, workflow_id: str) -> str:
+    """Return a sentence that names the sealing keys that a stuck workflow lacks, and says what to do; or "".
+
+    Each event of the workflow is read. Raises RPCError.
+    """
+    codec = client.data_converter.payload_codec
+    if not isinstance(codec, FleetCodec) or not await failed_tries(client, workflow_id):
+        return ""
+    missing: dict[str, None] = {}
+    async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
+        for payload in _answers(event):
+            missing.update(dict.fromkeys(codec.missing(payload)))
+    if not missing:
+        return ""
+    node, files = workflow_id.removeprefix(FLEET_NODE_PREFIX), ", ".join(f"sealing/{each}.key" for each in missing)
+    return (
+        f"the workflow of node {node} cannot go on, as what the node answered is sealed for key {', '.join(missing)}, "
+        f"which the fleet does not have here: put {files} back from the backup of the fleet's directory; or, if it is "
+        f"lost, end the workflow with `temporal workflow terminate --workflow-id {workflow_id}`, and within "
+        "six minutes the fleet asks the node what it runs"
+    )
+
+
+def _answers(event: HistoryEvent) -> Iterator[Payload]:
+    """Return what a node has sealed for the fleet in this event: the result or the failure of what it was asked."""
+    yield from (each for each in event.activity_task_completed_event_attributes.result.payloads if _is_sealed(each))
+    failure = event.activity_task_failed_event_attributes.failure
+    if _is_sealed(failure.encoded_attributes):
+        yield failure.encoded_attributes
+
+
+def _is_sealed(payload: Payload) -> bool:
+    return is_sealed(dict(payload.metadata))

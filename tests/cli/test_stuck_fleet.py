@@ -1,0 +1,108 @@
+"""What is said of a fleet's workflow that cannot be replayed, since a sealing key is not there any more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.converter import ActivitySerializationContext
+
+from syncpod.cli.temporal.stuck_fleet import without_a_key
+from syncpod.fleet_client import FleetAccess
+from syncpod.gate.authority import Fleet, now, open_fleet
+from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.messages.fleet import fleet_node_id
+from syncpod.signing.encrypting_keys import EncryptingKeys
+from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.sealing import FleetKey, node_codec
+
+PLACE = ActivitySerializationContext(
+    namespace="default",
+    workflow_id=fleet_node_id("n1"),
+    workflow_type="FleetNode",
+    activity_id="1",
+    activity_type="attend",
+    activity_task_queue="fleet-node/n1",
+    is_local=False,
+)
+
+
+class Stuck:
+    """A fleet's client, and the workflow of its node, whose task was tried `tries` times."""
+
+    def __init__(self, fleet: Fleet, events: list[HistoryEvent], tries: int = 5) -> None:
+        access = FleetAccess(EncryptingKeys(make_signing_keys(fleet.directory)), FleetSealingKeys(fleet, now))
+        self.data_converter = access.converter(verifies=False)
+        self._events, self._tries = events, tries
+
+    def get_workflow_handle(self, workflow_id: str) -> Stuck:
+        assert workflow_id == fleet_node_id("n1")
+        return self
+
+    async def describe(self, **_: Any) -> Any:
+        pending = SimpleNamespace(attempt=self._tries)
+        return SimpleNamespace(raw_description=SimpleNamespace(pending_workflow_task=pending))
+
+    async def fetch_history_events(self) -> AsyncIterator[HistoryEvent]:
+        for each in self._events:
+            yield each
+
+    async def says(self) -> str:
+        return await without_a_key(cast(Client, self), fleet_node_id("n1"))
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return open_fleet(tmp_path / "fleet", now())
+
+
+async def sealed_by_node(fleet: Fleet) -> Payload:
+    """What node n1 answers."""
+    trusted = FleetKey(FleetSealingKeys(fleet, now).public_pem())
+    codec = node_codec(fleet.issue("n1", timedelta(hours=1), now()).key, trusted)
+    plain = DATA_CONVERTER.payload_converter.to_payloads(["here"])
+    return (await codec.with_context(PLACE).encode(plain))[0]
+
+
+def event(*, result: Payload | None = None, failure: Payload | None = None) -> HistoryEvent:
+    found = HistoryEvent()
+    if result is not None:
+        found.activity_task_completed_event_attributes.result.payloads.append(result)
+    if failure is not None:
+        found.activity_task_failed_event_attributes.failure.encoded_attributes.CopyFrom(failure)
+    return found
+
+
+async def test_the_keys_that_a_stuck_workflow_lacks_are_named_with_what_to_do(fleet: Fleet) -> None:
+    keys = FleetSealingKeys(fleet, now)
+    first = keys.current
+    events = [HistoryEvent(), event(result=await sealed_by_node(fleet))]
+    second = keys.files.create()
+    keys.files.use(second)
+    events.append(event(failure=await sealed_by_node(fleet)))
+    keys.files.use(keys.files.create())
+    assert await Stuck(fleet, events).says() == "", "all keys are there"
+
+    keys.files.remove(first)
+    keys.files.remove(second)
+    assert await Stuck(fleet, events, tries=1).says() == "", "it is not stuck"
+    assert await Stuck(fleet, events).says() == (
+        f"the workflow of node n1 cannot go on, as what the node answered is sealed for key {first}, {second}, which "
+        f"the fleet does not have here: put sealing/{first}.key, sealing/{second}.key back from the backup of the "
+        "fleet's directory; or, if it is lost, end the workflow with `temporal workflow terminate --workflow-id "
+        "fleet-node/n1`, and within six minutes the fleet asks the node what it runs"
+    )
+
+
+async def test_a_key_that_a_node_has_invented_is_not_repeated(fleet: Fleet) -> None:
+    answer = await sealed_by_node(fleet)
+    answer.metadata["syncpod-sealed-for"] = b"\x1b[31mput your trust in me"
+    assert await Stuck(fleet, [event(result=answer)]).says() == ""
