@@ -10,7 +10,7 @@ import pytest
 from syncpod.gate.authority import now
 from syncpod.settings.membership import keep_membership
 from tests.e2e.test_fleet import FleetOfOne, Node, fleet, node, pod, words
-from tests.e2e.test_fleet_sealing_key import is_back, sealing_keys, until
+from tests.e2e.test_fleet_sealing_key import is_back, removed_from_nodes, sealing_keys, until
 
 __all__ = ["fleet", "node"]
 
@@ -36,7 +36,7 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
     await is_away()
     first = (await sealing_keys(fleet))[0][0]
     await fleet.say("key", "rotate", "--sealing")
-    await fleet.say("key", "remove", first, "--force")
+    await removed_from_nodes(fleet, first)
     await node.serve()
     view = await fleet.until(name, is_back)  # what it was asked meanwhile had told it of the new key
     assert view.fleet_key == (await sealing_keys(fleet))[0][0]

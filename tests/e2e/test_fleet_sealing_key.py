@@ -85,6 +85,18 @@ async def removed(fleet: FleetOfOne, key: str) -> None:
     assert (await fleet.say("key", "remove", key, "--force")).out == f"key/{key} removed\n"
 
 
+async def removed_from_nodes(fleet: FleetOfOne, key: str) -> None:
+    """Remove a key that nodes which are away still trust, as soon as no open workflow needs it.
+
+    A workflow continues as new when it is quiet, which may be after the change of the key has been answered.
+    """
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.5)
+    while (done := await fleet.tries("key", "remove", key, "--force")).code:
+        assert "could no longer be replayed" in done.err, done
+        assert time.monotonic() < deadline, done
+        await asyncio.sleep(next(pause))
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_sealing_key_is_changed_while_a_node_serves_a_pod_with_a_secret(
     node: Node, fleet: FleetOfOne
