@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_pod_changes, fleet_workloads
-from syncpod.cli.temporal.fleet_pods import find_pod
+from syncpod.cli.temporal.fleet_pods import NotInFleet, find_pod
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import WorkloadView
 
@@ -96,3 +96,25 @@ async def test_of_a_workload_a_pod_is_chosen_that_stays_and_answers(
     monkeypatch.setattr(fleet, "views", views)
     monkeypatch.setattr(fleet_workloads, "view", view)
     assert (await find_pod(CLIENT, ["deployment/web"], "default")).name == "web-n2"
+
+
+@pytest.mark.parametrize(
+    ("there", "sentence"),
+    [
+        (WorkloadView(), 'no pods of deployments.apps "web" found in the fleet'),
+        (None, 'deployments.apps "web" not found in the fleet'),
+    ],
+)
+async def test_a_workload_without_pods_is_told_from_one_that_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch, there: WorkloadView | None, sentence: str
+) -> None:
+    async def views(*_: Any) -> list[FleetNodeView]:
+        return []
+
+    async def view(*_: Any) -> WorkloadView | None:
+        return there
+
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    with pytest.raises(NotInFleet, match=f"^{sentence}$"):
+        await find_pod(CLIENT, ["deployment/web"], "default")

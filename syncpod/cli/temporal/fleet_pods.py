@@ -74,7 +74,9 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
         other = "name the node of a pod that is not the fleet's with --node"
         raise NotInFleet(f'pods "{name}" not found in the fleet; {other}')
     if not found:
-        raise NotInFleet(f'no pods of {kind.lower()}s.apps "{name}" found in the fleet')
+        workload, called = await fleet_workloads.view(client, kind, namespace, name), f'{kind.lower()}s.apps "{name}"'
+        missing = f"{called} not found in the fleet" if workload is None else f"no pods of {called} found in the fleet"
+        raise NotInFleet(missing)
     chosen = await _best(client, found, (kind, namespace, name) if kind != "Pod" else None)
     if kind != "Pod" and len(found) > 1:
         remark(f"Found {len(found)} pods, using pod/{chosen.name}")
