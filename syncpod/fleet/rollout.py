@@ -160,6 +160,13 @@ def health_gate(new: Iterable[Member], revision: str, good: str) -> str:
     return ""
 
 
+def _what_keeps(member: Member) -> str:
+    """Say what keeps a pod from being available: what its message says, or else what it lacks."""
+    if member.message and member.presence == "Ready":
+        return f"{member.called}: {member.message.rstrip('.')}"  # kube-scheduler's sentences end with a full stop
+    return why_unavailable(member)
+
+
 def with_wish(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
     """Return the state with the wish noted: if it has a new template, that is the target now.
 
@@ -341,7 +348,7 @@ class _DeploymentDecider:
             return ""
         new = self._new()
         lacking = next((member for member in new if member not in self._available(new)), None)
-        said = f"; {lacking.called}: {lacking.message or lacking.status or 'not ready'}" if lacking is not None else ""
+        said = f"; {_what_keeps(lacking)}" if lacking is not None else ""
         available = f"{len(self._available(new))} of {self._wish.replicas} pods available"
         return f"{self._state.target} made no progress in {go_duration(limit)}: {available}{said}{what_now}"
 

@@ -88,7 +88,10 @@ def test_a_template_without_progress_goes_back_at_its_deadline() -> None:
     world.wish = replace(world.wish, revision=DUD)
     world.settle()
     back = next(decision.rolled_back for decision in world.decisions if decision.rolled_back)
-    assert back == "dud made no progress in 1m0s: 0 of 2 pods available; web-3 on n3: Running; rolling back to a"
+    assert (
+        back
+        == "dud made no progress in 1m0s: 0 of 2 pods available; web-3 on n3 is not ready: Running; rolling back to a"
+    )
 
 
 def test_a_first_template_that_fails_has_no_way_back() -> None:
@@ -175,7 +178,8 @@ def test_a_pod_that_is_lost_after_the_rollout_is_no_lack_of_progress() -> None:
     assert world.step().stalled == world.step(120).stalled == ""
     world.wish = replace(world.wish, replicas=3)
     world.settle_whatever(10)
-    assert world.step(120).stalled.startswith("a made no progress in 1m0s: 2 of 3 pods available")
+    lost = "web-1 on n1 is not heard of, since its node cannot be reached"
+    assert world.step(120).stalled == f"a made no progress in 1m0s: 2 of 3 pods available; {lost}"
 
 
 def test_a_pause_in_a_rollout_does_not_count_against_its_deadline() -> None:
@@ -312,6 +316,10 @@ def test_a_drain_that_gets_nowhere_rolls_nothing_back() -> None:
     world.settle_whatever(40)
     assert sum(bool(each.ready_since) for each in world.members.values()) == 3
     assert not world.state.rolled_back and world.decisions[-1].says.startswith("a made no progress in 1m0s")
+    lacking = next(name for name, each in world.members.items() if not each.node)
+    full = "0/3 nodes are available: 3 node(s) were unschedulable"
+    world.members[lacking] = replace(world.members[lacking], message=f"{full}.")
+    assert world.step().says == f"a made no progress in 1m0s: 0 of 4 pods available; {lacking}: {full}"
     world.draining.clear()
     world.settle()
     assert len(world.members) == 4
