@@ -277,6 +277,35 @@ async def test_a_restarted_worker_counts_on(
     assert later.told == ([[]] if stops else [])
 
 
+async def test_a_pod_of_which_a_node_learns_when_it_is_back_waits_until_the_contact_is_steady(bench: Bench) -> None:
+    """It was placed there just before the node was lost. The fleet may have replaced it since."""
+    bench.heard(after=60)
+    bench.now += 300
+    bench.heard(after=5)
+    late, slow = pod("late", "stop-after=1m"), pod("slow", "stop-after=10m")
+    await bench.member.take(bench.intent(1, pod("waits"), late, slow))
+    assert bench.told == [["waits", "slow"]]
+    bench.now += RETURN_SECONDS + 5
+    bench.heard(after=20)
+    await bench.member.mind_silence()
+    assert len(bench.told) == 1, "the contact was lost again, and is not steady yet"
+    bench.heard(after=15)
+    await bench.member.mind_silence()
+    assert bench.told[1:] == [["waits", "late", "slow"]]
+
+
+async def test_a_worker_that_hears_the_fleet_before_its_first_look_stops_what_was_replaced(bench: Bench) -> None:
+    await bench.member.take(bench.intent(1, pod("stops", "stop-after=1m")))
+    bench.heard(after=40)
+    later = Bench(bench.state_dir, now=bench.now + 300)
+    later.heard(after=5)
+    await later.member.mind_silence()
+    assert later.told == [[]]
+    later.heard(after=RETURN_SECONDS)
+    await later.member.mind_silence()
+    assert later.told[1:] == [["stops"]]
+
+
 async def test_a_stop_that_could_not_be_told_is_tried_again(bench: Bench) -> None:
     await bench.member.take(bench.intent(1, pod("stops", "stop-after=1m")))
     bench.now, bench.fails = bench.now + 120, True

@@ -40,11 +40,15 @@ class Contact:
         self._at = self._written = clock() - self._before()
         self._since: float | None = None
         """Since when the contact has lasted without a gap; None = there is no contact."""
+        self._gap = 0.0
+        """How long there was no contact before that; the longest time if the contact was not steady in between."""
 
     def heard(self) -> None:
         """Note contact with the fleet now. Blocks briefly. A failed write is ignored: another one follows."""
         now = self._clock()
         if self._since is None or now - self._at > RETURN_SECONDS:
+            was_steady = self._since is not None and self._at - self._since >= RETURN_SECONDS
+            self._gap = max(now - self._at, 0.0 if was_steady else self._gap)
             self._since = now
         self._at = now
         if now - self._written >= _WRITTEN_SECONDS:
@@ -62,6 +66,11 @@ class Contact:
     def silent_seconds(self) -> float:
         """Return how long ago the last contact was; infinity if nobody can know."""
         return self._clock() - self._at
+
+    def absent_seconds(self) -> float:
+        """Return how long there has been no contact, or was none before it came back, until that is steady."""
+        silent = self.silent_seconds()
+        return silent if self.is_steady() else max(silent, self._gap)
 
     def is_steady(self) -> bool:
         """Say whether the contact has lasted for :data:`RETURN_SECONDS`."""

@@ -109,6 +109,7 @@ class Member:
             unkept = await self._keep_objects(intent)
             if not self._objects.needs_earlier:
                 await asyncio.to_thread(forget_earlier_keys, self._state_dir)
+            self._stopped |= self._must_not_run(intent)
             refused = await self._tell_list(intent)
             # Last, since the list that was just kept is sealed with the earlier key too, and not the other way round.
             untaken = await asyncio.to_thread(self._take_key, intent.key)
@@ -229,12 +230,8 @@ class Member:
             kept = await self._kept()
             if kept.fleet != self._fleet:
                 return
-            silent = self._contact.silent_seconds()
             stopped = {} if self._contact.is_steady() else dict(self._stopped)
-            for document in kept.pods:
-                rule = _rule(document)
-                if rule.action == "stop-after" and silent >= rule.after.total_seconds():
-                    stopped[_key_of(document)] = f"the node has not heard from its fleet for {go_duration(rule.after)}"
+            stopped |= self._must_not_run(kept)
             if stopped.keys() == self._stopped.keys():
                 return
             before, self._stopped = self._stopped, stopped
@@ -244,6 +241,19 @@ class Member:
             except BaseException:
                 self._stopped = before  # the next look tries again
                 raise
+
+    def _must_not_run(self, intent: Intent) -> dict[str, str]:
+        """Return by key why pods must not run now: the fleet may have replaced them while it did not hear of the node.
+
+        That may be a pod that the node learns of only now, since it was cut off when it was to get it.
+        """
+        absent = self._contact.absent_seconds()
+        rules = {_key_of(document): _rule(document) for document in intent.pods}
+        return {
+            key: f"the node has not heard from its fleet for {go_duration(rule.after)}"
+            for key, rule in rules.items()
+            if rule.action == "stop-after" and absent >= rule.after.total_seconds()
+        }
 
     async def _missing(self, kept: Intent, view: NodeView) -> set[str]:
         """Return the keys of pods that the node's workflow has started, but that do not exist any more."""
