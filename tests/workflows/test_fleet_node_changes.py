@@ -76,6 +76,18 @@ def test_owners_are_told_of_a_cordon_by_the_fleet_and_by_the_node_itself() -> No
         assert state.news(OWNERS[0], state.untold[OWNERS[0]]).unschedulable is state.is_cordoned is not was_cordoned
 
 
+def test_an_owner_learns_that_its_pod_is_gone_although_another_owner_has_placed_one_of_that_name_since() -> None:
+    """Otherwise it waits for the end of its pod forever."""
+    state, key = node(), PodKey(namespace="default", name=NAMES[0])
+    node_changes.change(state, "withdraw", ({"pods": [{"name": NAMES[0]}]},), NOW)
+    node_changes.attended(state, Attended(generation=state.generation, gone=(key,)), NOW)
+    place = {"pods": [document(NAMES[0], OWNERS[1])], "owner": OWNERS[1]}
+    node_changes.change(state, "place", (place,), NOW)
+    first, second = (state.news(owner, state.untold[owner]) for owner in OWNERS[:2])
+    assert (first.pods, first.gone) == ((), (key,))
+    assert [(pod.name, pod.state) for pod in second.pods] == [(NAMES[0], "placed")]
+
+
 def test_owners_are_told_of_pods_that_are_gone_in_an_order_that_no_process_changes() -> None:
     """A set's order differs from process to process, and a replay in another one must signal in the same order."""
     listed, unlisted = node(), node()

@@ -170,8 +170,11 @@ class FleetNodeState(BaseModel):
             self.note(key)
 
     def news(self, owner: str, keys: tuple[str, ...]) -> PodsChanged:
-        """Return the message that tells an owner about these pods."""
-        there = [key for key in keys if key in self.placed or key in self.withdrawn]
+        """Return the message that tells an owner about these pods.
+
+        Another owner may have placed a pod under the same name since: then the one that the owner had is gone.
+        """
+        there = [key for key in keys if self.owner_of(key) == owner]
         return PodsChanged(
             node=self.name,
             presence=self.presence,
