@@ -29,7 +29,7 @@ async def test_ending_an_earlier_pod_stops_once_a_newer_step_has_arrived(tmp_pat
         labels = {POD_UID_LABEL: "elder"}
         return (SandboxSummary("s", 0, "elder", "web", "default", "SANDBOX_READY", None, labels, {}, ""),)
 
-    async def read(uid: str) -> ObservedPod:
+    async def read(uid: str, *, made: object = None) -> ObservedPod:
         attempt.supersede()
         return ObservedPod(uid=uid, sandboxes=(ObservedSandbox(id="s", ready=True),))
 

@@ -124,8 +124,8 @@ async def test_a_log_path_outside_the_logs_of_the_node_is_left_alone(
     precious.write_text("keep me")
     read = bench.node.reader.read
 
-    async def read_with_another_path(uid: str) -> Any:
-        view = await read(uid)
+    async def read_with_another_path(uid: str, *, made: Any = None) -> Any:
+        view = await read(uid, made=made)
         moved = tuple(each.model_copy(update={"log_path": str(precious)}) for each in view.containers)
         return view.model_copy(update={"containers": moved})
 
@@ -202,8 +202,8 @@ async def test_a_pod_with_a_container_in_unknown_state_is_not_removed(
     running = (await pod.start()).id
     read = bench.node.reader.read
 
-    async def of_unknown_state(uid: str) -> ObservedPod:
-        view = await read(uid)
+    async def of_unknown_state(uid: str, *, made: Any = None) -> ObservedPod:
+        view = await read(uid, made=made)
         containers = tuple(each.model_copy(update={"state": "unknown"}) for each in view.containers)
         return view.model_copy(update={"containers": containers})
 

@@ -154,6 +154,15 @@ async def restored(fleet: FleetOfOne, backup: Path) -> None:
     await asyncio.to_thread(server.start)
 
 
+async def complaint(fleet: FleetOfOne, *command: str) -> str:
+    """Return what a command says that gets no answer, once the server has heard the fleet's worker again."""
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.5)
+    while "no worker of the fleet" in (said := await fleet.say(*command, code=1)).err:
+        assert time.monotonic() < deadline, said
+        await asyncio.sleep(next(pause))
+    return said.err
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_an_older_database_is_restored_after_the_sealing_key_and_the_nodes_certificate_were_changed(
     node: Node, fleet: FleetOfOne, tmp_path: Path
@@ -190,7 +199,7 @@ async def test_an_older_database_is_restored_after_the_sealing_key_and_the_nodes
     await restored(fleet, backup)
     lacking = f"the workflow of node {name} cannot go on, as what the node answered is sealed for key {first}, "
     for command in (("get", "pods"), ("cordon", name)):
-        assert lacking in (await fleet.say(*command, code=1)).err
+        assert lacking in await complaint(fleet, *command)
     assert f"an answer of node {name} is sealed for key {first}, " in fleet.log.read_text()
     await goes_on()
     file.write_bytes(kept)
@@ -207,7 +216,7 @@ async def test_an_older_database_is_restored_after_the_sealing_key_and_the_nodes
 
     # It is lost: the node is asked anew what it runs.
     await restored(fleet, backup)
-    assert lacking in (await fleet.say("get", "pods", code=1)).err
+    assert lacking in await complaint(fleet, "get", "pods")
     await fleet.client.get_workflow_handle(fleet_node_id(name)).terminate()
     await fleet.cut()
     await fleet.open()  # or the gate looks for the workflow again within five minutes
