@@ -438,6 +438,8 @@ _ROWS: Final = (
     ("memory", f"memory (PSS) with {CROWD} pods"),
 )
 _IN_MEBIBYTES: Final = "memory"
+_NO_RATIO: Final = "report"
+"""A difference of two times that may be zero."""
 
 
 def rows(samples: Samples) -> list[tuple[str, ...]]:
@@ -448,7 +450,8 @@ def rows(samples: Samples) -> list[tuple[str, ...]]:
         figures = {side: _figure(quantity, values) for side, values in samples[quantity].items()}
         node = figures[NODE_SIDE].median
         cells = (str(figures[side]) if side in figures else "" for side in sides)
-        ratios = (f"{node / figures[other].median:.2f} ×" if other in figures else "" for other in others)
+        compared = figures if quantity != _NO_RATIO else {}
+        ratios = (f"{node / figures[other].median:.2f} ×" if other in compared else "" for other in others)
         found.append((what, *cells, *ratios))
     return found
 

@@ -25,6 +25,10 @@ def test_each_row_has_all_sides_and_what_the_node_is_to_the_others() -> None:
     by_work = {what.partition(",")[0]: cells for what, *cells in found}
     times = ["300 ms (200–400)", "150 ms (120–240)", "100 ms", "120 ms"]
     assert by_work["one pod (CNI)"] == [*times, "0.50 ×", "1.50 ×", "1.25 ×"]
+    assert rows(SAMPLES | {"report": {KUBELET: [-0.001], NODE_SIDE: [0.018]}})[2][1:] == (
+        *("-1 ms", "18 ms", "", ""),
+        *("", "", ""),
+    )
     assert by_work["memory (PSS) with 30 pods"] == ["0.08 MiB", "0.10 MiB", "", "0.05 MiB", "1.25 ×", "", "2.00 ×"]
     assert by_work["CPU of each pod of a crowd"] == ["80 ms", "100 ms", "", "50 ms", "1.25 ×", "", "2.00 ×"]
 
