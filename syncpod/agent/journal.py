@@ -223,6 +223,8 @@ class _Writer:
         """When the thread that uses the disk began, by the monotonic clock; None = none does."""
         self._next_sign_on_disk = 0.0
         """When the next sign of life is given on the disk, by the monotonic clock."""
+        self._signing = threading.Lock()
+        self._is_closed = False
 
     def commands(self) -> list[Command]:
         """Return the written commands whose senders are not in the file, each only once."""
@@ -289,18 +291,26 @@ class _Writer:
         return True
 
     def give_sign(self) -> None:
-        """Give a sign of life of this worker: in memory each time, and on the disk each minute, for a reboot."""
-        _sign(self._node.memory_dir)
-        now = time.monotonic()
-        if self._next_sign_on_disk <= now:
-            self._next_sign_on_disk = now + _SIGN_ON_DISK_SECONDS
-            _sign(self._node.state_dir)
+        """Give a sign of life of this worker: in memory each time, and on the disk each minute, for a reboot.
+
+        Once the journal is closed it gives none: a thread that was still waiting for the file may come here then.
+        """
+        with self._signing:
+            if self._is_closed:
+                return
+            _sign(self._node.memory_dir)
+            now = time.monotonic()
+            if self._next_sign_on_disk <= now:
+                self._next_sign_on_disk = now + _SIGN_ON_DISK_SECONDS
+                _sign(self._node.state_dir)
 
     def close(self) -> None:
         """Record that this worker stops, and close the file. Of the signs of life the one on the disk stays."""
-        _sign(self._node.state_dir)
-        with contextlib.suppress(OSError):
-            (self._node.memory_dir / SIGN_NAME).unlink()
+        with self._signing:
+            self._is_closed = True
+            _sign(self._node.state_dir)
+            with contextlib.suppress(OSError):
+                (self._node.memory_dir / SIGN_NAME).unlink()
         with self._using(), contextlib.suppress(sqlite3.Error, OSError):
             if self._serves:
                 self._file.end_service(datetime.now(UTC))

@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.journal import Journal
 from syncpod.agent.senders import Command, Senders
 from syncpod.journal.causes import changes_of
-from syncpod.journal.file import FILE_NAME
+from syncpod.journal.file import FILE_NAME, JournalFile
 from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, last_sign_of, lives_of, pods_of, services_of
 from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, TaskRecords
 from syncpod.messages.identity import PodRef
@@ -259,6 +259,31 @@ async def test_a_sign_of_life_is_given_on_the_disk_now_and_then_and_in_memory_ea
         await asyncio.gather(running, return_exceptions=True)
         await journal.close()
     assert (context.state_dir / "journal.sign").stat().st_mtime_ns > on_disk
+
+
+async def test_a_thread_that_waited_for_the_file_leaves_no_sign_of_life_of_a_worker_that_has_stopped(
+    context: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, may_go_on, begin = threading.Event(), threading.Event(), JournalFile.begin_service
+
+    def slow(*given: Any) -> None:
+        waits.set()
+        may_go_on.wait(60)
+        begin(*given)
+
+    monkeypatch.setattr(JournalFile, "begin_service", slow)
+    context.memory_dir.mkdir(exist_ok=True)
+    journal = Journal(context)
+    running = asyncio.create_task(journal.run())
+    await until(waits.is_set)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    closing = asyncio.create_task(journal.close())
+    await until(lambda: (context.state_dir / "journal.sign").exists())
+    may_go_on.set()
+    await closing
+    await until(lambda: all(thread.name != "journal" for thread in threading.enumerate()))
+    assert not (context.memory_dir / "journal.sign").exists()
 
 
 async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -> None:
