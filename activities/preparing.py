@@ -80,7 +80,7 @@ async def prepared_before(attempt: StepAttempt) -> Prepared | None:
     """Return what was prepared while the start waited; None if nothing was. Raises Interrupted."""
     if (preparing := attempt.prepared) is None:
         return None
-    await attempt.interruptible(_until(preparing))
+    await attempt.interruptible(asyncio.wait({preparing}))
     if preparing.cancelled() or preparing.exception() is not None:
         return None
     found = preparing.result()
@@ -144,7 +144,3 @@ def _make_files(plan: ContainerPlan, pod: Pod, container: Container | EphemeralC
     if isinstance(container, EphemeralContainer):
         make_mount_points(pod, container, node)
     share_volumes(pod, container, node)
-
-
-async def _until(task: asyncio.Task[object]) -> None:
-    await asyncio.wait({task})

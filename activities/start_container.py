@@ -356,11 +356,10 @@ class _Start:
                 return ended
             await self._post_start(container_id, view)
             may_end = self.request.kind == "init_container" and self.container.restart_policy != "Always"
-            if not may_end:
-                self.attempt.say_nearly_done()
             if may_end:
                 status = await self._read_at_its_end(container_id, heard)
             else:
+                self.attempt.say_nearly_done()
                 status = await self.attempt.read(Made(self.request.sandbox_id, container_id))
             return StepResult(id=container_id, status=status)
         finally:

@@ -100,9 +100,7 @@ async def _second(attempt: StepAttempt, request: StartContainer, trying: Corouti
     try:
         result = await trying
     finally:
-        if attempt.prepared is not None:
-            attempt.prepared.cancel()
-            await asyncio.gather(attempt.prepared, return_exceptions=True)
+        await _drop_prepared(attempt)
         pair.second_is_over.set()
         # In a busy loop the first step would else be some turns behind, and its result would come too late.
         await pair.first_is_free.wait()
@@ -144,6 +142,7 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
             continue
         await attempt.interruptible(_until(pair.first, nearly))
         if nearly.done() and attempt.number == 1:
+            await _drop_prepared(attempt)  # an earlier attempt of the first step came as far, and then failed
             attempt.prepared = asyncio.create_task(prepare(attempt, request))
     first = pair.first.result()
     if isinstance(first, Exception) and attempt.number > 1 and _is_tried_again(first):
@@ -201,6 +200,12 @@ def _is_tried_again(error: Exception) -> bool:
 def _span(name: str) -> AbstractContextManager[trace.Span]:
     """Return a span of the step's. That a step is to let go within it is no error."""
     return _tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False)
+
+
+async def _drop_prepared(attempt: StepAttempt) -> None:
+    if attempt.prepared is not None:
+        attempt.prepared.cancel()
+        await asyncio.gather(attempt.prepared, return_exceptions=True)
 
 
 async def _until(*ends: asyncio.Future[Any]) -> None:

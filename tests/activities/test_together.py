@@ -182,15 +182,20 @@ def init_request(pod: PodOnBench, name: str, follows: int = 0) -> StartContainer
     return pod.start_request(name, kind="init_container", follows=follows)
 
 
+async def chain(bench: Bench, first: str = "true") -> tuple[PodOnBench, StartContainer, StartContainer]:
+    """A `chained` pod that has its sandbox, and the starts of its init containers, the second one after the first."""
+    pod = chained(bench, first)
+    await pod.create_sandbox()
+    before = init_request(pod, "a")
+    return pod, before, init_request(pod, "b", follows=before.fence)
+
+
 def init_started(pod: PodOnBench, request: StartContainer, **how: Any) -> Running:
     return pod.step(StepName.START_INIT_CONTAINER, request, **how)
 
 
 async def test_each_start_of_a_chain_begins_when_the_one_before_is_done(bench: Bench) -> None:
-    pod = chained(bench)
-    await pod.create_sandbox()
-    first = init_request(pod, "a")
-    second = init_request(pod, "b", follows=first.fence)
+    pod, first, second = await chain(bench)
     main = pod.start_request(follows=second.fence)
     steps = [init_started(pod, first), init_started(pod, second), pod.step(StepName.START_CONTAINER, main)]
     a, b, last = await asyncio.gather(*(step.result() for step in steps))
@@ -307,10 +312,7 @@ async def test_the_end_of_a_step_counts_only_for_a_while(bench: Bench, monkeypat
 async def test_a_start_is_prepared_while_the_one_before_it_reads_the_pod(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod = chained(bench)
-    await pod.create_sandbox()
-    first = init_request(pod, "a")
-    second = init_request(pod, "b", follows=first.fence)
+    pod, first, second = await chain(bench)
     prepared, configured = asyncio.Event(), list[str]()
     read = PodReader.read
 
@@ -337,10 +339,7 @@ async def test_a_start_is_prepared_while_the_one_before_it_reads_the_pod(
 async def test_a_start_that_cannot_be_prepared_does_everything_itself(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod = chained(bench)
-    await pod.create_sandbox()
-    first = init_request(pod, "a")
-    second = init_request(pod, "b", follows=first.fence)
+    pod, first, second = await chain(bench)
 
     async def refused(attempt: StepAttempt, request: StartContainer) -> None:
         raise OSError("the disk is full just now")
@@ -353,10 +352,7 @@ async def test_a_start_that_cannot_be_prepared_does_everything_itself(
 async def test_nothing_is_prepared_after_an_init_container_that_failed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod = chained(bench, "exit 3")
-    await pod.create_sandbox()
-    first = init_request(pod, "a")
-    second = init_request(pod, "b", follows=first.fence)
+    pod, first, second = await chain(bench, "exit 3")
     prepared: list[str] = []
 
     async def noted(attempt: StepAttempt, request: StartContainer) -> None:
@@ -370,10 +366,7 @@ async def test_nothing_is_prepared_after_an_init_container_that_failed(
 async def test_what_is_prepared_differs_in_nothing_from_what_a_start_does_itself(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod = chained(bench)
-    await pod.create_sandbox()
-    first = init_request(pod, "a")
-    second = init_request(pod, "b", follows=first.fence)
+    pod, first, second = await chain(bench)
     create, asked = CriClient.create_container, list[tuple[str, bytes, bytes]]()
 
     async def noted(self: CriClient, sandbox_id: str, config: Any, sandbox: Any) -> str:
