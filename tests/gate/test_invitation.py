@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.agent.fleet.kept_intent import keep_intent
 from syncpod.cli.main import run
+from syncpod.messages.fleet import Intent
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation, invitation_text, parse_invitation, read_invitation, write_invitation
-from syncpod.settings.membership import read_membership
+from syncpod.settings.membership import forget_membership, read_membership
 
 INVITATION = Invitation(
     fleet="0123456789abcdef",
@@ -104,3 +107,30 @@ def test_an_invitation_comes_by_standard_input_to_a_container_whose_files_are_re
     assert read_membership(tmp_path) is None
     assert join(invitation_text(INVITATION)) == 0
     assert read_membership(tmp_path) == INVITATION
+
+
+def test_joining_another_fleet_names_the_pods_that_end_and_joining_the_same_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def join(fleet: str, *pods: str) -> str:
+        documents = tuple({"metadata": {"name": each, "namespace": "default"}} for each in ("gone", *pods))
+        keep_intent(tmp_path, Intent(fleet="fedcba9876543210", node="n1", generation=1, pods=documents))
+        shutil.rmtree(tmp_path / "pods", ignore_errors=True)
+        for document in documents[1:]:
+            (record := tmp_path / "pods" / document["metadata"]["name"] / "pod.json").parent.mkdir(parents=True)
+            record.write_text(json.dumps({"pod": document}))
+        write_invitation(invitation, replace(INVITATION, fleet=fleet))
+        assert run(["join", str(invitation), "--state-dir", str(tmp_path)]) == 0
+        forget_membership(tmp_path)
+        return next((each for each in capsys.readouterr().err.splitlines() if each.startswith("Note: ")), "")
+
+    invitation = tmp_path / "invitation"
+    monkeypatch.setenv("SYNCPOD_NODE", "n1")
+    of_it = "of fleet fedcba9876543210 on this node"
+    own = "as soon as fleet 0123456789abcdef has sent its own list"
+    assert join(INVITATION.fleet, "web") == f"Note: 1 pod {of_it} ends {own}: default/web"
+    many = join(INVITATION.fleet, *(f"web-{each:02}" for each in range(12)))
+    assert many.startswith(f"Note: 12 pods {of_it} end {own}: default/web-00, default/web-01, ")
+    assert many.endswith(", default/web-09 and 2 more")
+    assert join(INVITATION.fleet) == ""
+    assert join("fedcba9876543210", "web") == ""

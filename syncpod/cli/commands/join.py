@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from syncpod.settings.invitation import Invitation
 
 NOWHERE: Final = "none"
+_NAMED: Final = 10
+"""The most pods that are named."""
 
 
 def join(
@@ -37,7 +39,7 @@ def join(
 
     FILE is an invitation from `syncpod fleet invite`, and `-` is standard input. A running worker notices within
     seconds; after that the file can be removed. The node keeps running its own pods. It runs the fleet's pods even
-    while the fleet cannot be reached.
+    while the fleet cannot be reached. Pods that another fleet has given it before end: the new fleet's list has others.
 
     With --listen, the node also accepts TLS connections from the fleet's machine, and from no other, for `fleet exec
     -it`, `attach` and `port-forward`. Give an address that the fleet's machine can reach; 0.0.0.0 stands for all of
@@ -74,11 +76,26 @@ def join(
     except OSError as error:
         raise Failure(f"the invitation cannot be kept in {here.state_dir}: {error.strerror}") from None
     if invitation:
-        say(f"node/{node} joined fleet {invited.fleet} at {invited.address}")
+        _say_joined(here.state_dir, invited)
     if where or listened:
         say(f"node/{node} listens at {where} for the fleet's machine" if where else f"node/{node} does not listen")
     if worker is None:
         remark("no worker serves this node yet: `syncpod up` starts one")
+
+
+def _say_joined(state_dir: Path, invited: Invitation) -> None:
+    """Say that the node has joined, and name the pods of an earlier fleet: the new one's list does not have them."""
+    from syncpod.cli.machine.names_on_disk import pods_of_fleet
+
+    fleet = invited.fleet
+    say(f"node/{invited.node} joined fleet {fleet} at {invited.address}")
+    giver, pods = pods_of_fleet(state_dir)
+    if giver == fleet or not pods:
+        return
+    more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
+    what, end = ("1 pod", "ends") if len(pods) == 1 else (f"{len(pods)} pods", "end")
+    named = f"{', '.join(pods[:_NAMED])}{more}"
+    remark(f"Note: {what} of fleet {giver} on this node {end} as soon as fleet {fleet} has sent its own list: {named}")
 
 
 def _source(given: str) -> str:

@@ -1,4 +1,4 @@
-"""Names for completion, read from this node's disk: no server is asked, and no slow library is loaded.
+"""Names for completion and notes, read from this node's disk: no server is asked, and no slow library is loaded.
 
 A node keeps a record of each pod beside the pod's volumes (`syncpod.node.pod_records`), and its ConfigMaps and Secrets
 as files (`syncpod.objects.store`). Here they are read as plain JSON; what cannot be read is skipped.
@@ -56,8 +56,24 @@ def objects(kind: str, namespace: str) -> list[str]:
     return sorted(_meta(each)["name"] for each in found if each is not None)
 
 
-def _pods() -> Iterator[dict[str, Any]]:
-    directory = node_settings(os.environ).state_dir / "pods"
+def pods_of_fleet(state_dir: Path) -> tuple[str, list[str]]:
+    """Return the fleet that has given the node its list of pods (`syncpod.agent.fleet.kept_intent`), "" = none has.
+
+    And the sorted ``namespace/name`` of those of its pods that are on the node.
+    """
+    kept = _read(state_dir / "fleet-intent.json") or {}
+    pods = kept.get("pods")
+    told = {_key(each) for each in pods if isinstance(each, dict)} if isinstance(pods, list) else set()
+    return str(kept.get("fleet", "")), sorted(told & {_key(each) for each in _pods(state_dir)})
+
+
+def _key(pod: dict[str, Any]) -> str:
+    return f"{_meta(pod)['namespace']}/{_meta(pod)['name']}"
+
+
+def _pods(state_dir: Path | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the recorded pods of a node, None = of the node that the environment names."""
+    directory = (state_dir or node_settings(os.environ).state_dir) / "pods"
     for path in sorted(directory.glob("*/pod.json")):
         record = _read(path)
         if record is not None and isinstance(record.get("pod"), dict):
