@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +10,10 @@ from typing import Any, cast
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import (
+    GetWorkflowExecutionHistoryReverseRequest,
+    GetWorkflowExecutionHistoryReverseResponse,
+)
 from temporalio.client import Client
 from temporalio.converter import ActivitySerializationContext
 
@@ -36,12 +39,19 @@ PLACE = ActivitySerializationContext(
 
 
 class Stuck:
-    """A fleet's client, and the workflow of its node, whose task was tried `tries` times."""
+    """A fleet's client, and the workflow of its node, whose task was tried `tries` times.
 
-    def __init__(self, fleet: Fleet, events: list[HistoryEvent], tries: int = 5) -> None:
+    Its server sends at most `page` events at once.
+    """
+
+    namespace = "default"
+
+    def __init__(self, fleet: Fleet, events: list[HistoryEvent], tries: int = 5, page: int = 100) -> None:
         access = FleetAccess(EncryptingKeys(make_signing_keys(fleet.directory)), FleetSealingKeys(fleet, now))
         self.data_converter = access.converter(verifies=False)
-        self._events, self._tries = events, tries
+        self._events, self._tries, self._page = events, tries, page
+        self.pages = 0
+        self.workflow_service = self
 
     def get_workflow_handle(self, workflow_id: str) -> Stuck:
         assert workflow_id == fleet_node_id("n1")
@@ -51,9 +61,17 @@ class Stuck:
         pending = SimpleNamespace(attempt=self._tries)
         return SimpleNamespace(raw_description=SimpleNamespace(pending_workflow_task=pending))
 
-    async def fetch_history_events(self) -> AsyncIterator[HistoryEvent]:
-        for each in self._events:
-            yield each
+    async def get_workflow_execution_history_reverse(
+        self, asked: GetWorkflowExecutionHistoryReverseRequest, **_: Any
+    ) -> GetWorkflowExecutionHistoryReverseResponse:
+        assert (asked.execution.workflow_id, asked.namespace) == (fleet_node_id("n1"), "default")
+        self.pages += 1
+        begin = int(asked.next_page_token or b"0")
+        end = begin + min(self._page, asked.maximum_page_size)
+        answer = GetWorkflowExecutionHistoryReverseResponse()
+        answer.history.events.extend(self._events[::-1][begin:end])
+        answer.next_page_token = b"%d" % end if end < len(self._events) else b""
+        return answer
 
     async def says(self) -> str:
         return await without_a_key(cast(Client, self), fleet_node_id("n1"))
@@ -106,3 +124,15 @@ async def test_a_key_that_a_node_has_invented_is_not_repeated(fleet: Fleet) -> N
     answer = await sealed_by_node(fleet)
     answer.metadata["syncpod-sealed-for"] = b"\x1b[31mput your trust in me"
     assert await Stuck(fleet, [event(result=answer)]).says() == ""
+
+
+async def test_of_a_long_history_no_more_is_read_than_up_to_the_last_answer_that_cannot_be_opened(fleet: Fleet) -> None:
+    keys = FleetSealingKeys(fleet, now)
+    first = keys.current
+    sealed_for_first = event(result=await sealed_by_node(fleet))
+    keys.files.use(keys.files.create())
+    sealed_for_second = event(result=await sealed_by_node(fleet))
+    keys.files.remove(first)
+    stuck = Stuck(fleet, [*[sealed_for_first] * 40, HistoryEvent(), sealed_for_second, HistoryEvent()], page=2)
+    assert f"is sealed for key {first}, which" in await stuck.says()
+    assert stuck.pages == 2

@@ -6,12 +6,13 @@ nobody here can open cannot be replayed, and each task of its workflow fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from temporalio.api.common.v1 import Payload
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client
 
 from syncpod.messages.fleet import FLEET_NODE_PREFIX
@@ -19,6 +20,8 @@ from syncpod.messages.sealing import is_sealed
 from syncpod.temporal.sealing import FleetCodec
 
 _RPC: Final = timedelta(seconds=5)
+_PAGE: Final = 100
+"""How many events are read at once. A quiet node has as many in two and a half hours."""
 
 
 async def failed_tries(client: Client, workflow_id: str) -> int:
@@ -30,16 +33,19 @@ async def failed_tries(client: Client, workflow_id: str) -> int:
 async def without_a_key(client: Client, workflow_id: str) -> str:
     """Return a sentence that names the sealing keys that a stuck workflow lacks, and says what to do; or "".
 
-    Each event of the workflow is read. Raises RPCError.
+    The history is read from its end, and no further than the page with the last answer that cannot be opened: those
+    before it were mostly sealed for the same key. Raises RPCError.
     """
     codec = client.data_converter.payload_codec
     if not isinstance(codec, FleetCodec) or not await failed_tries(client, workflow_id):
         return ""
     missing: dict[str, None] = {}
-    async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
-        for payload in _answers(event):
-            missing.update(dict.fromkeys(codec.missing(payload)))
-    if not missing:
+    async for page in _pages_from_the_end(client, workflow_id):
+        answers = [payload for event in reversed(page) for payload in _answers(event)]
+        missing = dict.fromkeys(key for payload in answers for key in codec.missing(payload))
+        if missing:
+            break
+    else:
         return ""
     node, files = workflow_id.removeprefix(FLEET_NODE_PREFIX), ", ".join(f"sealing/{each}.key" for each in missing)
     return (
@@ -48,6 +54,23 @@ async def without_a_key(client: Client, workflow_id: str) -> str:
         f"lost, end the workflow with `temporal workflow terminate --workflow-id {workflow_id}`, and within "
         "six minutes the fleet asks the node what it runs"
     )
+
+
+async def _pages_from_the_end(client: Client, workflow_id: str) -> AsyncIterator[Sequence[HistoryEvent]]:
+    """Yield the events of the workflow's newest run, page by page, the newest first."""
+    token = b""
+    while True:
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=client.namespace,
+            execution=WorkflowExecution(workflow_id=workflow_id),
+            maximum_page_size=_PAGE,
+            next_page_token=token,
+        )
+        found = await client.workflow_service.get_workflow_execution_history_reverse(request, retry=True, timeout=_RPC)
+        yield found.history.events
+        token = found.next_page_token
+        if not token:
+            return
 
 
 def _answers(event: HistoryEvent) -> Iterator[Payload]:
