@@ -122,7 +122,11 @@ async def test_a_query_is_not_asked_again_of_a_server_that_has_too_much_to_do() 
 @pytest.mark.parametrize(
     ("heard", "late", "said"),
     [
-        (NEVER, LateWorkflow(takes=9), "no worker of the fleet runs: start one with `syncpod fleet serve`; it is not"),
+        (
+            NEVER,
+            LateWorkflow(takes=9),
+            "no worker of the fleet has been heard from: start one with `syncpod fleet serve`; it is not",
+        ),
         (DEAD, LateWorkflow(takes=9), "no worker of the fleet has been heard from for 30d: start one"),
         (
             NEVER,
@@ -132,12 +136,29 @@ async def test_a_query_is_not_asked_again_of_a_server_that_has_too_much_to_do() 
     ],
 )
 async def test_without_a_worker_what_is_known_is_said(
-    life: list[Life], heard: Life, late: LateWorkflow, said: str
+    life: list[Life], heard: Life, late: LateWorkflow, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fleet_answers, "RETURN_SECONDS", 0.0)
     life.append(heard)
     with pytest.raises(Failure) as failure:
         await updated(late)
     assert said in str(failure.value)
+
+
+async def test_a_worker_of_which_a_restarted_server_does_not_know_yet_is_waited_for(life: list[Life]) -> None:
+    life[:] = [NEVER, NEVER, HEARD]
+    assert await updated(LateWorkflow(takes=4)) == {"asked": 1}
+    life[:] = [NEVER, NEVER, HEARD]
+    assert await fleet_answers.query(*of(LateWorkflow(answers=4)), "workload") == {"asked": 4}
+
+
+async def test_a_worker_that_has_fallen_silent_is_not_waited_for(
+    life: list[Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_answers, "RETURN_SECONDS", 10**9)
+    life[:] = [DEAD]
+    with pytest.raises(Failure, match="has been heard from for 30d"):
+        await updated(LateWorkflow(takes=4))
 
 
 @pytest.mark.usefixtures("life")

@@ -1,7 +1,8 @@
 """Waiting for the answers of a fleet's worker to updates and queries.
 
 A late answer says nothing about the worker. So a command waits for as long as a worker of the fleet gives signs of
-life. In the end it says only what is known: either no worker gives any, or one does but has not answered.
+life. A server that was restarted has forgotten them all, so if it knows of none the command waits a little for the next
+one. In the end it says only what is known: either no worker gives any, or one does but has not answered.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ RPC: Final = timedelta(seconds=5)
 """How long one call waits for an answer, before the next call."""
 BUSY_SECONDS: Final = 60.0
 """How long to wait for a busy worker to accept a request. For the result of an accepted update there is no limit."""
+RETURN_SECONDS: Final = 10.0
+"""How long a worker may take to be heard from again after a restart of the server: it looks for one each second."""
 _LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
 _ENCODED: Final = "Encoded failure"
 """What stands for the message of a failure that is encrypted."""
@@ -133,7 +136,7 @@ async def silence(client: Client, workflow_id: str = "") -> str:
             f"a worker of the fleet was heard from {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
         )
     if life.heard is None:
-        return f"no worker of the fleet runs: {_START}"
+        return f"no worker of the fleet has been heard from: {_START}"
     return f"no worker of the fleet has been heard from for {_ago(life.heard)}: {_START}"
 
 
@@ -174,10 +177,12 @@ async def _patiently(
 ) -> _Answer:
     """Ask until there is an answer, for as long as a worker gives signs of life, and nobody has to bring a key back.
 
-    The limit is `patience` seconds; None = no limit. Raises Unanswered, whose text ends with `but`.
+    While the server knows of no worker at all, ask for RETURN_SECONDS. The limit is `patience` seconds, None = no
+    limit. Raises Unanswered, whose text ends with `but`.
     """
     loop = asyncio.get_running_loop()
     began, is_said = loop.time(), False
+    heard = began
     while True:
         try:
             return await ask()
@@ -187,9 +192,11 @@ async def _patiently(
             if error.status not in _LATE and not is_busy_workflow(error):
                 raise
         life = await heard_on(client, FLEET_QUEUE)
-        if not life.lives or (patience is not None and loop.time() > began + patience):
+        heard = loop.time() if life.lives else heard
+        may_return = life.heard is None and loop.time() < heard + RETURN_SECONDS
+        if not (life.lives or may_return) or (patience is not None and loop.time() > began + patience):
             raise Unanswered("; ".join(filter(None, (await silence(client, workflow_id), but))))
-        if not is_said and loop.time() > began + RPC.total_seconds():
+        if life.lives and not is_said and loop.time() > began + RPC.total_seconds():
             if why := await _without_a_key(client, workflow_id):
                 raise Unanswered("; ".join(filter(None, (why, but))))
             if but:
