@@ -18,6 +18,7 @@ from syncpod.pod import LabelSelector, ObjectMeta, Pod, PodInvalid, PodSpec, Pro
 from syncpod.pod.admission import without_cluster
 from syncpod.pod.intstr import IntOrString
 from syncpod.pod.parse import parse_with_template
+from syncpod.pod.support import is_of_placement
 from syncpod.pod.validation.metadata import check_object_metadata, check_selector
 from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
 
@@ -150,7 +151,7 @@ def admit_workload(document: Any) -> AdmittedWorkload:
         raise PodInvalid(problems) from None
     if problems:
         raise PodInvalid(problems)
-    warnings += [_in_template(warning) for warning in admitted.warnings if not _is_for_the_fleet(warning)]
+    warnings += [_in_template(warning) for warning in admitted.warnings if not is_of_placement(warning)]
     metadata = template.metadata.model_copy(
         update={"labels": admitted.pod.metadata.labels, "annotations": admitted.pod.metadata.annotations}
     )
@@ -166,7 +167,7 @@ def _admit_pod(document: Mapping[str, Any]) -> AdmittedWorkload:
     if problems := list(_check_when_lost(admitted.pod.metadata.annotations, path, "Pod")):
         raise PodInvalid(problems)
     is_placed = not admitted.pod.spec.node_name
-    warnings = tuple(each for each in admitted.warnings if not (is_placed and _is_for_the_fleet(each)))
+    warnings = tuple(each for each in admitted.warnings if not (is_placed and is_of_placement(each)))
     return AdmittedWorkload(admitted.pod, warnings)
 
 
@@ -263,19 +264,6 @@ def _in_template(problem: Problem) -> Problem:
         return Problem(problem.path, f"with a pod's number appended, {problem.message}")
     where = problem.path.removeprefix("pod")
     return Problem(f"spec.template.{where}" if where else "spec.template", problem.message)
-
-
-_FOR_THE_FLEET: Final = (
-    "spec.affinity",
-    "spec.topologySpreadConstraints",
-    "spec.tolerations",
-    "spec.schedulingGates",
-)
-
-
-def _is_for_the_fleet(warning: Problem) -> bool:
-    """Say whether a warning is about a field that has no effect on a single node, but has one in a fleet."""
-    return warning.path.startswith(_FOR_THE_FLEET)
 
 
 def _check(workload: _Grouped) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ Kubernetes' camelCase. Pods are plain JSON here, and are checked strictly where 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -18,7 +19,7 @@ from pydantic import AwareDatetime, Field
 
 from syncpod.messages.fleet_objects import SealedKey, SealedObject
 from syncpod.messages.identity import Message, bounded_id
-from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, PodKey
+from syncpod.messages.node import SOURCE_ANNOTATION, NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import EventRecord
 
 FLEET_NODE_WORKFLOW: Final = "FleetNode"
@@ -69,6 +70,11 @@ FOREIGN_INTENT: Final = "ForeignIntent"
 def fleet_node_id(node: str) -> str:
     """Return the workflow id of a node in its fleet, ``fleet-node/<name>``: also the task queue that the node polls."""
     return bounded_id(FLEET_NODE_PREFIX, node)
+
+
+def is_placed(annotations: Mapping[str, str]) -> bool:
+    """Say whether a fleet has chosen the node of a pod with these annotations; one with a `nodeName` has no owner."""
+    return annotations.get(SOURCE_ANNOTATION) == FLEET_SOURCE and bool(annotations.get(OWNER_ANNOTATION))
 
 
 def dismissal(node: str) -> str:

@@ -82,6 +82,9 @@ WITHOUT_EFFECT = (
     Rule("securityContext.fsGroupChangePolicy", _NO_LASTING_VOLUME),
 )
 
+_OF_PLACEMENT = ("spec.affinity", "spec.topologySpreadConstraints", "spec.tolerations", "spec.schedulingGates")
+"""Where the warnings begin that are untrue of a pod for which a fleet has chosen the node."""
+
 
 def check_supported(pod: Pod) -> tuple[Problem, ...]:
     """Return what is not supported in a pod that has its defaults."""
@@ -113,6 +116,11 @@ def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
         if key.startswith(_SECCOMP_ANNOTATIONS)
     ]
     return tuple(warnings)
+
+
+def is_of_placement(warning: Problem) -> bool:
+    """Say whether a warning is about a field that has no effect on a node alone, but by which a fleet places pods."""
+    return warning.path.startswith(_OF_PLACEMENT)
 
 
 def _matches(spec: dict[str, Any], rule: Rule) -> Iterator[str]:

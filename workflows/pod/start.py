@@ -15,8 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncpod.journal.records import Fact
 from syncpod.lifecycle.version import is_superseded, too_old
+from syncpod.messages.fleet import is_placed
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, admit, parse_pod, readmit
+from syncpod.pod.support import is_of_placement
 from workflows.pod.state import PodState, clipped
 from workflows.restarted import CannotBeginAnew, Restarted, restarted
 
@@ -156,8 +158,10 @@ def _tell(state: PodState, admission: Admission, now: datetime) -> None:
     """Record how the pod came to this workflow: applied, or adopted."""
     meta = state.pod.metadata
     if not state.adopting:
+        placed = is_placed(meta.annotations)
         for warning in admission.warnings:
-            state.event(now, "Warning", "Ignored", str(warning))
+            if not (placed and is_of_placement(warning)):
+                state.event(now, "Warning", "Ignored", str(warning))
         state.note(now, "update", "apply", "generation 1", fact=Fact.MADE)
         return
     # As far as is known; a deadline of the pod has been running since.
