@@ -118,11 +118,16 @@ async def print_there(client: Client, node: FleetNodeView, words: Sequence[str])
     Raises Failure with the command's exit code if that is not 0.
     """
     code, out, err = await said_there(client, node, words)
+    print_said(out, err)
+    if code:
+        raise Failure("", code)
+
+
+def print_said(out: str, err: str) -> None:
+    """Print what a command on a node has written, harmless as in :func:`~syncpod.cli.console.say`."""
     for text, tell in ((err, remark), (out, say)):
         if text:
             tell(text.removesuffix("\n"))
-    if code:
-        raise Failure("", code)
 
 
 class _Errand:

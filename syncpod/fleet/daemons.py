@@ -26,6 +26,7 @@ from syncpod.fleet.rollout import (
     Withdrawal,
     WorkloadDecision,
     health_gate,
+    why_rolled_back,
     with_setback,
     with_wish,
 )
@@ -134,7 +135,7 @@ class _DaemonSetDecider:
         self._unavailable = size_of(wish.max_unavailable, len(self._heard), up=True)
         self._state = with_wish(Wish(wish.revision, len(self._heard)), state, now)
         self._create: list[Creation] = []
-        self._rolled_back = self._became_good = self._complete = ""
+        self._rolled_back = self._failed = self._became_good = self._complete = ""
         self._times: list[datetime] = []
 
     def decision(self) -> WorkloadDecision:
@@ -163,6 +164,7 @@ class _DaemonSetDecider:
             became_good=self._became_good,
             complete=self._complete,
             rolled_back=self._rolled_back,
+            failed=self._failed,
             says=self._says(counts),
             look_again=min(later, default=None),
             counts=counts,
@@ -201,9 +203,10 @@ class _DaemonSetDecider:
         state = self._state
         if not state.good or state.target == state.good:
             return
-        failed = [member for member in self._members if self._is_new(member) and not member.leaving]
-        if why := health_gate(failed, state.target, state.good):
-            self._rolled_back = why
+        failing = health_gate(one for one in self._members if self._is_new(one) and not one.leaving)
+        if failing is not None:
+            why = why_rolled_back(failing, state.good)
+            self._rolled_back, self._failed = why, failing.name
             self._state = replace(state, target=state.good, rolled_back=why, setbacks=0, held_until=None)
 
     def _fill(self, name: str) -> None:

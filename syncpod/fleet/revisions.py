@@ -35,6 +35,10 @@ class Revision:
     """When it became good: all pods had it and were available. None = it has not."""
     given_up: str = ""
     """Why its rollout was rolled back; "" if it was not."""
+    failed_pod: str = ""
+    """The pod that it was rolled back for; "" if it was not, or for no pod that a node had."""
+    failed_on: str = ""
+    """The node of that pod."""
 
 
 class NoRevision(LookupError):
@@ -72,7 +76,9 @@ def shortened(
 def became_good(history: tuple[Revision, ...], template: str, now: datetime) -> tuple[Revision, ...]:
     """Return the history with the note that a template has been rolled out."""
     return tuple(
-        replace(each, good_since=each.good_since or now, given_up="") if each.template == template else each
+        replace(each, good_since=each.good_since or now, given_up="", failed_pod="", failed_on="")
+        if each.template == template
+        else each
         for each in history
     )
 
@@ -85,9 +91,16 @@ def is_under_way(history: tuple[Revision, ...], template: str) -> bool:
     return any(each.template == template and each.good_since is None for each in history)
 
 
-def given_up(history: tuple[Revision, ...], template: str, why: str) -> tuple[Revision, ...]:
-    """Return the history with the note that the rollout of a template was given up."""
-    return tuple(replace(each, given_up=why) if each.template == template else each for each in history)
+def given_up(
+    history: tuple[Revision, ...], template: str, why: str, pod: str = "", node: str = ""
+) -> tuple[Revision, ...]:
+    """Return the history with the note that the rollout of a template was given up, for a pod that a node has."""
+    return tuple(
+        replace(each, given_up=why, failed_pod=pod if node else "", failed_on=node)
+        if each.template == template
+        else each
+        for each in history
+    )
 
 
 def chosen(history: tuple[Revision, ...], number: int, template: str = "") -> Revision:

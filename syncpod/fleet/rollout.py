@@ -132,6 +132,8 @@ class WorkloadDecision:
     """The revision that all pods have now, and are available with; "" = they are not."""
     rolled_back: str = ""
     """Why this decision rolls back to the last good template; "" = it does not."""
+    failed: str = ""
+    """The pod that it rolls back for; "" = it does not, or no pod is to blame."""
     says: str = ""
     """How the rollout stands, in one sentence."""
     stalled: str = ""
@@ -150,14 +152,16 @@ def decide(wish: Wish, members: Iterable[Member], state: RolloutState, now: date
     return _DeploymentDecider(wish, members, state, now).decision()
 
 
-def health_gate(new: Iterable[Member], revision: str, good: str) -> str:
-    """Return why the rollout of a revision ends: a sentence about its first failing pod; "" if none fails."""
-    for member in new:
-        if health(member) == "failing":
-            said = f": {member.message}" if member.message else ""
-            status = member.status or "an unknown status"
-            return f"{member.called} of {revision} fails with {status}{said}; rolling back to {good}"
-    return ""
+def health_gate(new: Iterable[Member]) -> Member | None:
+    """Return the first failing pod of a new template, whose rollout ends with it; None if none fails."""
+    return next((member for member in new if health(member) == "failing"), None)
+
+
+def why_rolled_back(failing: Member, good: str) -> str:
+    """Say in a sentence why the rollout of a failing pod's template ends."""
+    said = f": {failing.message}" if failing.message else ""
+    status = failing.status or "an unknown status"
+    return f"{failing.called} of {failing.revision} fails with {status}{said}; rolling back to {good}"
 
 
 def _what_keeps(member: Member) -> str:
@@ -198,7 +202,7 @@ class _DeploymentDecider:
         self._state = with_wish(wish, state, now)
         self._going: dict[str, str] = {}
         self._off = {member.name for member in self._present() if member.name in state.written_off}
-        self._rolled_back = self._became_good = self._complete = ""
+        self._rolled_back = self._failed = self._became_good = self._complete = ""
         self._times: list[datetime] = []
 
     def decision(self) -> WorkloadDecision:
@@ -234,6 +238,7 @@ class _DeploymentDecider:
             became_good=self._became_good,
             complete=self._complete,
             rolled_back=self._rolled_back,
+            failed=self._failed,
             says=says,
             stalled="" if self._wish.paused else self._stalled(""),
             look_again=min(later, default=None),
@@ -331,10 +336,13 @@ class _DeploymentDecider:
         is_rolling_out = bool(state.good) and state.target != state.good
         if self._wish.paused or not is_rolling_out:
             return
-        failed = [member for member in self._members if member.revision == state.target and not member.leaving]
-        why = health_gate(failed, state.target, state.good) or self._stalled(f"; rolling back to {state.good}")
+        failing = health_gate(one for one in self._members if one.revision == state.target and not one.leaving)
+        if failing is not None:
+            why = why_rolled_back(failing, state.good)
+        else:
+            why, failing = self._stalled(f"; rolling back to {state.good}"), self._lacking()
         if why:
-            self._rolled_back = why
+            self._rolled_back, self._failed = why, failing.name if failing is not None else ""
             state = replace(state, target=state.good, rolled_back=why, best=_NOTHING_YET, progressed_at=self._now)
             self._state = replace(state, arrived=False, setbacks=0, held_until=None)
 
@@ -346,11 +354,15 @@ class _DeploymentDecider:
         if since + limit > self._now:
             self._times.append(since + limit)
             return ""
-        new = self._new()
-        lacking = next((member for member in new if member not in self._available(new)), None)
+        new, lacking = self._new(), self._lacking()
         said = f"; {_what_keeps(lacking)}" if lacking is not None else ""
         available = f"{len(self._available(new))} of {self._wish.replicas} pods available"
         return f"{self._state.target} made no progress in {go_duration(limit)}: {available}{said}{what_now}"
+
+    def _lacking(self) -> Member | None:
+        """Return the first pod of the new template that is not available; None if there is none."""
+        new = self._new()
+        return next((member for member in new if member not in self._available(new)), None)
 
     def _is_complete(self) -> bool:
         new = self._new()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
 
+from syncpod.cli import fleet_errands
 from syncpod.cli.commands.fleet_explain import _explain_pod
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_placement, fleet_workloads
 from syncpod.cli.view.without_pods import lines
+from syncpod.fleet.revisions import Revision
 from syncpod.fleet.workload_documents import admit_workload
-from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
+from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod, PodReport
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 from syncpod.pod.wire import to_wire
 
@@ -158,3 +161,71 @@ async def test_the_placement_of_a_pod_that_is_ending_is_not_said_to_be_of_an_unk
         await fleet_placement.explain_pod(cast(Client, None), "default", "web")
     with pytest.raises(Failure, match='pods "other" not found in the fleet'):
         await fleet_placement.explain_pod(cast(Client, None), "default", "other")
+
+
+BACK = "web-4 on n2 of b04e fails with CrashLoopBackOff; rolling back to 7c1a"
+
+
+@pytest.mark.parametrize(
+    ("node", "given_up", "answer", "asked", "notes"),
+    [
+        (
+            "",
+            BACK,
+            (0, "why it failed\n", ""),
+            ["n2: explain web-4"],
+            [f"Note: deployment web was rolled back: {BACK}"],
+        ),
+        ("n1", BACK, (0, "", ""), ["n1: explain web-1"], [f"Note: deployment web was rolled back: {BACK}"]),
+        ("", "", (0, "", ""), ["n1: explain web-1"], []),
+        (
+            "",
+            BACK,
+            (1, "", "syncpod: the journal of this node has no pod web-4\n"),
+            ["n2: explain web-4", "n1: explain web-1"],
+            [
+                f"Note: deployment web was rolled back: {BACK}",
+                "Note: pod web-4 cannot be explained: the journal of this node has no pod web-4",
+            ],
+        ),
+    ],
+    ids=["the pod that failed", "a node is named", "not rolled back", "no journal has it"],
+)
+async def test_of_a_workload_that_was_rolled_back_the_pod_is_explained_that_failed(
+    node: str,
+    given_up: str,
+    answer: tuple[int, str, str],
+    asked: list[str],
+    notes: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said: list[str] = []
+    good = PlacedPod(
+        name="web-1", owner="workload/Deployment/default/web", report=PodReport(phase="Running", ready=True)
+    )
+
+    async def one(_: Client, name: str) -> FleetNodeView:
+        return FleetNodeView(name=name, presence="Ready", placed=(good,) if name == "n1" else ())
+
+    async def nodes(client: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+        return [await one(client, name) for name in names or ("n1", "n2")]
+
+    async def view(*_: Any) -> WorkloadView:
+        pod, where = ("web-4", "n2") if given_up else ("", "")
+        applied = datetime(2026, 1, 1, tzinfo=UTC)
+        bad = Revision(2, "b04e", applied, given_up=given_up, failed_pod=pod, failed_on=where)
+        return WorkloadView(kind="Deployment", name="web", history=(bad,))
+
+    async def said_there(_: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
+        said.append(f"{node.name}: {' '.join(words)}")
+        return answer if "web-4" in words else (0, "", "")
+
+    monkeypatch.setattr(fleet, "view", one)
+    monkeypatch.setattr(fleet, "views", nodes)
+    monkeypatch.setattr(fleet_workloads, "view", view)
+    monkeypatch.setattr(fleet_errands, "said_there", said_there)
+    await _explain_pod(cast(Client, None), ["deployment", "web"], "default", node, [])
+    told = capsys.readouterr()
+    assert (said, told.err.splitlines()) == (asked, notes)
+    assert told.out == (answer[1] if len(asked) == 1 and not node else "")

@@ -43,8 +43,13 @@ def test_a_template_that_is_asked_for_again_is_the_newest_and_has_its_latest_cau
 def test_what_became_of_a_revision_is_kept_with_it() -> None:
     history = given_up(became_good(of("a", "b"), "a", NOW), "b", "it fails")
     assert [(each.good_since, each.given_up) for each in history] == [(NOW, ""), (None, "it fails")]
-    again = became_good(history, "b", NOW)
-    assert again[1].given_up == "" and became_good(again, "a", NOW + timedelta(1))[0].good_since == NOW
+    of_pod = given_up(history, "b", "web-2 fails", "web-2", "n1")
+    assert (of_pod[1].failed_pod, of_pod[1].failed_on, of_pod[0].failed_pod) == ("web-2", "n1", "")
+    again = became_good(of_pod, "b", NOW)
+    assert (
+        again[1].given_up == again[1].failed_pod == again[1].failed_on == ""
+        and became_good(again, "a", NOW + timedelta(1))[0].good_since == NOW
+    )
 
 
 def test_the_one_before_the_newest_or_the_one_of_a_number_is_chosen() -> None:

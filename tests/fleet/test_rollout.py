@@ -73,7 +73,8 @@ def test_a_bad_template_stops_at_its_first_failing_pod_and_goes_back() -> None:
     world.settle()
     made = [creation for decision in world.decisions for creation in decision.create if creation.revision == BAD]
     assert len(made) == 1
-    back = next(decision.rolled_back for decision in world.decisions if decision.rolled_back)
+    back, failed = next((each.rolled_back, each.failed) for each in world.decisions if each.rolled_back)
+    assert failed == "web-5"
     fails = "web-5 on n1 of bad fails with CrashLoopBackOff"
     assert back == f"{fails}: back-off 10s restarting failed container; rolling back to a"
     assert world.decisions[-1].says == f"a is rolled out; {back}"
@@ -87,7 +88,8 @@ def test_a_template_without_progress_goes_back_at_its_deadline() -> None:
     world = rolled_out(Wish("a", 2, deadline=60 * SECOND))
     world.wish = replace(world.wish, revision=DUD)
     world.settle()
-    back = next(decision.rolled_back for decision in world.decisions if decision.rolled_back)
+    back, failed = next((each.rolled_back, each.failed) for each in world.decisions if each.rolled_back)
+    assert failed == "web-3"
     assert (
         back
         == "dud made no progress in 1m0s: 0 of 2 pods available; web-3 on n3 is not ready: Running; rolling back to a"

@@ -385,7 +385,14 @@ def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) ->
             replaces=creation.replaces,
         )
     if decided.rolled_back:
-        state.history = revisions.given_up(state.history, decided.state.asked, decided.rolled_back)
+        failed = decided.failed
+        state.history = revisions.given_up(
+            state.history,
+            decided.state.asked,
+            decided.rolled_back,
+            state.pod_name(failed) if failed else "",
+            state.pods[failed].node if failed else "",
+        )
         state.event(now, "Warning", "RolledBack", decided.rolled_back)
     if decided.complete and not asked and revisions.is_under_way(state.history, decided.complete):
         state.history = revisions.became_good(state.history, decided.complete, now)

@@ -39,8 +39,9 @@ def explain(
     """Explain the state of a pod of the fleet, and what happens next: `explain web`, `explain deployment/web`.
 
     The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
-    zone. For a pod that is gone, the journals of all nodes are searched. Of a workload without pods, and of a pod that
-    no node has yet, the fleet itself says why. `explain node n1` is about a node.
+    zone. For a pod that is gone, the journals of all nodes are searched. Of a workload whose newest template was rolled
+    back, that is the pod that failed. Of a workload without pods, and of a pod that no node has yet, the fleet itself
+    says why. `explain node n1` is about a node.
 
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.
@@ -84,6 +85,8 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod, kind_and_name
 
+    if await _explain_failed(client, words, namespace, node, flags):
+        return
     try:
         found = await find_pod(client, words, namespace, node)
     except OnNoNode as waits:
@@ -103,6 +106,40 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
         _say_why_untaken(found.node, found.placed, is_json="--output=json" in flags)
         return
     await print_there(client, found.node, ["explain", found.name, *flags])
+
+
+async def _explain_failed(
+    client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]
+) -> bool:
+    """Explain the pod for which a workload's newest template was rolled back; return whether there is one.
+
+    It has mostly been withdrawn since. If its node cannot be asked, or has forgotten it, a Note says so. Raises
+    Failure.
+    """
+    from syncpod.cli.fleet_errands import print_said, said_there
+    from syncpod.cli.temporal import fleet, fleet_workloads
+    from syncpod.cli.temporal.fleet_pods import kind_and_name
+
+    kind, name = kind_and_name(words)
+    workload = await fleet_workloads.view(client, kind, namespace, name) if kind != "Pod" else None
+    newest = workload.history[-1] if workload is not None and workload.history else None
+    if newest is None or not newest.given_up:
+        return False
+    remark(f"Note: {kind.lower()} {name} was rolled back: {newest.given_up}")
+    pod, where = newest.failed_pod, newest.failed_on
+    if not pod or node not in ("", where):
+        return False
+    try:
+        code, out, err = await said_there(client, await fleet.view(client, where), ["explain", pod, *flags])
+    except Failure as failure:
+        code, out, err = 1, "", str(failure)
+    if code > 1:
+        raise Failure(err.strip().removeprefix("syncpod: "), code)
+    if code:
+        remark(f"Note: pod {pod} cannot be explained: {err.strip().removeprefix('syncpod: ')}")
+        return False
+    print_said(out, err)
+    return True
 
 
 def _say_why_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> None:
