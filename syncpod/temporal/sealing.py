@@ -144,7 +144,11 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
 
     def missing(self, payload: Payload) -> list[str]:
         """Return the ids of the keys that would open what a node has sealed; none if the fleet has one of them."""
-        ids = [each for each in receiver_ids(payload.metadata) if _ID.fullmatch(each)]
+        return self.lacking(receiver_ids(payload.metadata))
+
+    def lacking(self, receivers: Sequence[str]) -> list[str]:
+        """Return those of a node's words that are ids of keys; none if the fleet has one of these keys."""
+        ids = [each for each in receivers if _ID.fullmatch(each)]
         own = {public_key_id(each.public_key()) for each in self._sealing.opening(ids)}
         return [] if own & set(ids) else ids
 

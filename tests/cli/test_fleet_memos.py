@@ -76,6 +76,21 @@ def test_a_node_that_cannot_be_read_is_unknown_and_the_others_are_listed(
     assert run(["fleet", "get", "nodes", "n1"]) == 0
 
 
+def test_a_node_whose_workflow_lacks_a_key_is_unknown_whatever_its_memo_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def without_the_key_of(_: Client, node: FleetNodeSummary) -> str:
+        return "the key is away" if node.name == "n2" else ""
+
+    monkeypatch.setattr(fleet, "without_the_key_of", without_the_key_of)
+    served(monkeypatch, Run("fleet-node/n1", NODE), Run("fleet-node/n2", NODE | {"name": "n2"}))
+    for names, rows in (((), [["n1", "Ready"], ["n2", "Unknown"]]), (("n2",), [["n2", "Unknown"]])):
+        assert run(["fleet", "get", "nodes", *names, "--no-headers"]) == 0
+        said = capsys.readouterr()
+        assert [line.split()[:2] for line in said.out.splitlines()] == rows
+        assert said.err == "Note: node n2 is Unknown: its workflow cannot go on, since the key is away\n"
+
+
 @pytest.mark.parametrize(
     ("workflow", "workflow_id"),
     [(WORKLOAD_WORKFLOW, "workload/Deployment/default/web"), (FLEET_OBJECT_WORKFLOW, "object/Secret/default/a")],

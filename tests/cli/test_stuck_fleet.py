@@ -17,11 +17,11 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.converter import ActivitySerializationContext
 
-from syncpod.cli.temporal.stuck_fleet import without_a_key
+from syncpod.cli.temporal.stuck_fleet import without_a_key, without_the_key_of
 from syncpod.fleet_client import FleetAccess
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.sealing_keys import FleetSealingKeys
-from syncpod.messages.fleet import fleet_node_id
+from syncpod.messages.fleet import FleetNodeSummary, fleet_node_id
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
@@ -118,6 +118,27 @@ async def test_the_keys_that_a_stuck_workflow_lacks_are_named_with_what_to_do(fl
         "fleet's directory; or, if it is lost, end the workflow with `temporal workflow terminate --workflow-id "
         "fleet-node/n1`, and within six minutes the fleet asks the node what it runs"
     )
+
+
+async def test_a_node_is_stuck_by_the_key_that_its_summary_names_and_no_history_is_read(fleet: Fleet) -> None:
+    keys = FleetSealingKeys(fleet, now)
+    first = keys.current
+    node = FleetNodeSummary(name="n1", presence="Ready", fleet_key=first)
+
+    async def says(node: FleetNodeSummary, tries: int = 5) -> str:
+        stuck = Stuck(fleet, [], tries)
+        try:
+            return await without_the_key_of(cast(Client, stuck), node)
+        finally:
+            assert stuck.pages == 0
+
+    assert await says(node) == "", "the key is there"
+    keys.files.use(keys.files.create())
+    keys.files.remove(first)
+    assert await says(node) == f"what it answers is sealed for key {first}, which the fleet does not have here"
+    assert await says(node, tries=1) == "", "another machine has the key, and its worker goes on"
+    for key in ("", "\x1b[31mput your trust in me"):
+        assert await says(node.model_copy(update={"fleet_key": key})) == ""
 
 
 async def test_a_key_that_a_node_has_invented_is_not_repeated(fleet: Fleet) -> None:

@@ -239,6 +239,8 @@ async def _nodes(client: Client, names: Sequence[str], request: _Request) -> _Fo
         found.missing += sentences
     else:
         found.notes = [f"Note: {each}" for each in sentences]
+    stuck = [(each.name, each.why) for each in nodes if isinstance(each, fleet.StuckNode)]
+    found.notes += [f"Note: node {name} is Unknown: its workflow cannot go on, since {why}" for name, why in stuck]
     now, wide = datetime.now(UTC), request.output == "wide"
     found.header = fleet_table.NODE_HEADER + (fleet_table.NODE_WIDE if wide else ())
     found.rows = [fleet_table.node_row(each, now, wide=wide) for each in nodes]

@@ -14,6 +14,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.fleet_home import home_of_a_fleet
 from syncpod.cli.temporal import fleet_answers, fleet_memos, session
 from syncpod.cli.temporal.fleet_memos import Unreadable
+from syncpod.cli.temporal.stuck_fleet import without_the_key_of
 from syncpod.fleet_client import KeyMissing, OtherFleet, access_to, check_commander, connect_to_fleet, object_sealing_of
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
@@ -41,6 +42,13 @@ class NoNode(Failure):
 
 class UnreadNode(FleetNodeSummary):
     """A node whose memo cannot be read, so that nothing but its name is known."""
+
+    why: str
+    """In a clause."""
+
+
+class StuckNode(FleetNodeSummary):
+    """A node whose workflow cannot go on: nothing is heard from it, and the rest is what was known of it before."""
 
     why: str
     """In a clause."""
@@ -90,10 +98,19 @@ def object_sealing(state_dir: str = "") -> ObjectSealing:
 async def summaries(client: Client) -> list[FleetNodeSummary]:
     """Return all nodes of the fleet, sorted by name. This reads only lists, so no worker has to answer.
 
-    One whose memo cannot be read is an UnreadNode.
+    One whose memo cannot be read is an UnreadNode. A memo stays as it is while its workflow cannot go on; a node whose
+    workflow lacks a sealing key is a StuckNode.
     """
     found = await fleet_memos.running(client, FLEET_NODE_WORKFLOW, FLEET_NODE_MEMO, FleetNodeSummary)
-    return sorted((_named(each, workflow_id) for workflow_id, each in found), key=lambda each: each.name)
+    named = sorted((_named(each, workflow_id) for workflow_id, each in found), key=lambda each: each.name)
+    return list(await asyncio.gather(*(_judged(client, each) for each in named)))
+
+
+async def _judged(client: Client, node: FleetNodeSummary) -> FleetNodeSummary:
+    """Return a node as it is, or as a StuckNode. Only of one whose key is not here is the server asked."""
+    if isinstance(node, UnreadNode) or not (why := await without_the_key_of(client, node)):
+        return node
+    return StuckNode(**node.model_dump() | {"presence": "Unknown", "since": None}, why=why)
 
 
 def _named(found: FleetNodeSummary | Unreadable, workflow_id: str) -> FleetNodeSummary:

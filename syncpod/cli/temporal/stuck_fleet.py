@@ -14,8 +14,9 @@ from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages.fleet import FLEET_NODE_PREFIX
+from syncpod.messages.fleet import FLEET_NODE_PREFIX, FleetNodeSummary, fleet_node_id
 from syncpod.messages.sealing import is_sealed
 from syncpod.temporal.sealing import FleetCodec
 
@@ -54,6 +55,23 @@ async def without_a_key(client: Client, workflow_id: str) -> str:
         f"lost, end the workflow with `temporal workflow terminate --workflow-id {workflow_id}`, and within "
         "six minutes the fleet asks the node what it runs"
     )
+
+
+async def without_the_key_of(client: Client, node: FleetNodeSummary) -> str:
+    """Return a clause if a node's workflow is stuck since the key that the node seals for is not here; or "".
+
+    The node's summary names that key, so no history is read. Raises RPCError.
+    """
+    codec = client.data_converter.payload_codec if node.fleet_key else None
+    if not (isinstance(codec, FleetCodec) and codec.lacking([node.fleet_key])):
+        return ""
+    try:
+        is_stuck = await failed_tries(client, fleet_node_id(node.name)) > 0
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:  # it has ended since it was listed
+            raise
+        return ""
+    return f"what it answers is sealed for key {node.fleet_key}, which the fleet does not have here" if is_stuck else ""
 
 
 async def _pages_from_the_end(client: Client, workflow_id: str) -> AsyncIterator[Sequence[HistoryEvent]]:
