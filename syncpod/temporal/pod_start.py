@@ -42,11 +42,18 @@ _RPC: Final = timedelta(seconds=5)
 
 
 def start_operation(
-    pod: Pod, node: str, *, has_attributes: bool, recorded: Pod | None = None, incarnation: str = ""
+    pod: Pod,
+    node: str,
+    *,
+    has_attributes: bool,
+    only_new: bool = False,
+    recorded: Pod | None = None,
+    incarnation: str = "",
 ) -> WithStartWorkflowOperation[Any, Any]:
     """Return the operation that starts a pod's workflow on a node if it has none; use it for one attempt only.
 
     `has_attributes`: whether the namespace has our search attributes; with an unknown one no workflow starts.
+    `only_new`: the update is not for a pod that has a workflow. Then it fails with WorkflowAlreadyStartedError.
     `recorded` is the same pod as its node recorded it, in its life `incarnation`: its running containers are adopted.
     """
     adopted = adoption(incarnation) if recorded is not None and incarnation else {}
@@ -54,7 +61,7 @@ def start_operation(
         POD_WORKFLOW,
         # The pod is in the start input too: nothing is lost if the server dies before the update is accepted.
         {"pod": pod_to_wire(recorded if recorded is not None and adopted else pod), "byUpdate": True, **adopted},
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL if only_new else WorkflowIDConflictPolicy.USE_EXISTING,
         **start_arguments(pod, node, has_attributes=has_attributes),
     )
 

@@ -553,6 +553,25 @@ async def test_applying_a_new_pod_does_not_wait_for_an_unanswering_node(
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 
+async def test_a_new_pod_is_applied_without_looking_for_it_before(
+    client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    read = pods.read_pod
+
+    async def counted(client: Client, namespace: str, name: str) -> FetchedPod | None:
+        reads.append(name)
+        return await read(client, namespace, name)
+
+    monkeypatch.setattr("syncpod.cli.temporal.pod_apply.read_pod", counted)
+    name = fresh_name()
+    pod = parse_pod(manifest(name) | {"metadata": {"name": name, "namespace": "default"}})
+    made = await apply_pod(client, pod, node=on[1], has_attributes=False)
+    assert (made.change, reads) == (Change.CREATED, [])
+    again = await apply_pod(client, pod, node=on[1], has_attributes=False)
+    assert (again.change, reads) == (Change.UNCHANGED, [name, name])
+
+
 async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
     name, away = fresh_name(), f"gone-{fresh_name()}"
     arguments = ("apply", "-f", "-", "--wait", "--timeout", "1s", "--node", away)

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
@@ -106,29 +107,55 @@ async def apply_pod(
     Waits for the answer as `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not
     to answer. Retries are harmless: all attempts share one update id. Raises BadInput for a change that is not allowed,
     and Failure if the node of an existing pod does not answer in time.
+
+    Of a crowd most pods are new, so whether a pod exists is asked only if it could not be started.
     """
     node = pod.spec.node_name or node
+    seconds = patience.total_seconds() if patience else math.inf
+    sending = _until_answered(client, pod, node, has_attributes, only_new=True)
+    try:
+        answered = await answer_in_time(client, node, _unless_silent(client, node, sending), seconds)
+    except _Exists:
+        return await _apply_again(client, pod, node, has_attributes, seconds)
+    return Applied(pod, Change.CREATED, node) if answered else await _unanswered(client, pod, node)
+
+
+class _Exists(Exception):
+    """The pod has a workflow, so it is no new one."""
+
+
+async def _apply_again(client: Client, pod: Pod, node: str, has_attributes: bool, seconds: float) -> Applied:
+    """Apply a pod that exists, and say what has become of it."""
     namespace, name = pod.metadata.namespace, pod.metadata.name
     before = await read_pod(client, namespace, name)
-    seconds = patience.total_seconds() if patience else math.inf
     sending = _until_answered(client, pod, node, has_attributes)
-    if before is None:
+    if before is None:  # it has ended meanwhile
         sending = _unless_silent(client, node, sending)
-    answered = await answer_in_time(client, node, sending, seconds)
-    if not answered:
-        if before is None and await _is_open(client, namespace, name):
-            return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
-        asked = before.pod.spec.node_name if before else node
-        raise Failure(
-            f'pod "{name}": {await absence(client, (asked,))}, so it is not known whether the '
-            "change will be made; apply it again when the node is back"
-        )
+    if not await answer_in_time(client, node, sending, seconds):
+        if before is None:
+            return await _unanswered(client, pod, node)
+        raise await _unknown(client, name, before.pod.spec.node_name)
     if before is None:
         return Applied(pod, Change.CREATED, node)
     if before.pod.metadata.deletion_timestamp is not None:
         return Applied(pod, Change.FOLLOWS, node, follows=before.pod.metadata.uid)
     after = await read_pod(client, namespace, name)
     return Applied(pod, _compare(before, after), before.pod.spec.node_name or node)
+
+
+async def _unanswered(client: Client, pod: Pod, node: str) -> Applied:
+    """Return a new pod that its node has not answered for, if it has a workflow. Raises Failure."""
+    if await _is_open(client, pod.metadata.namespace, pod.metadata.name):
+        return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
+    raise await _unknown(client, pod.metadata.name, node)
+
+
+async def _unknown(client: Client, name: str, asked: str) -> Failure:
+    """Return the failure of a change that may have been made."""
+    return Failure(
+        f'pod "{name}": {await absence(client, (asked,))}, so it is not known whether the '
+        "change will be made; apply it again when the node is back"
+    )
 
 
 async def has_search_attributes(client: Client) -> bool:
@@ -154,15 +181,23 @@ def _compare(before: FetchedPod, after: FetchedPod | None) -> Change:
     return Change.UNCHANGED if same else Change.CONFIGURED
 
 
-async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> bool:
-    """Send the update until it is answered; return True. Raises BadInput with the workflow's refusal."""
-    update_id, is_signed_anew = uuid.uuid4().hex, False
+async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool, *, only_new: bool = False) -> bool:
+    """Send the update until it is answered; return True. Raises BadInput with the workflow's refusal.
+
+    `only_new`: raises _Exists if the pod had a workflow before the first attempt, which then changes nothing.
+    """
+    update_id, is_signed_anew, is_first = uuid.uuid4().hex, False, True
     while True:
-        start = start_operation(pod, node, has_attributes=has_attributes)
+        # A later attempt may find the workflow that an earlier one has started.
+        start = start_operation(pod, node, has_attributes=has_attributes, only_new=only_new and is_first)
         try:
             await client.execute_update_with_start_workflow(
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
             )
+        except WorkflowAlreadyStartedError:
+            if not (only_new and is_first):
+                raise
+            raise _Exists from None
         except WorkflowUpdateFailedError as error:
             # Somebody else may have applied the same new pod; a clock that is far behind is not waited for.
             signs_anew = is_overtaken(error) and not is_signed_anew
@@ -179,6 +214,7 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
             return True
         finally:
             await look_at(start)
+        is_first = False
         await asyncio.sleep(PAUSE_SECONDS)
 
 
