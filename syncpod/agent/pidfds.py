@@ -74,13 +74,16 @@ class PidfdWatcher:
         self._sandbox_pid = sandbox_pid
         self._sandbox_delay = sandbox_delay_seconds
         self._running: dict[str, dict[str, _Listener]] = {}
+        self._is_silent = False
+        """Whether the runtime did not tell the pid that it was asked for last: it may simulate its pods. Then it is
+        asked for no other, until a listing has one."""
 
     def watch(self, listing: ObservedPod) -> None:
         """Watch what runs in the pod, and stop watching what does not. Returns at once.
 
         If the runtime does not know how a container has ended, its process may still run, or wait to be reaped. So it
         is watched as long as the container is listed. The runtime is asked for a container's pid only if the listing
-        does not have it.
+        does not have it, and for none if it does not tell them.
         """
         containers = {container.id: container.pid for container in listing.containers if container.state == "running"}
         sandboxes = {sandbox.id for sandbox in listing.sandboxes if sandbox.ready}
@@ -92,14 +95,23 @@ class PidfdWatcher:
         def exited(id_: str) -> None:
             self._exited(listing.uid, id_)
 
+        if any(containers.values()):
+            self._is_silent = False
+        unknown = PID_NOT_SAID if self._is_silent else 0
         for id_ in sorted(sandboxes):
             if id_ not in watched:
-                watched[id_] = _Listener(id_, self._sandbox_pid, exited, delay_seconds=self._sandbox_delay)
+                watched[id_] = _Listener(id_, self._sandbox_pid, exited, pid=unknown, delay_seconds=self._sandbox_delay)
         for id_ in sorted(containers):
             if id_ not in watched:
-                watched[id_] = _Listener(id_, self._container_pid, exited, exits=self._exits, pid=containers[id_])
+                pid = containers[id_] or unknown
+                watched[id_] = _Listener(id_, self._pid_of_container, exited, exits=self._exits, pid=pid)
         if not watched:
             del self._running[listing.uid]
+
+    async def _pid_of_container(self, id_: str) -> int:
+        pid = await self._container_pid(id_)
+        self._is_silent = pid == PID_NOT_SAID
+        return pid
 
     def listening(self) -> frozenset[str]:
         """Return the ids of the containers and sandboxes that are being watched now."""
@@ -130,7 +142,10 @@ class _Listener:
         pid: int = 0,
         delay_seconds: float = 0.0,
     ) -> None:
-        """Open the pidfd after the delay; `pid` is the pid in the listing, 0 = not in it."""
+        """Open the pidfd after the delay.
+
+        `pid` is the pid in the listing; 0 = it is to be asked for, PID_NOT_SAID = that would be in vain.
+        """
         self._id = id_
         self._pid_of = pid_of
         self._exited = exited
@@ -139,14 +154,19 @@ class _Listener:
         self.is_blind = False
         """Whether it has given up: only a listing will show the exit."""
         self._asking: asyncio.Task[None] | None = None
-        self._opening = asyncio.create_task(self._open(pid, delay_seconds), name=f"pidfd {id_}")
+        self._opening: asyncio.Task[None] | None = None
+        if pid == PID_NOT_SAID:
+            self.is_blind = True
+        else:
+            self._opening = asyncio.create_task(self._open(pid, delay_seconds), name=f"pidfd {id_}")
 
     @property
     def is_open(self) -> bool:
         return self._pidfd >= 0
 
     def close(self) -> None:
-        self._opening.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
         if self._asking is not None:
             self._asking.cancel()
         if self.is_open:

@@ -225,6 +225,21 @@ async def test_a_container_without_a_process_is_asked_for_once_and_never_reporte
     assert (runtime.asked, exits, pidfds.listening()) == (["simulated"], [], frozenset())
 
 
+async def test_a_runtime_that_tells_no_pids_is_not_asked_for_each_of_them_until_a_listing_has_one(
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+) -> None:
+    runtime.pids |= {"first": [PID_NOT_SAID], "sandbox-two": [process.pid], "third": [process.pid]}
+    pidfds.watch(running("first"))
+    await until(lambda: bool(runtime.asked) and not pidfds.sees_all())
+    pidfds.watch(running("second", sandbox="sandbox-one"))
+    await asyncio.sleep(0)
+    assert (runtime.asked, exits, pidfds.sees_all()) == (["first"], [], False)
+    told = ObservedContainer(id="told", name="told", state="running", pid=process.pid)
+    pidfds.watch(ObservedPod(uid="u2", containers=(told,)))
+    pidfds.watch(ObservedPod(uid="u3", sandboxes=(ObservedSandbox(id="sandbox-two", state="SANDBOX_READY"),)))
+    await until(lambda: "sandbox-two" in pidfds.listening())
+
+
 # --- how it ended -----------------------------------------------------------------------------------------------------
 
 speaks = pytest.mark.skipif(not tells_exits(), reason="needs Linux 6.15")
