@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -113,20 +114,20 @@ def event(
     return happened
 
 
-def sandbox_record(runtime: Runtime, sandbox: Sandbox) -> tuple[dict[str, Any], api_pb2.PodSandboxConfig]:
+def sandbox_record(runtime: Runtime, sandbox: Sandbox) -> tuple[Mapping[str, Any], api_pb2.PodSandboxConfig]:
     """Return the server's facts about a sandbox, and its config. Raises FileNotFoundError."""
     facts, request = _record(runtime.sandbox_directory(sandbox.id))
     return facts, api_pb2.RunPodSandboxRequest.FromString(request).config
 
 
-def container_record(runtime: Runtime, container: Container) -> tuple[dict[str, Any], api_pb2.ContainerConfig]:
+def container_record(runtime: Runtime, container: Container) -> tuple[Mapping[str, Any], api_pb2.ContainerConfig]:
     """Return the server's facts about a container, and its config. Raises FileNotFoundError."""
     facts, request = _record(runtime.container_directory(container.id))
     return facts, api_pb2.CreateContainerRequest.FromString(request).config
 
 
-def _record(directory: Any) -> tuple[dict[str, Any], bytes]:
-    record = store.read_record(directory)
+def _record(directory: Path) -> tuple[Mapping[str, Any], bytes]:
+    record = store.recent_record(directory)
     if record is None:
         raise FileNotFoundError(directory)
     return record

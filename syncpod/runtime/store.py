@@ -16,16 +16,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.runtime.port import Exited
 
 _RECORD = "record"
 _ENDED = "ended"
+_RECENT: Final = 64
+"""How many records are kept in memory, of a few KiB each: the start of a container asks for its record and for its
+sandbox's a dozen times."""
+_recent: Final[OrderedDict[str, tuple[dict[str, Any], bytes]]] = OrderedDict()
+"""The records that were read last, by directory. Nobody else writes the files: a directory belongs to one server."""
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -38,6 +44,7 @@ def replace(path: Path, data: bytes) -> None:
 
 def write_record(directory: Path, facts: Mapping[str, Any], request: bytes) -> None:
     """Write a thing's record: `facts` are JSON, `request` is a serialised CRI message. From here on it exists."""
+    _recent.pop(str(directory), None)
     replace(directory / _RECORD, json.dumps(facts).encode() + b"\n" + request)
 
 
@@ -52,6 +59,22 @@ def read_record(directory: Path) -> tuple[dict[str, Any], bytes] | None:
     if not isinstance(decoded, dict):
         raise ValueError(f"{directory / _RECORD} does not begin with a JSON object")
     return decoded, request
+
+
+def recent_record(directory: Path) -> tuple[Mapping[str, Any], bytes] | None:
+    """Return what `read_record` does, without reading the file if that was done lately."""
+    key = str(directory)
+    record = _recent.get(key)
+    if record is None:
+        record = read_record(directory)
+        if record is None:
+            return None
+        _recent[key] = record
+        if len(_recent) > _RECENT:
+            _recent.popitem(last=False)
+    else:
+        _recent.move_to_end(key)
+    return record
 
 
 def write_ended(directory: Path, exited: Exited) -> None:
@@ -79,6 +102,7 @@ def unmake(directory: Path) -> None:
 
     It opens no file, so it works without free descriptors.
     """
+    _recent.pop(str(directory), None)
     for name in (_RECORD, f".{_RECORD}.new"):
         (directory / name).unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
@@ -87,4 +111,5 @@ def unmake(directory: Path) -> None:
 
 def forget(directory: Path) -> None:
     """Remove a thing's record: from here on it does not exist, and what is left does not count."""
+    _recent.pop(str(directory), None)
     (directory / _RECORD).unlink(missing_ok=True)

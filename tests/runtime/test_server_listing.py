@@ -17,7 +17,7 @@ from syncpod.runtime import listing
 from syncpod.runtime.addresses import free_address
 from syncpod.runtime.events import Events
 from syncpod.runtime.refusals import MAX_SENTENCE, Refusal, invalid
-from syncpod.runtime.registry import INDEXED_LABEL, Registry, has_labels
+from syncpod.runtime.registry import INDEXED_LABELS, Registry, has_labels
 
 labels = st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=300), max_size=5)
 
@@ -97,9 +97,9 @@ def test_a_name_is_reserved_until_its_holder_is_removed() -> None:
 
 
 @given(
-    st.lists(st.dictionaries(st.sampled_from((INDEXED_LABEL, "app")), st.sampled_from("ab")), max_size=6),
+    st.lists(st.dictionaries(st.sampled_from((*INDEXED_LABELS, "app")), st.sampled_from("ab")), max_size=6),
     st.sets(st.integers(0, 5)),
-    st.dictionaries(st.sampled_from((INDEXED_LABEL, "app")), st.sampled_from("abc")),
+    st.dictionaries(st.sampled_from((*INDEXED_LABELS, "app")), st.sampled_from("abc")),
 )
 def test_things_are_selected_by_labels_whether_or_not_one_of_them_is_indexed(
     each: list[dict[str, str]], removed: set[int], wanted: dict[str, str]
