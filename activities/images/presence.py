@@ -99,7 +99,7 @@ async def missing_images(attempt: StepAttempt, pod: Pod) -> tuple[str, ...]:
 
 async def _is_missing(attempt: StepAttempt, pod: Pod, image: str, *, verify: bool) -> bool:
     try:
-        found = await attempt.node.cri.image_status(with_default_tag(image))
+        found = await attempt.node.images.status(with_default_tag(image))
     except TransportFault:
         raise
     except (InvalidImage, CriError):
@@ -135,7 +135,7 @@ async def look_at_image(
     """
     reference = reference_of(needed)
     try:
-        image = await attempt.node.cri.image_status(reference)
+        image = await attempt.node.images.status(reference)
     except TransportFault:
         raise
     except CriError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from activities.node.fences import Fences
 from activities.node.hooks import PreStops
+from activities.node.known_images import KnownImages
 from activities.node.ledger import Ledger
 from activities.node.pairs import Pairs
 from activities.node.pod_queues import PodQueue
@@ -106,6 +107,7 @@ class Node:
     uids: UidOwners = field(init=False)
     pulls: Pulls = field(init=False)
     readiness: Readiness = field(init=False)
+    images: KnownImages = field(init=False)
     stops: Stops = field(init=False)
     pre_stops: PreStops = field(init=False)
 
@@ -118,6 +120,7 @@ class Node:
         self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)
         self.pulls = Pulls(self.context.state_dir, self.pull_settings)
         self.readiness = Readiness(self.cri)
+        self.images = KnownImages(self.cri, self.pulls)
         self.stops = Stops(self.cri)
         self.pre_stops = PreStops(self.cri, self.context)
         self.ledger = Ledger(self.context)

@@ -703,13 +703,13 @@ async def test_a_step_cancelled_before_it_creates_creates_nothing(
 ) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
-    look = bench.cri.image_status
+    look = bench.node.images.status
 
     async def look_and_cancel(image: str) -> Any:
         step.cancel()
         return await look(image)
 
-    monkeypatch.setattr(bench.cri, "image_status", look_and_cancel)
+    monkeypatch.setattr(bench.node.images, "status", look_and_cancel)
     step = pod.step(StepName.START_CONTAINER, pod.start_request())
     result = await step.result()
     assert (result.outcome, result.status.containers) == (Outcome.CANCELLED, ())
