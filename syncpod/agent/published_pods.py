@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 1.0
 """How long the disk may be behind: what a pod publishes within this time is written once."""
+_AT_ONCE: Final = 8
+"""How many states a thread writes before others have their turn. To wake it and be woken by it costs as much CPU as to
+write one."""
 
 
 class PublishedRun(NamedTuple):
@@ -89,12 +93,17 @@ class PublishedPods:
     async def flush(self) -> None:
         """Write what is not on disk yet; a state that cannot be written is left to the next one."""
         while self._behind:
-            workflow_id = next(iter(self._behind))
-            del self._behind[workflow_id]
-            run = self._runs.get(workflow_id)
-            if run is not None:
-                # One at a time: the workflows' tasks and everything else on this machine come first.
-                await asyncio.to_thread(self._write, workflow_id, run)
+            few = list(islice(self._behind, _AT_ONCE))
+            for workflow_id in few:
+                del self._behind[workflow_id]
+            runs = {workflow_id: run for workflow_id in few if (run := self._runs.get(workflow_id)) is not None}
+            if runs:
+                # In one thread: the workflows' tasks and everything else on this machine come first.
+                await asyncio.to_thread(self._write_all, runs)
+
+    def _write_all(self, runs: Mapping[str, PublishedRun]) -> None:
+        for workflow_id, run in runs.items():
+            self._write(workflow_id, run)
 
     def _write(self, workflow_id: str, run: PublishedRun) -> None:
         try:

@@ -17,15 +17,16 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
     and then leaves no draft behind.
     """
     draft = draft or path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(draft, flags, 0o600)
+    data = memoryview(content.encode() if isinstance(content, str) else content)
+    descriptor = _made_anew(draft)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         draft.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -33,6 +34,16 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
         raise
     if durable:
         sync_directory(path.parent)
+
+
+def _made_anew(draft: Path) -> int:
+    """Make an empty file in place of what a crash has left under its name; return its descriptor. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(draft, flags, 0o600)
+    except FileExistsError:
+        draft.unlink()
+        return os.open(draft, flags, 0o600)
 
 
 def sync_file(path: Path) -> None:

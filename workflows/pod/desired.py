@@ -22,7 +22,6 @@ from syncpod.pod import (
     Problem,
     Volume,
     admit_ephemeral_container,
-    admit_pod,
     check_size,
     downward_files,
     merge_update,
@@ -32,6 +31,7 @@ from syncpod.pod import (
     validate_update,
 )
 from workflows.pod import resizing
+from workflows.pod.admitted import admitted
 from workflows.pod.state import Deletion, PodState
 from workflows.rejections import Rejected
 
@@ -45,7 +45,7 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
     During a deletion it becomes the successor, which starts when this pod has ended. A change may do what the API
     server allows for a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
     """
-    new = admit_pod(document)
+    new = admitted(document).pod
     for_another = new.metadata.name, new.metadata.namespace
     mine = state.pod.metadata
     if for_another != (mine.name, mine.namespace):

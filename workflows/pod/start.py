@@ -17,8 +17,9 @@ from syncpod.journal.records import Fact
 from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages.fleet import is_placed
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, admit, parse_pod, readmit
+from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, parse_pod, readmit
 from syncpod.pod.support import is_of_placement
+from workflows.pod.admitted import admitted
 from workflows.pod.state import PodState, clipped
 from workflows.restarted import CannotBeginAnew, Restarted, restarted
 
@@ -116,7 +117,7 @@ def _new(
     # rules that have become stricter since then do not apply to it.
     # Replay: the version of the run decides, which is the same in each replay.
     was_admitted = adoption is not None or is_superseded(decisions)
-    admission = (readmit if was_admitted else admit)(start["pod"])
+    admission = (readmit if was_admitted else admitted)(start["pod"])
     meta = admission.pod.metadata.model_copy(update={"creation_timestamp": now.replace(microsecond=0), "generation": 1})
     if adoption is not None:
         meta = _as_recorded(meta, start["pod"])
