@@ -163,6 +163,9 @@ async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_
     failed = (await fleet.say("rollout", "status", target, code=1)).err
     assert f'deployment "{name}" was rolled back: {name}-4 on ' in failed
     assert rows[2].split()[1] == good and "fails with CrashLoopBackOff" in rows[3], rows
+    explained = await fleet.say("explain", target)
+    assert f"default/{name}-4" in explained.out.splitlines()[0]
+    assert f"Note: deployment {name} was rolled back: {name}-4 on " in explained.err
     assert (await fleet.say("rollout", "undo", f"deployment/{name}")).out == f"deployment.apps/{name} rolled back\n"
     assert (await fleet.say("get", *listed[1:])).out.split()[-4:] == [good, "is", "rolled", "out"]
     shown = (await fleet.say("rollout", "history", f"deployment/{name}", "--revision", "2")).out
