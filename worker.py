@@ -304,6 +304,7 @@ def _node(
         facts=lambda: facts,
         returned=agent.listing_returned,
         acts=agent.step_acts,
+        asks=agent.early_starts.calls.asked,
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
         unprobed=agent.unprobed,

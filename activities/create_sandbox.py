@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from temporalio import activity
 
@@ -18,7 +19,7 @@ from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
 from activities.pods.admission import admit_to_node
 from activities.pods.cgroup import prepare_cgroup
-from activities.pods.earlier_lives import end_earlier_lives
+from activities.pods.earlier_lives import end_earlier_lives, sandboxes_of_name
 from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import PodFault, Polls, StepAttempt, warning
 from syncpod.cri import SandboxConfig
@@ -70,11 +71,12 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
     FailedCreatePodSandBox.
     """
     images = asyncio.create_task(missing_images(attempt, request.pod))
+    named = asyncio.create_task(sandboxes_of_name(attempt))
     readiness: asyncio.Task[RuntimeStatus] | None = None
     try:
         await _note(attempt, request)
         grace = request.pod.spec.termination_grace_period_seconds or 0
-        still_running = await end_earlier_lives(attempt, grace_seconds=grace)
+        still_running = await end_earlier_lives(attempt, await named, grace_seconds=grace)
         if still_running and not request.adopt:
             raise _failed(attempt, _name_in_use(attempt.ref, still_running))
         readiness = asyncio.create_task(attempt.node.readiness.status())
@@ -104,10 +106,15 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
             else:
                 return made.model_copy(update={"missing_images": await images})
     finally:
-        asked = [task for task in (images, readiness) if task is not None]
-        for task in asked:
-            task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await _drop(images, named, readiness)
+
+
+async def _drop(*asked: asyncio.Task[Any] | None) -> None:
+    """Cancel what is still being asked of the runtime."""
+    tasks = [task for task in asked if task is not None]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.Task[tuple[str, ...]]) -> StepResult:
@@ -221,10 +228,15 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
         raise _failed(attempt, str(error)) from error
     except MountFailure as error:
         raise _mount_failed(error) from error
-    await _prepare(attempt, plan)
+    # Together, as the kubelet makes a pod's cgroup before its volumes; what the step says of itself is the latter.
+    cgroup, volumes = await asyncio.gather(
+        prepare_cgroup(attempt, pod), _prepare(attempt, plan), return_exceptions=True
+    )
+    for failure in (volumes, cgroup):
+        if failure is not None:
+            raise failure
     if refs := tuple(reference.ref for reference in references(pod)):
         node.cri.add_secret_values(await asyncio.to_thread(secret_values, node.objects, refs))
-    await prepare_cgroup(attempt, pod)
     attempt.checkpoint()
     sandbox_id = await _run(attempt, request, config, context)
     attempt.say_nearly_done()
@@ -259,6 +271,7 @@ async def _prepare(attempt: StepAttempt, plan: PodPlan) -> None:
 async def _run(attempt: StepAttempt, request: CreateSandbox, config: SandboxConfig, context: NodeContext) -> str:
     attempt.doing = f"makes sandbox {request.attempt}"
     count_sandbox()
+    attempt.node.asks(attempt.ref.uid)
     try:
         sandbox_id = await attempt.node.cri.run_pod_sandbox(config, runtime_handler=runtime_handler(request.pod))
     except (NameReserved, TransportFault):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from activities.node.ownership import anothers
 from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_pod
@@ -19,13 +21,25 @@ from syncpod.translation.names import (
 from syncpod.translation.paths import is_uid
 
 
-async def end_earlier_lives(attempt: StepAttempt, *, grace_seconds: int) -> str:
+async def sandboxes_of_name(attempt: StepAttempt) -> tuple[SandboxSummary, ...]:
+    """Return the sandboxes that pods of this namespace and name have on this node, whatever their UID. Raises CriError.
+
+    A sandbox that has the name but no pod's UID is left out, and so left alone.
+    """
+    node, ref = attempt.node, attempt.ref
+    listed = await node.cri.list_pod_sandboxes(
+        labels={NODE_LABEL: node.context.name, POD_NAMESPACE_LABEL: ref.namespace, POD_NAME_LABEL: ref.name}
+    )
+    return tuple(each for each in listed if is_uid(_uid(each)))
+
+
+async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummary], *, grace_seconds: int) -> str:
     """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
 
+    `listed` are the sandboxes of the name (`sandboxes_of_name`), as they were when the step began or later.
     A name has one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any
-    more, and would run for ever. A pod of another cluster is left alone, since its workflow may still exist. A sandbox
-    that has the name but no pod's UID is left alone too. Each container has `grace_seconds`, counted from when the
-    step was scheduled.
+    more, and would run for ever. A pod of another cluster is left alone, since its workflow may still exist. Each
+    container has `grace_seconds`, counted from when the step was scheduled.
 
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
     made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node.
@@ -34,10 +48,6 @@ async def end_earlier_lives(attempt: StepAttempt, *, grace_seconds: int) -> str:
     `remove_remains` raises.
     """
     node, ref = attempt.node, attempt.ref
-    listed = await node.cri.list_pod_sandboxes(
-        labels={NODE_LABEL: node.context.name, POD_NAMESPACE_LABEL: ref.namespace, POD_NAME_LABEL: ref.name}
-    )
-    listed = tuple(each for each in listed if is_uid(_uid(each)))
     elsewhere = await anothers(node, listed)
     for uid in sorted({_uid(each) for each in listed if each not in elsewhere} - {ref.uid}):
         attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"

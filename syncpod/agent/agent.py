@@ -54,6 +54,7 @@ from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.temporal.early_ends import EarlyEnds
+from syncpod.temporal.own_server import OwnServer
 from syncpod.temporal.senders import sent_to
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
@@ -127,7 +128,7 @@ class Agent:
         self._volumes = self._volume_refresh(context, cri)
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
-        self.early_ends, self.early_starts = self._early_changes(partial(pod_life, context, cri))
+        self.own_server, self.early_ends, self.early_starts = self._early_changes(partial(pod_life, context, cri))
         self.journal = Journal(context, journal, redacted=cri.redacted, ask_server=partial(sent_to, client))
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)
@@ -152,9 +153,10 @@ class Agent:
             announcements=self.announcements,
         )
 
-    def _early_changes(self, recorded: Recorded) -> tuple[EarlyEnds, EarlyStarts]:
-        ends = EarlyEnds(self._client, self.guard.require)
-        return ends, EarlyStarts(self._client, self._facts, self.guard.require, recorded, ends.settle)
+    def _early_changes(self, recorded: Recorded) -> tuple[OwnServer, EarlyEnds, EarlyStarts]:
+        own = OwnServer(self.guard.require)
+        ends = EarlyEnds(self._client, own.require)
+        return own, ends, EarlyStarts(self._client, self._facts, own.require, recorded, ends.settle)
 
     def _replacement_of_stuck_workflows(self, context: NodeContext, keys: Keys | None) -> StuckWorkflows:
         return StuckWorkflows(
@@ -300,6 +302,7 @@ class Agent:
 
     def step_ended(self, ref: PodRef, fault: str) -> None:
         """Note that the attempt has ended: successfully (""), or with a fault of that type."""
+        self.early_starts.calls.asked(ref.uid)
         self.readiness.step_ended(ref, fault)
         self.pleg.step_ended(ref.uid)
 

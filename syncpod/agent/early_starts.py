@@ -19,6 +19,7 @@ from typing import Any, Final
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from syncpod.agent.first_calls import FirstCalls, until_asked
 from syncpod.cri.errors import CriError
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.pod import Pod, PodInvalid, admit_pod
@@ -56,11 +57,15 @@ class EarlyStarts:
         self._require = require
         self._recorded = recorded
         self._settle = settle
+        self.calls = FirstCalls()
+        """Hears what steps ask the runtime for."""
 
     async def begin(self, document: dict[str, Any]) -> bool | None:
         """Start the workflow of a pod that neither has one nor has ever run on this node; say whether it was started.
 
-        None means that it may have been: nobody has answered in time, or what went wrong does not say.
+        None means that it may have been: nobody has answered in time, or what went wrong does not say. If it was, this
+        returns once the pod's first step has asked the runtime for its sandbox, or after a moment: worker and server
+        then have time for the list.
         """
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
@@ -74,6 +79,13 @@ class EarlyStarts:
         except (PodInvalid, RPCError, CriError, OSError, TimeoutError) as error:
             log.debug("a pod is left to the node's workflow: %s", type(error).__name__)
             return False
+        with self.calls.of(pod.metadata.uid) as asked:
+            begun = await self._start(pod)
+            if begun:
+                await until_asked(asked)
+        return begun
+
+    async def _start(self, pod: Pod) -> bool | None:
         try:
             async with asyncio.timeout(_START_SECONDS):
                 facts = self._facts()

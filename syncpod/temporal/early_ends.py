@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,8 +28,6 @@ _ANSWER_SECONDS: Final = 4.0
 """How long a pod's workflow may take to answer: less than a step that tells several pods waits for it."""
 _KEPT_SECONDS: Final = 10.0
 """How long its answer waits for the step; longer than the answer may take."""
-_ASKED_SECONDS: Final = 0.5
-"""For how long it counts that the server has been asked whether it is the node's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +47,6 @@ class EarlyEnds:
         self._require = require
         self._told: dict[str, _Told] = {}
         """By workflow id; each stays until its update is no longer under way."""
-        self._asked: tuple[float, asyncio.Future[None]] | None = None
-        """Since when the server is being asked, or has been, and with what result."""
-
-    def expect(self) -> None:
-        """Ask already now whether the server is the node's, since a pod may have to be ended in a moment."""
-        if self._asked is None or time.monotonic() - self._asked[0] > _ASKED_SECONDS / 2:
-            asking = asyncio.ensure_future(self._require())
-            asking.add_done_callback(_heard)
-            self._asked = time.monotonic(), asking
 
     def begin(self, ref: PodRef) -> asyncio.Task[dict[str, Any] | None] | None:
         """Have the workflow of a pod end it, if it has that UID, and return the task that ends once it has answered.
@@ -98,19 +86,10 @@ class EarlyEnds:
         del self._told[id_]
         return True
 
-    async def _is_ours(self) -> None:
-        """Raise RPCError if the server is not the node's; it may have been asked a moment ago."""
-        asked = self._asked
-        if asked is None or time.monotonic() - asked[0] > _ASKED_SECONDS:
-            await self._require()
-        else:
-            await asyncio.wait({asked[1]})
-            asked[1].result()
-
     async def _tell(self, id_: str, uid: str) -> dict[str, Any] | None:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                await self._is_ours()
+                await self._require()
                 handle = self._client.get_workflow_handle(id_)
                 answer: dict[str, Any] = await handle.execute_update(
                     "delete", {"uid": uid}, result_type=dict, rpc_timeout=None
@@ -119,9 +98,3 @@ class EarlyEnds:
             log.debug("%s is told by the node's workflow alone: %s", id_, error)
             return None
         return answer
-
-
-def _heard(asking: asyncio.Future[None]) -> None:
-    """Take note of an error that perhaps nobody asks for, so that asyncio does not report it."""
-    if not asking.cancelled():
-        asking.exception()

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities import create_sandbox
+from activities.node.pod_record import note_pod
+from activities.pods import cgroup
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.errors import Unavailable
-from syncpod.cri.port import RuntimeStatus
+from syncpod.cri.port import RuntimeStatus, SandboxSummary
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Fault, Outcome
+from syncpod.node.directories import prepare_pod
+from syncpod.node.pod_cgroups import make_pod_cgroup
 from syncpod.translation import names
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, bench_of, container, fault_of
@@ -299,6 +307,59 @@ async def test_a_host_path_of_the_wrong_type_is_a_failed_mount(bench: Bench, tmp
 async def test_create_sandbox_reports_containers_with_missing_images(bench: Bench) -> None:
     pod = bench.pod(container("there"), container("absent", image="localhost:1/absent:1"))
     assert (await pod.create_sandbox()).missing_images == ("absent",)
+
+
+async def test_the_runtime_is_asked_for_pods_of_the_name_while_the_pod_is_noted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ask = threading.Event(), bench.cri.list_pod_sandboxes
+
+    async def listing(**which: Any) -> tuple[SandboxSummary, ...]:
+        asked.set()
+        return await ask(**which)
+
+    def noted(*of: Any) -> None:
+        assert asked.wait(60), "it is asked only afterwards"
+        note_pod(*of)
+
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", listing)
+    monkeypatch.setattr(create_sandbox, "note_pod", noted)
+    assert (await bench.pod().create_sandbox()).outcome == Outcome.DONE
+
+
+async def test_cgroup_and_volumes_are_made_together_and_are_there_when_the_sandbox_is_asked_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, made, run = threading.Barrier(2, timeout=60), [], bench.cri.run_pod_sandbox
+
+    def with_the_other(what: str, making: Callable[..., None]) -> Callable[..., None]:
+        def make(*of: Any) -> None:
+            begun.wait()  # broken after a minute, if they are made one after the other
+            making(*of)
+            made.append(what)
+
+        return make
+
+    async def running(*of: Any, **more: Any) -> str:
+        assert (sorted(made), asked) == (["cgroup", "volumes"], [pod.ref.uid])
+        return await run(*of, **more)
+
+    monkeypatch.setattr(cgroup, "make_pod_cgroup", with_the_other("cgroup", make_pod_cgroup))
+    monkeypatch.setattr(create_sandbox, "prepare_pod", with_the_other("volumes", prepare_pod))
+    monkeypatch.setattr(bench.cri, "run_pod_sandbox", running)
+    asked: list[str] = []
+    monkeypatch.setattr(bench.node, "asks", asked.append)
+    pod = bench.pod()
+    assert (await pod.create_sandbox()).outcome == Outcome.DONE
+
+
+async def test_the_cgroup_of_a_pod_that_waits_for_a_volume_goes_with_the_pod(bench: Bench) -> None:
+    missing = {"name": "data", "secret": {"secretName": "absent"}}
+    pod = bench.pod(container(volumeMounts=[{"name": "data", "mountPath": "/data"}]), volumes=[missing])
+    fault, _, _ = await fault_of(pod.create_sandbox())
+    assert fault == Fault.FAILED_MOUNT
+    await pod.remove()
+    assert (pod.cgroups(), pod.directory.exists()) == ([], False)
 
 
 async def test_an_unavailable_runtime_is_a_retryable_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

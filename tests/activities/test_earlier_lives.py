@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from activities.node.context import Node
-from activities.pods.earlier_lives import end_earlier_lives
+from activities.pods.earlier_lives import end_earlier_lives, sandboxes_of_name
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.cri.port import SandboxSummary
 from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox
@@ -44,5 +44,5 @@ async def test_ending_an_earlier_pod_stops_once_a_newer_step_has_arrived(tmp_pat
     )
     attempt = StepAttempt(cast(Node, node), StepInput(ref=OURS), number=1)
     with pytest.raises(Interrupted):
-        await end_earlier_lives(attempt, grace_seconds=1)
+        await end_earlier_lives(attempt, await sandboxes_of_name(attempt), grace_seconds=1)
     assert (stopped, attempt.ref) == ([], OURS)

@@ -10,11 +10,13 @@ from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent import early_starts
+from syncpod.agent import early_starts, first_calls
 from syncpod.agent.early_starts import EarlyStarts
+from syncpod.agent.first_calls import FirstCalls
 from syncpod.cri.errors import Unavailable
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.pod import Pod
+from tests.agent.waiting import until
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -35,6 +37,9 @@ class Server:
         self.turns = 0
         self.record: object = None
         self.is_ours = True
+        self.calls = FirstCalls()
+        self.acts = True
+        """Whether the pod's first step asks the runtime at once."""
 
     async def start_workflow(self, _workflow: str, given: dict[str, Any], **more: Any) -> None:
         assert self.settled == [more["id"]]
@@ -46,6 +51,8 @@ class Server:
             await asyncio.Event().wait()
         if self.answers is not None:
             raise self.answers
+        if self.acts:
+            self.calls.asked("u1")
 
     async def require(self) -> None:
         if not self.is_ours:
@@ -61,6 +68,7 @@ class Server:
 
     async def begin(self, pod: dict[str, Any] = POD) -> bool | None:
         starts = EarlyStarts(cast(Client, self), lambda: NodeFacts(name="n1"), self.require, self.recorded, self.settle)
+        self.calls = starts.calls
         return await starts.begin(pod)
 
 
@@ -115,4 +123,25 @@ async def test_a_start_that_takes_long_is_waited_for_since_the_first_task_comes_
         monkeypatch.setattr(early_starts, "_ANSWER_SECONDS", 0)  # the time for what comes before the start is over
 
     monkeypatch.setattr(server, "recorded", recorded)
+    assert await server.begin() is True
+
+
+async def test_a_start_is_over_once_the_pods_first_step_has_asked_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then worker and server are not to be told of anything else, or the pod would wait for that."""
+    monkeypatch.setattr(first_calls, "PATIENCE_SECONDS", 600.0)
+    server = Server()
+    server.acts = False
+    begun = asyncio.create_task(server.begin())
+    await until(lambda: server.started == ["u1"])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not begun.done()
+    server.calls.asked("u1")
+    assert await begun is True
+
+
+async def test_a_pod_whose_first_step_comes_late_was_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_calls, "PATIENCE_SECONDS", 0.01)
+    server = Server()
+    server.acts = False
     assert await server.begin() is True

@@ -288,10 +288,10 @@ class Told:
 
 @contextlib.asynccontextmanager
 async def following(
-    directory: Directory, told: Told, *, reread: float = 60.0, expect_end: Callable[[], None] = lambda: None
+    directory: Directory, told: Told, *, reread: float = 60.0, expect: Callable[[], None] = lambda: None
 ) -> AsyncIterator[ManifestSource]:
     """A source that follows the directory; it rereads slowly unless a test says how often."""
-    source = ManifestSource(directory.files, told, told.tell, boot=7, expect_end=expect_end, reread=reread)
+    source = ManifestSource(directory.files, told, told.tell, boot=7, expect=expect, reread=reread)
     task = asyncio.create_task(source.run())
     try:
         yield source
@@ -373,14 +373,24 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_an_end_is_expected_as_soon_as_a_file_is_gone(directory: Directory) -> None:
+async def test_a_change_is_expected_as_soon_as_a_file_is_gone(directory: Directory) -> None:
     told, expected = Told(), asyncio.Event()
     path = directory.write("a.yaml", pod("a"))
-    async with following(directory, told, expect_end=expected.set):
+    async with following(directory, told, expect=expected.set):
         await seen(lambda: told.names == [f"a-{NODE}"])
+        assert not expected.is_set()
         path.unlink()
         await expected.wait()
     assert len(told.heard) == 1
+
+
+async def test_a_new_file_is_expected_before_it_is_read(directory: Directory) -> None:
+    told, listed = Told(), []
+    async with following(directory, told, expect=lambda: listed.append(len(told.heard))):
+        await seen(lambda: len(told.heard) == 1)
+        directory.write("a.yaml", pod("a"))
+        await seen(lambda: told.names == [f"a-{NODE}"])
+    assert listed[0] == 1
 
 
 @pytest.mark.usefixtures("patient")

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from syncpod.agent.agent import Agent
+from syncpod.agent.first_calls import until_asked
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.messages.identity import PodRef
 from syncpod.messages.node import FILE_SOURCE, BegunPod, SyncPods, document_size, node_workflow_id
@@ -46,19 +47,28 @@ class EarlyChanges:
         self._signals = signals
         self._sizes = DocumentSizes()
 
-    def expect_end(self) -> None:
-        """Prepare for an end: a file is gone, and may be back in a moment."""
-        self._agent.early_ends.expect()
+    def expect(self) -> None:
+        """Prepare for a change: something has happened in the directory, which is yet to be read."""
+        self._agent.own_server.expect()
 
-    def end(self, ref: PodRef) -> asyncio.Task[dict[str, Any] | None] | None:
+    def end(self, ref: PodRef) -> asyncio.Task[None] | None:
         """Begin to end a pod whose manifest is gone, and return the task that ends once its workflow has answered.
+
+        The task also waits a moment for the step that ends the pod to have asked the runtime for it.
 
         Returns None, and does nothing, if the node's workflow may see another reason to keep it.
         """
         newest = self._agent.published_pods.newest(self._workflow)
         last_list = (FILE_SOURCE, self._boot, self._signals.number)
         ends = newest is not None and newest.published.answer("ends_without", *last_list, ref)
-        return self._agent.early_ends.begin(ref) if ends else None
+        answering = self._agent.early_ends.begin(ref) if ends else None
+        return asyncio.create_task(self._until_ending(ref, answering)) if answering is not None else None
+
+    async def _until_ending(self, ref: PodRef, answering: asyncio.Task[dict[str, Any] | None]) -> None:
+        with self._agent.early_starts.calls.of(ref.uid) as asked:
+            await asyncio.wait({answering})
+            if answering.result() is not None:
+                await until_asked(asked)
 
     async def begin(self, pods: SyncPods, new: Sequence[dict[str, Any]]) -> tuple[BegunPod, ...]:
         """Begin the pods of new manifests, unless the node's workflow may see a reason not to, or to do more first."""

@@ -80,14 +80,14 @@ class ManifestSource:
         *,
         boot: int,
         end: Callable[[PodRef], asyncio.Future[Any] | None] = lambda _: None,
-        expect_end: Callable[[], None] = lambda: None,
+        expect: Callable[[], None] = lambda: None,
         begin: Begin = none_begun,
         reread: float = REREAD_SECONDS,
     ) -> None:
         """Follow the directory of `files`; `tell` sends its list to the node's workflow, and raises RPCError.
 
         `end` may begin to end a pod whose file is gone, so that this need not wait for the node's workflow, and returns
-        what is done once it has begun, or None; `expect_end` is called as soon as a file is gone. `begin` may begin
+        what is done once it has begun, or None; `expect` is called as soon as anything has changed. `begin` may begin
         pods with new files, for the same reason.
         """
         self._files = files
@@ -95,7 +95,7 @@ class ManifestSource:
         self._tell = tell
         self._boot = boot
         self._end = end
-        self._expect_end = expect_end
+        self._expect = expect
         self._begin = begin
         self._begun: dict[PodRef, BegunPod] = {}
         """The pods that were begun early, of which the node's workflow has not been told."""
@@ -114,7 +114,7 @@ class ManifestSource:
     async def run(self) -> None:
         """Follow it until cancelled."""
         while True:
-            changing = _changes(self._files.directory, self._reread, self._warn, self._expect_end)
+            changing = _changes(self._files.directory, self._reread, self._warn, self._expect)
             async with contextlib.aclosing(changing) as changes:
                 async for noticed in changes:
                     await self._round_until_told(slow=not noticed)
@@ -278,14 +278,14 @@ def _key(ref: PodRef) -> PodKey:
 
 
 async def _changes(
-    directory: Path, reread: float, warn: Callable[[str], None], expect_end: Callable[[], None]
+    directory: Path, reread: float, warn: Callable[[str], None], expect: Callable[[], None]
 ) -> AsyncGenerator[bool, None]:
     """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
 
     A file that was closed after writing, or moved into place, is told at once. Any other change is told once nothing
     more has happened for `SETTLED_SECONDS`, or `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS`
-    after it; `expect_end` is called as soon as a file has gone. Ends when the directory has been replaced; if it cannot
-    be watched, after one `reread`, calling `warn` with the reason.
+    after it; `expect` is called as soon as anything has changed. Ends when the directory has been replaced; if it
+    cannot be watched, after one `reread`, calling `warn` with the reason.
     """
     watched = await _identity(directory)
     if watched is None:
@@ -308,16 +308,16 @@ async def _changes(
             yield change is not Change.NONE
             if await _identity(directory) != watched:
                 return
-            change = await _next_change(watch, reread, expect_end)
+            change = await _next_change(watch, reread, expect)
 
 
-async def _next_change(watch: DirectoryWatch, reread: float, expect_end: Callable[[], None]) -> Change:
+async def _next_change(watch: DirectoryWatch, reread: float, expect: Callable[[], None]) -> Change:
     """Wait until there is something to read; return `Change.NONE` if nothing has changed for `reread` seconds."""
     change = await watch.noticed(reread)
+    if change is not Change.NONE:
+        expect()
     deadline = time.monotonic() + UNSETTLED_SECONDS
     while change in (Change.GONE, Change.BEGUN) and (left := deadline - time.monotonic()) > 0:
-        if change is Change.GONE:
-            expect_end()
         settled = GONE_SECONDS if change is Change.GONE else SETTLED_SECONDS
         more = await watch.noticed(min(settled, left))
         if more is Change.NONE:

@@ -49,7 +49,7 @@ def add_node_workflow_tasks(
     `version` returns the present name and version of the runtime.
     """
     task_queue = node_task_queue(context.name)
-    signals = NodeSignals(client, context.name, agent.guard.require)
+    signals = NodeSignals(client, context.name, agent.own_server.require)
     workflows = PodWorkflows(client, task_queue)
 
     sources: dict[str, Callable[[], bool]] = {}
@@ -63,7 +63,7 @@ def add_node_workflow_tasks(
             signals.sync_pods_now,
             boot=life.boot,
             end=early.end,
-            expect_end=early.expect_end,
+            expect=early.expect,
             begin=early.begin,
         )
         sources[FILE_SOURCE] = lambda: manifests.reported
