@@ -1,8 +1,9 @@
 """What a start needs before it creates its container: the images, the start mark, the files, and what CRI is asked for.
 
-A start that follows another step has this done while the step before it reads the pod for the last time. By then that
-step has done what it was to do: the sandbox is there, the init container has succeeded, or the container runs. So all
-of it is looked up as late as the kubelet would, and still costs no time between the two starts.
+A start that follows another step has this done while the runtime is busy with the one before it (`activities.ahead`).
+Whatever that one may still change is looked up later: once its step only has to read the pod for the last time. By then
+the sandbox is there, the init container has succeeded, or the container runs. So all of it is looked up as late as the
+kubelet would, and still costs no time between the two starts.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from syncpod.node.start_marks import StartMark
 from syncpod.pod import Container, EphemeralContainer, Pod
 from syncpod.translation.container_config import container_config
 from syncpod.translation.context import NodeContext, ordered_pod_ips
+from syncpod.translation.env import wanted_files
 from syncpod.translation.sandbox_config import sandbox_config
 
 
@@ -57,9 +59,8 @@ async def prepare(attempt: StepAttempt, request: StartContainer) -> Prepared | N
     """
     pod, container, context = request.pod, container_of(request.pod, request.container), attempt.node.context
     home = attempt.node.reader.known_sandbox(request.sandbox_id)
-    mounts_parts = any(mount.sub_path or mount.sub_path_expr for mount in container.volume_mounts)
     making: asyncio.Task[_Made] | None = None
-    if home is not None and not mounts_parts:
+    if home is not None and not _mounts_parts(container):
         pod_ips = ordered_pod_ips(home.ip, home.additional_ips, context.host.addresses)
         making = asyncio.create_task(_make(attempt, request, pod_ips))
     try:
@@ -76,15 +77,14 @@ async def prepare(attempt: StepAttempt, request: StartContainer) -> Prepared | N
     return Prepared(images, mark, configured)
 
 
-async def prepared_before(attempt: StepAttempt) -> Prepared | None:
-    """Return what was prepared while the start waited; None if nothing was. Raises Interrupted."""
-    if (preparing := attempt.prepared) is None:
-        return None
-    await attempt.interruptible(asyncio.wait({preparing}))
-    if preparing.cancelled() or preparing.exception() is not None:
-        return None
-    found = preparing.result()
-    return found if isinstance(found, Prepared) else None
+def looks_into_volumes(request: StartContainer) -> bool:
+    """Say whether a start looks into the pod's volumes, where the containers before it may still be writing."""
+    container = container_of(request.pod, request.container)
+    return _mounts_parts(container) or bool(wanted_files(container))
+
+
+def _mounts_parts(container: Container | EphemeralContainer) -> bool:
+    return any(mount.sub_path or mount.sub_path_expr for mount in container.volume_mounts)
 
 
 async def configure(

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterator
 from functools import partial
 
 from temporalio import activity
 
+from activities.ahead import Created, made_ahead
 from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_hook_ended, note_start, noted_start, which_counts
+from activities.containers.quick_end import read_once_started
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
 from activities.containers.targets import kill_target
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
-from activities.preparing import Configured, Prepared, configure, prepared_before
+from activities.preparing import Configured, Prepared, configure
 from activities.step_attempt import Interrupted, PodFault, Polls, StepAttempt, warning
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
 from syncpod.cri.port import ImageStatus
@@ -29,7 +30,6 @@ from syncpod.node.announcements import Heard
 from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure
-from syncpod.node.reader import Made
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
 from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
@@ -39,13 +39,6 @@ from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATI
 from syncpod.translation.paths import UnsafeName, container_log_file, log_directory_of
 from syncpod.translation.pod_fields import said_of_container
 
-LINGER_SECONDS = 0.2
-"""How long the start of an init container waits for its exit. A runtime reports exits 40 to 70 ms late."""
-_LOOK_SECONDS = 0.005
-"""How often a runtime is then asked that does not announce exits."""
-_SELDOM_SECONDS = 0.05
-"""How often one is asked that does: it may leave one out (containerd 2.x, for a reader that is too slow)."""
-
 
 async def start_container(attempt: StepAttempt, request: StartContainer) -> StepResult:
     """Create and start one container, or adopt an instance of that name and restart.
@@ -53,7 +46,7 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
     Looks at the instance of this restart and incarnation, at first and after each inconclusive answer:
 
     - running, or exited after it had started: adopted; an exited one is returned as exited, never started again.
-    - created by this try: started.
+    - created by this try, perhaps before its turn (`activities.ahead`): started.
     - a start that the runtime refused: the fault is raised again. It is an exit like any other, with code 128.
     - created by another try, or a start that was cut off before anything ran: the step waits while a start of it is
       under way, else removes it and creates it again with the same number. (A runtime that died between create and
@@ -100,11 +93,12 @@ class _Start:
         """A CreateContainer of this attempt got no answer, so an instance that appears may be its own."""
 
     async def run(self) -> StepResult:
-        prepared = await prepared_before(self.attempt)
-        images = asyncio.create_task(self._images(prepared))
+        made = await made_ahead(self.attempt)
+        images = asyncio.create_task(self._images(made.prepared))
         try:
             with self._unprobed():
-                return await self._until_started(images, prepared)
+                done = await self._go_on(made.created) if made.created is not None else None
+                return done if done is not None else await self._until_started(images, made.prepared)
         finally:
             images.cancel()
             await asyncio.gather(images, return_exceptions=True)
@@ -134,13 +128,27 @@ class _Start:
     def _has_post_start(self) -> bool:
         return self.container.lifecycle is not None and self.container.lifecycle.post_start is not None
 
+    async def _go_on(self, made: Created) -> StepResult | None:
+        """Start what was created before the turn had come; None if that cannot be used, or is not known to be there."""
+        self._say_found(made.images)
+        self._count()
+        if not made.id:
+            self.sent = True
+            return None
+        view = await self.attempt.look(lambda view: self._instance(view) is None)
+        if made.pod_ips != self._pod_ips(view):
+            await remove_unstarted(self.attempt, made.id)
+            return None
+        await self._check_stop_signal(made.id)
+        return await self._start(made.id, view)
+
     async def _until_started(self, images: asyncio.Task[FoundImages | None], first: Prepared | None) -> StepResult:
         polls = Polls(self.attempt)
         which = f"{self.container.name}, restart {self.request.restart}"
         while True:
             prepared, first = first, None  # it is as old as the first look
             self.attempt.doing = f"looks for {which}"
-            view = await self.attempt.look(lambda view: self._instance(view) is None)
+            view = await self.attempt.look(lambda view: not self.sent and self._instance(view) is None)
             instance = self._instance(view)
             if instance is not None and instance.was_refused:
                 await end_what_was_lost(self.attempt, [instance.id])
@@ -241,9 +249,7 @@ class _Start:
         asked = await self._configuration(images, view, prepared)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
         self.attempt.checkpoint()
-        if not self.begun:
-            self.begun = True
-            count_start(self.request.kind)
+        self._count()
         try:
             container_id = await self.cri.create_container(self.request.sandbox_id, asked.container, asked.sandbox)
         except (NameReserved, ImageAbsent, TransportFault):
@@ -254,6 +260,12 @@ class _Start:
             raise self._failed(Fault.CREATE_CONTAINER_ERROR, said) from error
         await self._check_stop_signal(container_id)
         return container_id
+
+    def _count(self) -> None:
+        """Count the start, once for this try."""
+        if not self.begun:
+            self.begun = True
+            count_start(self.request.kind)
 
     def _say_found(self, images: FoundImages) -> None:
         """Report which images were there, once for this try: also where the container cannot be configured then."""
@@ -286,15 +298,18 @@ class _Start:
 
     async def _configuration(self, images: FoundImages, view: ObservedPod, prepared: Configured | None) -> Configured:
         """Make what the container needs, unless that is done, and return what CRI is asked for. Raises PodFault."""
-        home = next((each for each in view.sandboxes if each.id == self.request.sandbox_id), None)
-        addresses = self.attempt.node.context.host.addresses
-        pod_ips = ordered_pod_ips(home.ip, home.additional_ips, addresses) if home else ()
+        pod_ips = self._pod_ips(view)
         if prepared is not None and prepared.pod_ips == pod_ips:
             return prepared
         try:
             return await configure(self.attempt, self.request, images, pod_ips, self._target_id(view))
         except (ContainerConfigError, SandboxConfigError, MountFailure, UnsafeName, OSError) as error:
             raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
+
+    def _pod_ips(self, view: ObservedPod) -> tuple[str, ...]:
+        home = next((each for each in view.sandboxes if each.id == self.request.sandbox_id), None)
+        addresses = self.attempt.node.context.host.addresses
+        return ordered_pod_ips(home.ip, home.additional_ips, addresses) if home else ()
 
     def _target_id(self, view: ObservedPod) -> str:
         """Return the id of the container whose processes an ephemeral container is to see; "" if there is none."""
@@ -339,6 +354,8 @@ class _Start:
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
         ended: StepResult | None = None
+        if self.request.kind == "container" and not self._has_post_start:
+            self.attempt.say_only_waits()  # the kubelet creates the next one even if this one does not start
         try:
             await self.cri.start_container(container_id)
         except TransportFault:
@@ -355,12 +372,8 @@ class _Start:
             if ended is not None:
                 return ended
             await self._post_start(container_id, view)
-            may_end = self.request.kind == "init_container" and self.container.restart_policy != "Always"
-            if may_end:
-                status = await self._read_at_its_end(container_id, heard)
-            else:
-                self.attempt.say_nearly_done()
-                status = await self.attempt.read(Made(self.request.sandbox_id, container_id))
+            is_to_end = self.request.kind == "init_container" and self.container.restart_policy != "Always"
+            status = await read_once_started(self.attempt, self.request, container_id, heard, is_to_end=is_to_end)
             return StepResult(id=container_id, status=status)
         finally:
             await linking
@@ -432,23 +445,6 @@ class _Start:
 
         await end_containers(self.attempt, alive)
         tell_hooks(self.attempt, (target,))
-
-    async def _read_at_its_end(self, container_id: str, heard: Heard) -> ObservedPod:
-        """Read the pod once the container has ended, or after a moment. The start has succeeded in any case.
-
-        Most init containers end at once. A runtime that announces their ends does so as soon as it would report them.
-        """
-        deadline = time.monotonic() + LINGER_SECONDS
-        with contextlib.suppress(Interrupted, CriError):
-            while time.monotonic() < deadline and not self.attempt.interrupted:
-                await self.attempt.pause(_SELDOM_SECONDS if heard.anything else _LOOK_SECONDS, until=heard.end)
-                reader, home = self.attempt.node.reader, self.request.sandbox_id
-                if await reader.has_exited(container_id, sandbox_id=home, succeeded=self.attempt.say_nearly_done):
-                    break
-                if heard.end.is_set():  # too early: from now on the runtime is asked
-                    heard.end.clear()
-                    heard.anything = False
-        return await self.attempt.read()
 
     async def _ended_despite_error(self, container_id: str, error: CriError) -> StepResult | None:
         """Return the result if the container has run although its start failed, None if it runs; else raise PodFault.

@@ -10,12 +10,13 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities.ahead import drop_ahead
 from activities.node.context import Node
-from activities.node.fences import Claim, StaleFence
+from activities.node.fences import StaleFence
 from activities.node.metrics import AttemptOutcome, count_attempt
 from activities.node.uid_owners import UID_IN_USE
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
-from activities.together import begun_after_first, in_company
+from activities.together import begun_after_first, claim_of, in_company
 from syncpod.cri.errors import CriError
 from syncpod.messages.step_table import Interruption, Stage
 from syncpod.messages.steps import (
@@ -144,26 +145,16 @@ async def _try(
     """Act in the pod's turn or lane, and turn the outcome into a result or a Temporal error."""
     complete = _without_status
     try:
-        if (certain := await begun_after_first(attempt, request)) is None:
-            return await complete(attempt, StepResult(outcome=Outcome.NOT_BEGUN))
-        if refusal := await attempt.node.uids.bind(attempt.ref):
-            return await _of_another(attempt, interruption, refusal)
-        request = certain
-        complete = _without_status if request.lane else _with_status
-        follows = request.follows if isinstance(request, StartContainer) else 0
-        claim = Claim(request.fence, attempt.number, activity.info().scheduled_time, follows)
-        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_queue(stage):
-            attempt.doing = "asks the runtime what it has of the pod"
-            try:
-                return await complete(attempt, await body(attempt, request))
-            except PodFault as fault:
-                attempt.events.extend(fault.events)
-                detail = StepResult(message=fault.message, rejection=fault.rejection, actuated=fault.actuated)
-                if fault.fault in STUCK_FAULTS:
-                    detail = await _as_far_as_known(attempt, detail, complete)
-                else:
-                    detail = await complete(attempt, detail)
-                raise _pod_level(fault, detail) from fault
+        try:
+            if (certain := await begun_after_first(attempt, request)) is None:
+                return await complete(attempt, StepResult(outcome=Outcome.NOT_BEGUN))
+            if refusal := await attempt.node.uids.bind(attempt.ref):
+                return await _of_another(attempt, interruption, refusal)
+            request = certain
+            complete = _without_status if request.lane else _with_status
+            return await _act(attempt, body, request, stage, complete)
+        finally:
+            await drop_ahead(attempt)
     except StaleFence as stale:
         raise _stale(str(stale)) from stale
     except Interrupted:
@@ -176,6 +167,25 @@ async def _try(
         raise
     except Exception as defect:  # noqa: BLE001  # any defect is reported
         raise await _unforeseen(attempt, defect, interruption, complete) from None
+
+
+async def _act(
+    attempt: StepAttempt, body: Body[Request], request: Request, stage: Stage | None, complete: Completion
+) -> StepResult:
+    """Act in the pod's turn or lane."""
+    claim = claim_of(attempt, request)
+    async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_queue(stage):
+        attempt.doing = "asks the runtime what it has of the pod"
+        try:
+            return await complete(attempt, await body(attempt, request))
+        except PodFault as fault:
+            attempt.events.extend(fault.events)
+            detail = StepResult(message=fault.message, rejection=fault.rejection, actuated=fault.actuated)
+            if fault.fault in STUCK_FAULTS:
+                detail = await _as_far_as_known(attempt, detail, complete)
+            else:
+                detail = await complete(attempt, detail)
+            raise _pod_level(fault, detail) from fault
 
 
 async def _of_another(attempt: StepAttempt, interruption: Interruption, message: str) -> StepResult:

@@ -15,10 +15,13 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from opentelemetry import trace
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.ahead import Ahead, drop_ahead, is_its, remove_never_started
 from activities.containers.noted_starts import noted_start
-from activities.preparing import prepare
+from activities.node.fences import Claim
+from activities.preparing import looks_into_volumes
 from activities.step_attempt import Interrupted, NotYet, StepAttempt
 from syncpod.messages import ObservedContainer
 from syncpod.messages.startup import has_come_to, in_order
@@ -61,7 +64,7 @@ def may_be_followed(request: StepInput) -> Pod | None:
 async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
     pair = attempt.node.pairs.of(attempt.ref, attempt.fence)
     end = pair.begin_first()
-    attempt.say_nearly_done = pair.say_nearly_done
+    attempt.say_only_waits, attempt.say_nearly_done = pair.say_only_waits, pair.say_nearly_done
     try:
         result = await trying
     except BaseException as error:
@@ -100,7 +103,6 @@ async def _second(attempt: StepAttempt, request: StartContainer, trying: Corouti
     try:
         result = await trying
     finally:
-        await _drop_prepared(attempt)
         pair.second_is_over.set()
         # In a busy loop the first step would else be some turns behind, and its result would come too late.
         await pair.first_is_free.wait()
@@ -135,15 +137,16 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
     await attempt.pause(COMES_SECONDS, until=pair.came)
     if pair.first is None:
         return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
+    is_late, beside = looks_into_volumes(request), None
     while not pair.first.done():  # a further attempt may take its place
-        nearly = pair.first_is_nearly_done
-        if nearly is None or nearly.done():
-            await attempt.interruptible(_until(pair.first))
+        awaited, ready = pair.first, pair.first_is_nearly_done if is_late else pair.first_only_waits
+        if ready is None or attempt.number > 1 or awaited is beside:
+            await attempt.interruptible(_until(awaited))
             continue
-        await attempt.interruptible(_until(pair.first, nearly))
-        if nearly.done() and attempt.number == 1:
-            await _drop_prepared(attempt)  # an earlier attempt of the first step came as far, and then failed
-            attempt.prepared = asyncio.create_task(prepare(attempt, request))
+        await attempt.interruptible(_until(awaited, ready))
+        if ready.done() and not awaited.done():
+            await drop_ahead(attempt)  # an earlier attempt of the first step came as far, and then failed
+            attempt.ahead, beside = Ahead(attempt, request, claim_of(attempt, request)), awaited
     first = pair.first.result()
     if isinstance(first, Exception) and attempt.number > 1 and _is_tried_again(first):
         raise NotYet(f"what comes before it is not certain yet: {first}")
@@ -155,14 +158,24 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
 
 
 async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> str | None:
-    """Return the sandbox in which an earlier attempt of the start has begun; None if there is no trace of that."""
+    """Return the sandbox in which an earlier attempt of the start has begun; None if there is no trace of that.
+
+    A container that was only created is none: it may have been created before its turn. It is cleared away, since the
+    workflow has been told nothing of it.
+    """
     view = await attempt.read()
     made = [each for each in view.sandboxes if each.incarnation == request.ref.incarnation]
     home = request.sandbox_id or next((each.id for each in made if each.attempt == request.sandbox_attempt), "")
-    if any(_is_its(each, request) for each in view.containers):
+    its = [each for each in view.containers if is_its(each, request)]
+    if any(each.state != "created" for each in its):
         return home
     mark = await noted_start(attempt, request.model_copy(update={"sandbox_id": home}))
-    return None if mark is None else home or mark.sandbox_id
+    if mark is not None:
+        return home or mark.sandbox_id
+    if its:
+        async with attempt.node.fences.acting(attempt.ref, claim_of(attempt, request), attempt):
+            await remove_never_started(attempt, request)
+    return None
 
 
 def is_as_expected(first: StepResult, request: StartContainer) -> bool:
@@ -178,19 +191,20 @@ def is_as_expected(first: StepResult, request: StartContainer) -> bool:
         sandboxes = tuple(each for each in first.status.sandboxes if each.incarnation == request.ref.incarnation)
         view = first.status.model_copy(update={"sandboxes": sandboxes, "containers": tuple(ours)})
         return has_come_to(request.pod, view, request.container, request.sandbox_id) and _is_unused(ours, request)
-    if not all(_is_its(each, request) for each in ours):
+    if not all(is_its(each, request) for each in ours):
         return False
     return bool(ours) or request.container not in (first.missing_images or ())
 
 
 def _is_unused(ours: Sequence[ObservedContainer], request: StartContainer) -> bool:
     """Say whether the container was never made, except by an earlier attempt of this start."""
-    return all(_is_its(each, request) for each in ours if each.name == request.container)
+    return all(is_its(each, request) for each in ours if each.name == request.container)
 
 
-def _is_its(instance: ObservedContainer, request: StartContainer) -> bool:
-    named = instance.name == request.container and instance.restart_count == request.restart
-    return named and instance.incarnation == request.ref.incarnation
+def claim_of(attempt: StepAttempt, request: StepInput) -> Claim:
+    """Return what a step's attempt claims in its pod. Call it within the activity."""
+    follows = request.follows if isinstance(request, StartContainer) else 0
+    return Claim(request.fence, attempt.number, activity.info().scheduled_time, follows)
 
 
 def _is_tried_again(error: Exception) -> bool:
@@ -200,12 +214,6 @@ def _is_tried_again(error: Exception) -> bool:
 def _span(name: str) -> AbstractContextManager[trace.Span]:
     """Return a span of the step's. That a step is to let go within it is no error."""
     return _tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False)
-
-
-async def _drop_prepared(attempt: StepAttempt) -> None:
-    if attempt.prepared is not None:
-        attempt.prepared.cancel()
-        await asyncio.gather(attempt.prepared, return_exceptions=True)
 
 
 async def _until(*ends: asyncio.Future[Any]) -> None:

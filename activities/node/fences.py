@@ -69,6 +69,9 @@ class Fences:
     The older one is asked to let go, and the newer one waits for it: a call that was already sent to the runtime ends
     before the newer step looks.
 
+    A start that waits for the step before it may create its container beside that step (`join`). Whoever comes next
+    waits for it too, except a further try of the step that it follows.
+
     A pull makes nothing in the pod, and has a lane of its own, one for each container. The same holds within a lane;
     between lanes nothing waits and nothing is refused.
     """
@@ -91,10 +94,15 @@ class Fences:
         try:
             if turn.holder is not None and not (turn.claim is not None and claim.precedes(turn.claim)):
                 turn.holder.supersede()
+            for guest in turn.in_the_way(claim, holder):
+                guest.supersede()
             await holder.interruptible(turn.lock.acquire())
             try:
                 self._see(ref, claim, lane)
                 turn.holder, turn.claim = holder, claim
+                while turn.in_the_way(claim, holder):
+                    turn.guest_left.clear()
+                    await holder.interruptible(turn.guest_left.wait())
                 yield
             finally:
                 turn.holder = turn.claim = None
@@ -103,6 +111,33 @@ class Fences:
             turn.wanted -= 1
             if not turn.wanted:
                 del self._turns[ref.uid, lane]
+
+    def join(self, ref: PodRef, claim: Claim, holder: Holder) -> bool:
+        """Let a holder act beside the step that it follows, until it leaves; say whether it may.
+
+        It may while that step holds the pod and nothing newer has been seen. A newer step asks it to let go, and waits
+        until it has left.
+        """
+        turn = self._turns.get((ref.uid, ""))
+        if turn is None or turn.claim is None or not turn.claim.precedes(claim):
+            return False
+        try:
+            self._see(ref, claim, "")
+        except StaleFence:
+            return False
+        turn.guests[holder] = claim
+        turn.wanted += 1
+        return True
+
+    def leave(self, ref: PodRef, holder: Holder) -> None:
+        """Take back that a holder has joined the step that it follows; nothing happens if it has not."""
+        turn = self._turns.get((ref.uid, ""))
+        if turn is None or turn.guests.pop(holder, None) is None:
+            return
+        turn.guest_left.set()
+        turn.wanted -= 1
+        if not turn.wanted:
+            del self._turns[ref.uid, ""]
 
     @asynccontextmanager
     async def undisturbed(self, uid: str, holder: Holder) -> AsyncIterator[bool]:
@@ -150,4 +185,11 @@ class _Turn:
         self.holder: Holder | None = None
         self.claim: Claim | None = None
         """The holder's claim; None for garbage collection, which has none."""
+        self.guests: dict[Holder, Claim] = {}
+        """Those who act beside the step that they follow, and for whom whoever comes next has to wait."""
+        self.guest_left = asyncio.Event()
         self.wanted = 0
+
+    def in_the_way(self, claim: Claim, holder: Holder) -> list[Holder]:
+        """Return the guests that have to let go before this one acts: all but itself and those that follow it."""
+        return [guest for guest, its in self.guests.items() if guest is not holder and not claim.precedes(its)]

@@ -20,6 +20,8 @@ class Pair:
     def __init__(self) -> None:
         self.first: asyncio.Future[StepResult | Exception] | None = None
         """How the newest attempt of the first step that began here ends; None if none has begun here."""
+        self.first_only_waits: asyncio.Future[None] | None = None
+        """Done once that attempt only waits for the runtime."""
         self.first_is_nearly_done: asyncio.Future[None] | None = None
         """Done once that attempt has succeeded and only has to read the pod."""
         self.came = asyncio.Event()
@@ -35,14 +37,19 @@ class Pair:
     def begin_first(self) -> asyncio.Future[StepResult | Exception]:
         """Note that an attempt of the first step begins; return what its end is to be set on."""
         loop = asyncio.get_running_loop()
-        self.first, self.first_is_nearly_done = loop.create_future(), loop.create_future()
+        self.first = loop.create_future()
+        self.first_only_waits, self.first_is_nearly_done = loop.create_future(), loop.create_future()
         self.came.set()
         return self.first
 
+    def say_only_waits(self) -> None:
+        """Note that the first step's newest attempt only waits for the runtime."""
+        _set(self.first_only_waits)
+
     def say_nearly_done(self) -> None:
         """Note that the first step's newest attempt has succeeded and only has to read the pod."""
-        if self.first_is_nearly_done is not None and not self.first_is_nearly_done.done():
-            self.first_is_nearly_done.set_result(None)
+        _set(self.first_only_waits)
+        _set(self.first_is_nearly_done)
 
 
 class Pairs:
@@ -72,3 +79,8 @@ class Pairs:
     def forget(self, ref: PodRef, first_fence: int) -> None:
         """Forget a pair both of whose steps are over."""
         self._pairs.pop((ref.uid, ref.incarnation, first_fence), None)
+
+
+def _set(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

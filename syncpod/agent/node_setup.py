@@ -11,6 +11,7 @@ from syncpod.cri.endpoint import listener_pid
 from syncpod.cri.port import CriRuntime
 from syncpod.cri.records import unapplied_fields
 from syncpod.kernel.mounting import may_mount
+from syncpod.kernel.process_end import shares_pids
 from syncpod.lifecycle.image_gc import ImageGcPolicy
 from syncpod.node.capacity import read_capacity
 from syncpod.node.host import read_host
@@ -70,6 +71,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         may_mount=reached,
         hands_over_paths=has_no_more_rights(runtime),
         has_own_files=not shares_mounts(runtime),
+        shares_pids=shares_pids(runtime),
         host=host,
     )
     if why := await asyncio.to_thread(pids_unlimited, context):

@@ -88,6 +88,16 @@ class Made:
     container_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of a container, as it is named before it is made."""
+
+    uid: str
+    incarnation: str
+    container: str
+    restart: int
+
+
 @dataclass(slots=True)
 class _Listed:
     """What the two lists say about one pod."""
@@ -134,6 +144,7 @@ class PodReader:
         self._believed: dict[str, SandboxSummary | ContainerSummary] = {}
         """What passed `why_of_no_pod`, by id; the client gives the same record for what has not changed."""
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
+        self._hidden: set[Instance] = set()
         self._passed_over: dict[str, str] = {}
         """By id: why something that has the owner's label can belong to no pod."""
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
@@ -192,6 +203,14 @@ class PodReader:
             succeeded()
         await self._take(status, sandbox_id)
         return True
+
+    def hide(self, instance: Instance) -> None:
+        """Leave an instance out of all listings until it is to be shown: it is made before its turn has come."""
+        self._hidden.add(instance)
+
+    def show(self, instance: Instance) -> None:
+        """List an instance again."""
+        self._hidden.discard(instance)
 
     def known_sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
         """Return what was last asked about a sandbox; None if nothing was, or it is gone."""
@@ -266,7 +285,7 @@ class PodReader:
         for container in containers:
             if why := self._why_of_no_pod(container):
                 odd[container.id] = f"container {word(container.id)}: {why}"
-            else:
+            elif not (self._hidden and _instance(container) in self._hidden):
                 pods[container.labels[names.POD_UID_LABEL]].containers.append(container)
         self._pass_over(odd, whole=not labels)
         return dict(pods)
@@ -449,6 +468,11 @@ def why_of_no_pod(thing: SandboxSummary | ContainerSummary) -> str:
     others = (thing.name, thing.namespace) if isinstance(thing, SandboxSummary) else (thing.name,)
     wrong = next((text for text in (*others, *labels) if text and not is_uid(text)), "")
     return f"{wrong[:100]!r} is not a name" if wrong else ""
+
+
+def _instance(container: ContainerSummary) -> Instance:
+    incarnation = container.annotations.get(names.INCARNATION_ANNOTATION, "")
+    return Instance(container.labels.get(names.POD_UID_LABEL, ""), incarnation, container.name, container.attempt)
 
 
 def _all_of(records: Iterable[_Record | None]) -> tuple[_Record, ...] | None:

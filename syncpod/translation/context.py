@@ -80,6 +80,8 @@ class NodeContext:
     worker."""
     has_own_files: bool = False
     """The worker is in a container's mount namespace: a path may mean something else to the runtime."""
+    shares_pids: bool = False
+    """The worker knows processes by the same numbers as the runtime."""
     host: Host = field(default_factory=Host)
 
 

@@ -321,6 +321,7 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
             cluster="test/default",
             cgroup_parent=runtime.cgroup_parent,
             may_mount=may_mount(),
+            shares_pids=True,
             host=read_host(),
         )
         returned: list[ObservedPod] = []

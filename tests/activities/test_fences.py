@@ -90,6 +90,60 @@ async def test_a_step_that_is_tried_again_waits_for_the_one_that_follows_it() ->
     await late.act()
 
 
+async def test_a_newer_step_waits_for_whoever_acts_beside_the_one_before_it() -> None:
+    fences = Fences()
+    first, beside, newer = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 3)
+    tasks = [asyncio.create_task(first.act())]
+    await settle()
+    assert fences.join(WEB, beside.claim, beside)
+    tasks.append(asyncio.create_task(newer.act()))
+    await settle()
+    assert (first.superseded, beside.superseded) == (True, True)
+    first.may_end.set()
+    await settle()
+    assert not newer.acts
+    fences.leave(WEB, beside)
+    await settle()
+    assert newer.acts
+    newer.may_end.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_step_acts_after_the_one_beside_which_it_has_begun_and_so_does_a_further_try_of_that() -> None:
+    fences = Fences()
+    first, beside, again = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 1, 2)
+    tasks = [asyncio.create_task(first.act())]
+    await settle()
+    assert fences.join(WEB, beside.claim, beside)
+    first.may_end.set()
+    again.may_end.set()
+    await asyncio.gather(*tasks, again.act())
+    assert (again.acts, beside.superseded) == (True, False)
+    async with fences.undisturbed(WEB.uid, Actor(fences, 0)) as held:
+        assert not held
+    beside.may_end.set()
+    await beside.act()
+    fences.leave(WEB, beside)
+    async with fences.undisturbed(WEB.uid, Actor(fences, 0)) as held:
+        assert held
+
+
+async def test_only_the_follower_of_the_step_that_holds_the_pod_acts_beside_it() -> None:
+    fences = Fences()
+    first, follower, stranger, newer = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 3), Actor(fences, 4)
+    assert not fences.join(WEB, follower.claim, follower)
+    tasks = [asyncio.create_task(first.act())]
+    await settle()
+    assert not fences.join(WEB, stranger.claim, stranger)
+    tasks.append(asyncio.create_task(newer.act()))
+    await settle()
+    assert not fences.join(WEB, follower.claim, follower)
+    fences.leave(WEB, follower)
+    first.may_end.set()
+    newer.may_end.set()
+    await asyncio.gather(*tasks)
+
+
 async def test_a_step_that_nobody_follows_is_refused_after_a_newer_one() -> None:
     fences = Fences()
     for fence in (1, 2):

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from activities.images.presence import container_of
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import DeadlineExceeded, RuntimeFailure, Unavailable
 from syncpod.cri.port import ContainerEvent
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import Fault, Outcome, StepResult
+from syncpod.messages.steps import ContainerKind, Fault, Outcome, StepResult
 from syncpod.node.cgroups import populated
 from syncpod.node.log_links import links_directory
 from syncpod.node.seen_exits import SeenExits
@@ -38,15 +39,17 @@ def reasons(result: StepResult) -> list[str]:
     return [event.reason for event in result.events]
 
 
-async def configs(pod: PodOnBench, name: str = "main", restart: int = 0) -> tuple[ContainerConfig, SandboxConfig]:
+async def configs(
+    pod: PodOnBench, name: str = "main", restart: int = 0, kind: ContainerKind = "container"
+) -> tuple[ContainerConfig, SandboxConfig]:
     """What the step itself would ask the runtime for."""
     context = pod.bench.node.context
-    [spec] = [each for each in pod.pod.spec.containers if each.name == name]
+    spec = container_of(pod.pod, name)
     image = await pod.bench.cri.image_status(spec.image)
     config = container_config(
         pod.pod,
         spec,
-        kind="container",
+        kind=kind,
         restart_count=restart,
         observed_image=image,
         pod_ips=("10.0.0.1",),
@@ -58,9 +61,11 @@ async def configs(pod: PodOnBench, name: str = "main", restart: int = 0) -> tupl
     return config, sandbox_config(pod.pod, attempt=0, node=context, incarnation=pod.incarnation)
 
 
-async def created_by_another(pod: PodOnBench, restart: int = 0) -> str:
+async def created_by_another(
+    pod: PodOnBench, restart: int = 0, name: str = "main", kind: ContainerKind = "container"
+) -> str:
     """A container that another client has created and not started."""
-    config, sandbox = await configs(pod, restart=restart)
+    config, sandbox = await configs(pod, name, restart, kind)
     return await pod.bench.cri.create_container(pod.sandbox_id, config, sandbox)
 
 
@@ -176,7 +181,7 @@ async def test_a_repeated_start_of_an_exited_container_returns_its_exit(bench: B
 async def test_an_init_container_that_ends_at_once_is_returned_with_its_exit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.start_container.LINGER_SECONDS", 30.0)
+    monkeypatch.setattr("activities.containers.quick_end.LINGER_SECONDS", 30.0)
     pod = bench.pod(initContainers=[container("setup", command=DONE_AND_GONE)])
     await pod.create_sandbox()
     request = pod.start_request("setup", kind="init_container")
@@ -191,7 +196,7 @@ async def test_an_end_that_the_runtime_announces_is_returned_at_once(
 ) -> None:
     """An announcement that comes before the runtime reports the end changes nothing: it is asked as before."""
     for name in ("LINGER_SECONDS", "_SELDOM_SECONDS"):
-        monkeypatch.setattr(f"activities.start_container.{name}", 600.0)
+        monkeypatch.setattr(f"activities.containers.quick_end.{name}", 600.0)
     announcements, begun = bench.node.announcements, asyncio.Event()
     start = CriClient.start_container
 
@@ -221,7 +226,7 @@ async def test_a_long_running_init_container_is_returned_as_running_and_a_sideca
     pod = bench.pod(initContainers=[container("setup"), sidecar])
     await pod.create_sandbox()
     for name, seconds in (("setup", 0.02), ("proxy", 1000.0)):
-        monkeypatch.setattr("activities.start_container.LINGER_SECONDS", seconds)
+        monkeypatch.setattr("activities.containers.quick_end.LINGER_SECONDS", seconds)
         request = pod.start_request(name, kind="init_container")
         result = await pod.step(StepName.START_INIT_CONTAINER, request).result()
         assert result.status.containers[0].state == "running"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from activities import start_container, together
+from activities import ahead, start_container, together
+from activities.containers import quick_end
 from activities.images.presence import FoundImages
 from activities.node import pairs
 from activities.preparing import Configured, Prepared, configure, prepare
@@ -25,7 +26,7 @@ from tests.activities.bench import Bench, PodOnBench, Running, container, fault_
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine changes nothing: results are kept back as long as need be, and an exit that comes late counts."""
     monkeypatch.setattr(together, "HELD_SECONDS", 60.0)
-    monkeypatch.setattr(start_container, "LINGER_SECONDS", 60.0)
+    monkeypatch.setattr(quick_end, "LINGER_SECONDS", 60.0)
 
 
 def pair(pod: PodOnBench) -> tuple[CreateSandbox, StartContainer]:
@@ -223,7 +224,7 @@ async def test_main_containers_follow_one_another(bench: Bench) -> None:
 async def test_what_follows_an_init_container_that_fails_or_takes_long_is_not_begun(
     bench: Bench, script: str, linger_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_container, "LINGER_SECONDS", linger_seconds)
+    monkeypatch.setattr(quick_end, "LINGER_SECONDS", linger_seconds)
     pod = chained(bench, script)
     await pod.create_sandbox()
     first = init_request(pod, "a")
@@ -329,7 +330,7 @@ async def test_a_start_is_prepared_while_the_one_before_it_reads_the_pod(
         configured.append(request.container)
         return await configure(attempt, request, *more)
 
-    monkeypatch.setattr(together, "prepare", noted)
+    monkeypatch.setattr(ahead, "prepare", noted)
     monkeypatch.setattr(PodReader, "read", late)
     monkeypatch.setattr(start_container, "configure", counted)
     a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
@@ -344,21 +345,22 @@ async def test_a_start_that_cannot_be_prepared_does_everything_itself(
     async def refused(attempt: StepAttempt, request: StartContainer) -> None:
         raise OSError("the disk is full just now")
 
-    monkeypatch.setattr(together, "prepare", refused)
+    monkeypatch.setattr(ahead, "prepare", refused)
     a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
     assert (a.outcome, b.outcome) == (Outcome.DONE, Outcome.DONE)
 
 
-async def test_nothing_is_prepared_after_an_init_container_that_failed(
+async def test_nothing_is_prepared_after_an_init_container_that_failed_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, first, second = await chain(bench, "exit 3")
+    first = first.model_copy(update={"restart": 1})
     prepared: list[str] = []
 
     async def noted(attempt: StepAttempt, request: StartContainer) -> None:
         prepared.append(request.container)
 
-    monkeypatch.setattr(together, "prepare", noted)
+    monkeypatch.setattr(ahead, "prepare", noted)
     _, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
     assert (b.outcome, prepared) == (Outcome.NOT_BEGUN, [])
 

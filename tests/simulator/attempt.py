@@ -7,11 +7,11 @@ sender is dead. The step lets go only where it pauses, or at a checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulator.clock import Clock, Due
-from tests.simulator.runtime import CriError
+from tests.simulator.runtime import Container, CriError
 from tests.simulator.server import Activity
 
 
@@ -54,6 +54,16 @@ Body = Generator[Call | Pause, Any, dict[str, Any]]
 
 
 @dataclass
+class Ahead:
+    """A container that is created before its start's turn: the model of `activities.ahead`."""
+
+    busy: bool = True
+    made: Container | None = None
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+    """What goes on once the call has ended."""
+
+
+@dataclass
 class Ill:
     """What goes wrong with a try."""
 
@@ -75,6 +85,10 @@ class Attempt:
         """Whether its worker lives."""
         self.interrupted = self.asked = self.superseded = self.expired = False
         self.unended: list[str] = []
+        self.ahead: Ahead | None = None
+        """What was created for it before its turn."""
+        self.clears = False
+        """It only clears away what an earlier try has created."""
         self._ended = ended
         self._pause: Due | None = None
         self._stalled_until = 0.0

@@ -15,7 +15,7 @@ from tests.simulator.attempt import Attempt, Body, Ill, Interrupted, PodFault, i
 from tests.simulator.clock import Clock, Due
 from tests.simulator.runtime import CriError, Runtime
 from tests.simulator.server import Activity, Server, payload
-from tests.simulator.steps import NOT_READY, Steps, View
+from tests.simulator.steps import NOT_READY, Steps, View, instance_of
 
 KILLS = ("kill_container", "kill_pod", "remove_container")
 STEP_PATIENCE = 2.0
@@ -31,6 +31,7 @@ class Node:
         self.clock, self.runtime = clock, runtime
         self.server: Server
         self.steps = Steps(runtime, self._next_seq)
+        self.steps.only_waits = self._create_ahead
         self.ills: list[Ill] = []
         """For the next tries, of whatever step."""
         self.signals: list[Ill] = []
@@ -74,8 +75,7 @@ class Node:
 
     def _claim(self, attempt: Attempt) -> None:
         if self._is_stale(attempt):
-            self._attempts.remove(attempt)
-            self._report(attempt, lambda: self._stale(attempt))
+            self._ended(attempt, {"stale": True})
             return
         uid, lane = self._turn(attempt)
         holder = self._holders.get((uid, lane))
@@ -101,6 +101,8 @@ class Node:
             self.clock.after(PAIR_SECONDS, lambda: self._decide_pair(pair) if pair.first is None else None)
         elif pair.end is not None:
             self.clock.after(0.0, lambda: self._decide_pair(pair))
+        elif pair.first_only_waits:
+            self._create_ahead(pair.first)
 
     def _decide_pair(self, pair: _Pair) -> None:
         """Let the start begin or not, as its first step has ended; or has not been seen in this worker."""
@@ -119,7 +121,7 @@ class Node:
             except CriError as error:
                 self._ended(attempt, error)
                 continue
-            if home is not None:
+            if home is not None or attempt.clears:
                 attempt.request = {**attempt.request, "sandboxId": home}
                 self._claim(attempt)
             else:
@@ -139,8 +141,55 @@ class Node:
         request = attempt.request
         view = self.runtime.list(request["ref"]["uid"])
         home = [s["id"] for s in view["sandboxes"] if s["incarnation"] == request["ref"]["incarnation"]]
-        is_begun = any(_is_its(each, request) for each in view["containers"])
+        its = [self.runtime.containers[each["id"]] for each in view["containers"] if _is_its(each, request)]
+        is_begun = any(each.state != "created" or each.told for each in its)
+        attempt.clears = bool(its) and not is_begun
         return request["sandboxId"] or home[0] if home and is_begun else None
+
+    def _create_ahead(self, first: Attempt) -> None:
+        """Have the start that waits for this step create its container."""
+        pair = self._pair(first.request, first.fence)
+        pair.first_only_waits = pair.first is first
+        for attempt in pair.waiting if pair.first is first else ():
+            if attempt.alive and attempt.ahead is None and attempt.request["sandboxId"]:
+                self.steps.create_ahead(attempt)
+
+    def _drop_ahead(self, attempt: Attempt, then: Callable[[CriError | None], None]) -> None:
+        """Remove what was created for a start whose turn does not come; say afterwards whether that has failed."""
+        ahead = attempt.ahead
+        if ahead is None or not attempt.alive:
+            return
+        if ahead.busy:
+            ahead.waiting.append(lambda: self._drop_ahead(attempt, then))
+            return
+
+        def over(effect: Callable[[], None] = lambda: None, error: CriError | None = None) -> None:
+            if attempt.alive:
+                effect()
+                attempt.ahead = None
+                self.steps.hidden.discard(instance_of(attempt.request))
+                then(error)
+
+        if ahead.made is None:
+            over()
+            return
+        try:
+            seconds, effect = self.runtime.remove(ahead.made.id)
+        except CriError as error:
+            over(error=error)
+        else:
+            self.clock.after(seconds, lambda: over(effect))
+
+    def _in_the_way(self, attempt: Attempt) -> list[Attempt]:
+        """Return the starts that have created something beside the step before them, and have to let go now."""
+        return [
+            each
+            for each in self._attempts
+            if each is not attempt
+            and each.ahead is not None
+            and each.follows != attempt.fence
+            and each.request["ref"]["uid"] == attempt.request["ref"]["uid"]
+        ]
 
     @staticmethod
     def _home_after(end: Any, attempt: Attempt) -> str | None:
@@ -207,6 +256,11 @@ class Node:
             return
         key = self._turn(attempt)
         self._holders[key] = attempt
+        if not key[1] and (others := self._in_the_way(attempt)):
+            for each in others:
+                self._supersede(each)
+            self.clock.after(0.005, lambda: self._act(attempt))
+            return
         if not key[1]:
             self._pod(key[0]).step_began = self.clock.now
         ill = attempt.ill
@@ -229,7 +283,7 @@ class Node:
                 if not lane and fault.fault not in ("ExceededGracePeriod", "FailedKillPod"):
                     detail["status"] = yield from self.steps.read(uid)
                 return {"fault": fault.fault, "detail": self._complete(attempt, detail)}
-            if not lane and "status" not in result:
+            if not lane and "status" not in result and not attempt.clears:
                 result["status"] = yield from self.steps.read(uid)
             return {"result": self._complete(attempt, result)}
         except Interrupted:
@@ -249,7 +303,18 @@ class Node:
             self._returned(result["status"])
         return {**result, "node": FACTS, "attempt": attempt.number}
 
+    def _supersede(self, attempt: Attempt) -> None:
+        """Have a start let go that has created something ahead, wherever it waits."""
+        attempt.interrupt(superseded=True)
+        waiting = self._pair(attempt.request, attempt.follows).waiting
+        if attempt in waiting:
+            waiting.remove(attempt)
+            self._ended(attempt, {"stale": True})
+
     def _ended(self, attempt: Attempt, outcome: Any) -> None:
+        if attempt.ahead is not None:
+            self._drop_ahead(attempt, lambda error: self._ended(attempt, outcome if error is None else error))
+            return
         self._attempts.remove(attempt)
         key = self._turn(attempt)
         if self._holders.get(key) is attempt:
@@ -306,8 +371,7 @@ class Node:
             if not attempt.alive:
                 continue
             if self._is_stale(attempt):
-                self._attempts.remove(attempt)
-                self._report(attempt, partial(self._stale, attempt))
+                self._ended(attempt, {"stale": True})
                 continue
             # It has the turn from now on: whoever comes in between waits for it.
             self._holders[key] = attempt
@@ -401,7 +465,7 @@ class Node:
         if not self.runtime.up:
             pod.look = self.clock.after(RELIST, lambda: self._look(uid))
             return
-        listing = {"seq": self._next_seq(), **self.runtime.list(uid)}
+        listing = {"seq": self._next_seq(), **self.steps.listed(uid)}
         if _seq(pod.newest) < _seq(listing):
             pod.newest = listing
         self._settle(uid)
@@ -496,6 +560,8 @@ class _Pair:
 
     def __init__(self) -> None:
         self.first: Attempt | None = None
+        self.first_only_waits = False
+        """It only waits for the runtime."""
         self.second: Attempt | None = None
         self.end: dict[str, Any] | str | None = None
         """The result of the first step; `again` if it is tried again, `over` if it has none."""
@@ -504,7 +570,7 @@ class _Pair:
         self.held: _Held | None = None
 
     def begin(self, attempt: Attempt) -> None:
-        self.first, self.end = attempt, None
+        self.first, self.first_only_waits, self.end = attempt, False, None
 
     def release(self) -> None:
         if (held := self.held) is not None:

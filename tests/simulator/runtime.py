@@ -88,6 +88,8 @@ class Container:
     life: Life
     state: Literal["created", "running", "exited"] = "created"
     starting: bool = False
+    told: bool = False
+    """Its start was asked for, which the node has noted."""
     started: float | None = None
     finished: float | None = None
     code: int = 0
@@ -218,7 +220,7 @@ class Runtime:
         container = self._container(container_id)
         if container.state != "created" or container.starting:
             raise CriError(f"container {container_id} is {container.state}")
-        container.starting = True
+        container.starting = container.told = True
         boot = self._boots
 
         def effect() -> None:

@@ -6,13 +6,14 @@ away; directories, images' contents and events are left out. What is given and r
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from syncpod.lifecycle.start_errors import failed_start
 from syncpod.messages.steps import Fault
-from tests.simulator.attempt import Attempt, Body, Call, Interrupted, Pause, PodFault
+from tests.simulator.attempt import Ahead, Attempt, Body, Call, Interrupted, Pause, PodFault
 from tests.simulator.runtime import (
     FOREVER,
     SHORT,
@@ -30,7 +31,8 @@ Target = Mapping[str, Any]
 Selection = Sequence[tuple[dict[str, Any], Target]]
 Routine = Generator[Call | Pause, Any, Any]
 
-LINGER_SECONDS = 0.2
+LINGER_SECONDS, LATE_SECONDS = 0.2, 0.03
+"""How long the start of an init container waits for its exit, and how much later than its process that is reported."""
 LEAST_PATIENCE = 10.0
 DEAD_KEPT = 1
 HOOK_SECONDS = 0.3
@@ -45,6 +47,10 @@ class Steps:
         """`next_seq` numbers a listing as it begins."""
         self.runtime = runtime
         self._next_seq = next_seq
+        self.only_waits: Callable[[Attempt], None] = lambda _: None
+        """Hears of a start that only waits for the runtime."""
+        self.hidden: set[tuple[str, str, str, int]] = set()
+        """What was created before its turn, and is listed by nobody."""
         self._stops: dict[str, list[tuple[float, Stop]]] = {}
         self._views: dict[tuple[str, str], tuple[int, View]] = {}
         self.failing_hooks = 0
@@ -58,6 +64,8 @@ class Steps:
 
     def body(self, attempt: Attempt) -> Body:
         """Return the code of an attempt's step."""
+        if attempt.clears:
+            return self._clear_created(attempt.request)
         return _BODIES[attempt.activity.name](self, attempt, attempt.request)
 
     def worker_died(self) -> None:
@@ -68,6 +76,7 @@ class Steps:
         self._stops.clear()
         self._hooks.clear()
         self._views.clear()
+        self.hidden.clear()
 
     def returned(self, attempt: Attempt, view: View) -> None:
         """Keep what a step has listed last: the model of `activities.node.views`."""
@@ -80,13 +89,19 @@ class Steps:
         fence, view = self._views.get((str(ref["uid"]), str(ref["incarnation"])), (-1, {}))
         return view if attempt.number == 1 and attempt.fence == fence + 1 else None
 
+    def listed(self, uid: str) -> View:
+        """List a pod, without what was created before its turn. Raises Unavailable."""
+        view = self.runtime.list(uid)
+        view["containers"] = [each for each in view["containers"] if _instance(uid, each) not in self.hidden]
+        return view
+
     def read(self, uid: str) -> Generator[Call | Pause, Any, View]:
         """List a pod. Raises Unavailable."""
 
         def begin() -> tuple[float, Callable[[], View]]:
             seq = self._next_seq()
             self.runtime.list(uid)
-            return SHORT, lambda: {"seq": seq, **self.runtime.list(uid)}
+            return SHORT, lambda: {"seq": seq, **self.listed(uid)}
 
         view: View = yield Call(begin)
         return view
@@ -153,6 +168,9 @@ class Steps:
 
     def start_container(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:
         """Create and start a container, or adopt the instance of that restart; clear away what never ran."""
+        if (made := (yield from self._taken(attempt))) is not None:
+            view = yield from self.read(request["ref"]["uid"])
+            return (yield from self._start(attempt, request, made.id, view))
         ref, name, restart, pause = request["ref"], request["container"], int(request["restart"]), 0.02
         spec = request["pod"]["spec"]
         every = [each for kind in _KINDS for each in spec.get(kind, ())]
@@ -195,12 +213,54 @@ class Steps:
                 raise PodFault("CreateContainerError", str(error)) from error
             return (yield from self._start(attempt, request, made.id, view))
 
+    def _taken(self, attempt: Attempt) -> Generator[Call | Pause, Any, Container | None]:
+        """Return what was created for a start before its turn, which has come."""
+        while attempt.ahead is not None and attempt.ahead.busy:
+            yield Pause(0.002)
+        ahead, attempt.ahead = attempt.ahead, None
+        if ahead is None:
+            return None
+        self.hidden.discard(instance_of(attempt.request))
+        return ahead.made
+
+    def create_ahead(self, attempt: Attempt) -> None:
+        """Create the container of a start that waits for its turn, if that is possible."""
+        request = attempt.request
+        every = [each for kind in _KINDS for each in request["pod"]["spec"].get(kind, ())]
+        container = next(each for each in every if each["name"] == request["container"])
+        if attempt.number > 1 or attempt.interrupted or container["image"] not in self.runtime.images:
+            return
+        try:
+            seconds, effect = self.runtime.create(_asked(request, container))
+        except CriError:
+            return
+        ahead = attempt.ahead = Ahead()
+        self.hidden.add(instance_of(request))
+
+        def over() -> None:
+            ahead.busy = False
+            with contextlib.suppress(CriError):
+                ahead.made = effect()
+            for go_on in ahead.waiting:
+                go_on()
+
+        self.runtime.clock.after(seconds, over)
+
+    def _clear_created(self, request: Mapping[str, Any]) -> Body:
+        """Remove what an earlier try has created before its turn."""
+        for each in (yield from self.read(request["ref"]["uid"]))["containers"]:
+            if _instance(request["ref"]["uid"], each) == instance_of(request) and each["state"] == "created":
+                yield from self._remove_unstarted(each["id"])
+        return {"outcome": "notBegun"}
+
     def _start(self, attempt: Attempt, request: Mapping[str, Any], container_id: str, view: View) -> Body:
         """Start what was just created; what has failed and never ran is removed, unless that is its end."""
         name = request["container"]
         if attempt.interrupted:
             yield from self._remove_unstarted(container_id)
             raise Interrupted
+        if request["kind"] == "container" and not self._has_post_start(request):
+            self.only_waits(attempt)
         try:
             yield Call(lambda: self.runtime.start(container_id), makes=True)
         except Unavailable:
@@ -222,6 +282,10 @@ class Steps:
             while self.runtime.clock.now < deadline and not attempt.interrupted:
                 made = self.runtime.containers.get(container_id)
                 if made is None or made.state == "exited":
+                    if attempt.number == 1 and not int(request["restart"]):
+                        self.only_waits(attempt)
+                    with contextlib.suppress(Interrupted):
+                        yield Pause(LATE_SECONDS)
                     break
                 try:
                     yield Pause(0.02)
@@ -231,11 +295,11 @@ class Steps:
 
     def _post_start(self, attempt: Attempt, request: Mapping[str, Any], container_id: str) -> Routine:
         """Carry out the postStart hook, if there is one; where it fails the container is ended with its grace."""
+        if not self._has_post_start(request):
+            return
         name, spec = request["container"], request["pod"]["spec"]
         mains = {each["name"]: each for each in spec["containers"]}
-        lifecycle: Mapping[str, Any] = mains.get(name, {}).get("lifecycle", {})
-        if not lifecycle.get("postStart"):
-            return
+        lifecycle: Mapping[str, Any] = mains[name]["lifecycle"]
         yield Pause(HOOK_SECONDS)
         if not self.failing_hooks:
             return
@@ -248,6 +312,10 @@ class Steps:
 
         yield from self._end_containers(attempt, alive, by="postStart")
         raise PodFault("PostStartHookError", "PostStartHook failed")
+
+    def _has_post_start(self, request: Mapping[str, Any]) -> bool:
+        mains = {each["name"]: each for each in request["pod"]["spec"]["containers"]}
+        return bool(mains.get(request["container"], {}).get("lifecycle", {}).get("postStart"))
 
     def pull_image(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:
         """Pull a container's image."""
@@ -484,6 +552,16 @@ class Steps:
 
 
 _KINDS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def instance_of(request: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    """Return which instance a start makes."""
+    ref = request["ref"]
+    return str(ref["uid"]), str(ref["incarnation"]), str(request["container"]), int(request["restart"])
+
+
+def _instance(uid: str, listed: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    return uid, str(listed["incarnation"]), str(listed["name"]), int(listed["restartCount"])
 
 
 def _was_refused(instance: Mapping[str, Any]) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.simulator.faults import Case
+from tests.simulator.faults import Case, Event
 from tests.simulator.pods import pod
 from tests.simulator.runtime import FOREVER, Life
 from tests.simulator.simulation import Simulation
@@ -33,3 +35,32 @@ def test_each_start_but_the_first_takes_one_more_task(names: str, inits: str, ta
     simulation = started(names, inits)
     assert simulation.server.run is not None
     assert (simulation.server.tasks, simulation.server.run.events) == (tasks, events)
+
+
+DEATH = Event(0.0, "worker killed", seconds=0.5)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_worker_that_dies_at_any_moment_of_a_chain_starts_nothing_before_its_turn(code: int) -> None:
+    """Each container but the first is created before its turn. After a failure nothing of that may stay, or start."""
+    spec = {
+        "restartPolicy": "Never",
+        "initContainers": [{"name": name, "image": "busybox:1"} for name in "ab"],
+        "containers": [{"name": name, "image": "busybox:1"} for name in "yz"],
+    }
+    lives: dict[str, tuple[Life, ...]] = {
+        "a": (Life(0.05),),
+        "b": (Life(0.05, code),),
+        "y": (FOREVER,),
+        "z": (FOREVER,),
+    }
+    for step in range(48):
+        events = (replace(DEATH, at=round(0.015 * step, 3)),)
+        case = Case(pod(spec), lives, events, horizon=60.0)
+        assert Simulation(case).run().violation == "", events
+        simulation = Simulation(case)
+        simulation.begin()
+        simulation.clock.run(60.0)
+        ran = {each.name: each.state for each in simulation.runtime.containers.values()}
+        expected = {"a": "exited", "b": "exited"} | ({} if code else {"y": "running", "z": "running"})
+        assert ran == expected, events

@@ -1,0 +1,111 @@
+"""Waiting a moment for the end of an init container that was just started: most end at once.
+
+After the end of a process it takes 30 to 70 ms until the runtime reports the exit, which is the runtime's own work. The
+process's pidfd tells at once, so the next container can be created meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from activities.step_attempt import Interrupted, StepAttempt
+from syncpod.cri.errors import CriError
+from syncpod.kernel.process_end import listening
+from syncpod.messages import ObservedPod
+from syncpod.messages.steps import StartContainer
+from syncpod.node.announcements import Heard
+from syncpod.node.reader import Made
+
+LINGER_SECONDS = 0.2
+"""How long the start of an init container waits for its exit. A runtime reports exits 40 to 70 ms late."""
+_REPORT_SECONDS = 1.0
+"""How long it waits for the report of an exit once the process has ended: a busy runtime may take that long."""
+_LOOK_SECONDS = 0.005
+"""How often a runtime is then asked that does not announce exits, once the process has ended or if that is not seen."""
+_SELDOM_SECONDS = 0.05
+"""How often one is asked that does: it may leave one out (containerd 2.x, for a reader that is too slow). So is any
+other while the process runs."""
+
+
+async def read_once_started(
+    attempt: StepAttempt, request: StartContainer, container_id: str, heard: Heard, *, is_to_end: bool
+) -> ObservedPod:
+    """Read the pod after a start has succeeded: if the container is to end, once it has, or after a moment."""
+    if is_to_end:
+        return await _read_at_its_end(attempt, request, container_id, heard)
+    attempt.say_nearly_done()
+    return await attempt.read(Made(request.sandbox_id, container_id))
+
+
+async def _read_at_its_end(
+    attempt: StepAttempt, request: StartContainer, container_id: str, heard: Heard
+) -> ObservedPod:
+    """Read the pod once the container has ended, or after a moment.
+
+    A runtime that announces ends does so as soon as it would report them. The end of the process shows earlier, though
+    not how it ended. In the first try of a first instance that counts as success until the runtime says more, and what
+    follows may be created. A container that was restarted has most likely failed again, and nothing is created.
+    """
+    deadline, reader, home = time.monotonic() + LINGER_SECONDS, attempt.node.reader, request.sandbox_id
+    is_first = not request.restart and attempt.number == 1
+    with contextlib.suppress(Interrupted, CriError), ExitStack() as watching:
+        process = await _Process.of(attempt, container_id, watching, attempt.say_only_waits if is_first else None)
+        while time.monotonic() < process.awaited_until(deadline) and not attempt.interrupted:
+            if heard.anything or not process.runs:
+                await attempt.pause(_SELDOM_SECONDS if heard.anything else _LOOK_SECONDS, until=heard.end)
+            else:
+                await attempt.pause(_SELDOM_SECONDS, until=process.end)
+            if await reader.has_exited(container_id, sandbox_id=home, succeeded=attempt.say_nearly_done):
+                break
+            if heard.end.is_set():  # too early: from now on the runtime is asked
+                heard.end.clear()
+                heard.anything = False
+    return await attempt.read()
+
+
+class _Process:
+    """The first process of a container, if the node can see it."""
+
+    def __init__(self) -> None:
+        self.end = asyncio.Event()
+        self._is_watched = False
+        self._ended_at = 0.0
+
+    @classmethod
+    async def of(
+        cls, attempt: StepAttempt, container_id: str, watching: ExitStack, ended: Callable[[], None] | None
+    ) -> _Process:
+        """Watch the process while the stack is open, and call `ended` at its end. Raises CriError.
+
+        There is nothing to see if the runtime does not tell its pid, or has other numbers for processes.
+        """
+        this = cls()
+        if not attempt.node.context.shares_pids:
+            return this
+        pid = await attempt.node.reader.pid_of(container_id)
+        if pid <= 0:
+            return this
+
+        def heard() -> None:
+            this._ended_at = time.monotonic()
+            this.end.set()
+            if ended is not None:
+                ended()
+
+        with contextlib.suppress(OSError):  # such as a kernel without pidfds
+            watching.enter_context(listening(pid, heard))
+            this._is_watched = True
+        return this
+
+    def awaited_until(self, deadline: float) -> float:
+        """Return until when the exit is awaited, monotonic: the deadline, or later if the process has ended."""
+        return max(deadline, self._ended_at + _REPORT_SECONDS) if self.end.is_set() else deadline
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is watched and has not ended."""
+        return self._is_watched and not self.end.is_set()

@@ -1,0 +1,47 @@
+"""Hearing when a process ends, whoever its parent is: its pidfd is readable from then on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+def shares_pids(other: int) -> bool:
+    """Say whether the process with this pid is in the same pid namespace as this one: both number processes alike.
+
+    False if that is not known, because it is in another namespace or belongs to another user. Raises nothing.
+    """
+    try:
+        return os.path.samestat(Path("/proc/self/ns/pid").stat(), Path(f"/proc/{other}/ns/pid").stat())
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def listening(pid: int, ended: Callable[[], None]) -> Iterator[None]:
+    """Call `ended` once during the block, when the process has ended that has this pid; at once if there is none.
+
+    If somebody has said of this pid that its process runs, that process has ended by then in any case: another one has
+    its pid only after its end. Needs a running event loop. Raises OSError if the process cannot be watched.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        ended()
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        loop.remove_reader(pidfd)
+        ended()
+
+    loop.add_reader(pidfd, heard)
+    try:
+        yield
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
