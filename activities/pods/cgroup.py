@@ -10,6 +10,7 @@ from activities.step_attempt import PodFault, StepAttempt
 from syncpod.messages.steps import Fault
 from syncpod.node.pod_cgroups import LimitsRefused, limit_all_pods, make_pod_cgroup, weigh_tiers
 from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
 
 logger = logging.getLogger(__name__)
 
@@ -25,18 +26,26 @@ async def prepare_cgroup(attempt: StepAttempt, pod: Pod) -> None:
     node = attempt.node
     attempt.doing = "makes the pod's cgroup"
     try:
-        await asyncio.to_thread(make_pod_cgroup, node.context, pod)
+        _say_lacks(node, await asyncio.to_thread(_make, node.context, pod))
     except LimitsRefused as refused:
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, str(refused)) from refused
-    # After the pod's own cgroup: before that exists, the end of another pod may remove the cgroup above it.
-    await limit_pods(node)
     async with node.ledger.open() as page:
         await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
 
 
 async def limit_pods(node: Node) -> None:
     """Limit all pods together to the node's allocatable resources; log once which limits the worker may not set."""
-    lacks = await asyncio.to_thread(limit_all_pods, node.context)
+    _say_lacks(node, await asyncio.to_thread(limit_all_pods, node.context))
+
+
+def _make(context: NodeContext, pod: Pod) -> str:
+    """Make the pod's cgroup, and limit all pods; return which limits could not be set. Blocks. Raises as the first."""
+    make_pod_cgroup(context, pod)
+    # After the pod's own cgroup: before that exists, the end of another pod may remove the cgroup above it.
+    return limit_all_pods(context)
+
+
+def _say_lacks(node: Node, lacks: str) -> None:
     if lacks and lacks != node.unlimited:
         logger.info("the node's pods are not limited as a whole: %s", lacks)
     node.unlimited = lacks

@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-PATIENCE_SECONDS: Final = 0.1
+PATIENCE_SECONDS: Final = 0.05
 """How long what is less urgent waits: on a quiet machine a step has asked after 2 to 25 ms. A hook, a disk or other
-pods may keep it from that for longer."""
+pods may keep it from that for longer, and the next change of the manifests waits too."""
 
 
 class FirstCalls:
