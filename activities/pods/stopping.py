@@ -63,8 +63,11 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
     while True:
         view = await end_containers(attempt, alive, suffices=partial(_shows_what_to_stop, request))
         attempt.checkpoint()
-        await end_what_was_lost(attempt, [each.id for each in view.containers])
-        await stop_sandboxes(attempt, view)
+        # Together: what the runtime has lost sight of has no grace, and the end of the sandbox does not wait for it.
+        ending_lost = end_what_was_lost(attempt, [each.id for each in view.containers])
+        for failure in await asyncio.gather(ending_lost, stop_sandboxes(attempt, view), return_exceptions=True):
+            if failure is not None:
+                raise failure
         view = await _listed_as_stopped(attempt)
         if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
             if request.final:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities.containers.leftovers import end_what_was_lost
+from activities.pods import stopping
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.cri.port import SandboxSummary
 from syncpod.lifecycle.step_name import StepName
@@ -85,6 +87,27 @@ async def test_a_killed_container_gets_its_stop_signal_and_is_reported_as_exited
     assert [(each.state, each.exit_code) for each in result.status.containers] == [("exited", 3)]
     assert [(each.reason, each.message) for each in result.events] == [("Killing", "Stopping container main")]
     assert [each.ready for each in result.status.sandboxes] == [True]
+
+
+async def test_a_sandbox_is_stopped_while_lost_processes_are_looked_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, stop, asked = bench.pod(), bench.cri.stop_pod_sandbox, asyncio.Event()
+    await started(pod)
+
+    async def stopping_sandbox(sandbox_id: str) -> None:
+        asked.set()
+        await stop(sandbox_id)
+
+    async def ended(*of: Any) -> None:
+        async with asyncio.timeout(60):
+            await asked.wait()
+        await end_what_was_lost(*of)
+
+    monkeypatch.setattr(bench.cri, "stop_pod_sandbox", stopping_sandbox)
+    monkeypatch.setattr(stopping, "end_what_was_lost", ended)
+    result = await pod.kill()
+    assert [each.ready for each in result.status.sandboxes] == [False]
 
 
 async def test_a_repeated_kill_succeeds(bench: Bench, calls: Calls) -> None:
