@@ -7,7 +7,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,22 @@ async def test_an_end_that_the_runtime_announces_is_returned_at_once(
         await pod.until_state(setup.id, "exited")
         announcements.take(ContainerEvent(setup.id, {}, is_end=True))
     assert [each.state for each in (await step.result()).status.containers] == ["exited"]
+
+
+async def test_the_report_of_an_end_is_awaited_longer_once_the_process_has_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def has_ended(pid: int, ended: Callable[[], None]) -> Iterator[None]:
+        ended()
+        yield
+
+    for name, value in (("LINGER_SECONDS", 0.0), ("_REPORT_SECONDS", 60.0), ("listening", has_ended)):
+        monkeypatch.setattr(f"activities.containers.quick_end.{name}", value)
+    pod = bench.pod(initContainers=[container("setup", command=("sleep", "0.2"))])
+    await pod.create_sandbox()
+    result = await pod.step(StepName.START_INIT_CONTAINER, pod.start_request("setup", kind="init_container")).result()
+    assert [each.state for each in result.status.containers] == ["exited"]
 
 
 async def test_a_long_running_init_container_is_returned_as_running_and_a_sidecar_is_not_awaited(
