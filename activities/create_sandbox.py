@@ -19,7 +19,7 @@ from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
 from activities.pods.admission import admit_to_node
 from activities.pods.cgroup import prepare_cgroup
-from activities.pods.earlier_lives import end_earlier_lives, sandboxes_of_name
+from activities.pods.earlier_lives import end_earlier_lives, remove_what_was_left, sandboxes_of_name
 from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import PodFault, Polls, StepAttempt, warning
 from syncpod.cri import SandboxConfig
@@ -52,9 +52,9 @@ _OWN_NAME = StepName.CREATE_SANDBOX.value
 async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
     """Make the sandbox of this pod and attempt, or adopt it, and return which of the pod's images are missing.
 
-    Writes the pod's record, and ends earlier pods of its name. An earlier pod of another Temporal cluster may not be
-    ended here. While it runs, nothing new is made, since a node runs one pod of a name, like a kubelet. Then looks for
-    the sandbox, and looks again after each inconclusive answer:
+    Removes what an earlier life under its UID has left, writes the pod's record, and ends earlier pods of its name. An
+    earlier pod of another Temporal cluster may not be ended here. While it runs, nothing new is made, since a node runs
+    one pod of a name, like a kubelet. Then looks for the sandbox, and looks again after each inconclusive answer:
 
     - READY and of this incarnation: adopted.
     - dead, or another incarnation's: stopped and removed, its containers with their grace. The attempt is used up, and
@@ -135,13 +135,16 @@ async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.T
 
 
 async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
-    """Make the pod's own directory and write its record there. Raises PodFault.
+    """Make the pod's own directory and write its record there, in place of that of its last life. Raises PodFault.
 
     If this life of the pod was deleted on this node, its workflow comes from a restored database: nothing is noted, the
     pod fails with that reason, and the agent ends its workflow.
     """
-    attempt.doing = "notes the pod on the node"
+    grace = request.pod.spec.termination_grace_period_seconds or 0
     try:
+        if not request.adopt:
+            await remove_what_was_left(attempt, grace_seconds=grace)
+        attempt.doing = "notes the pod on the node"
         at = await asyncio.to_thread(_noted_unless_deleted, attempt.node.context, request)
     except UnsafeName as error:
         raise _failed(attempt, str(error)) from error

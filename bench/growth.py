@@ -98,7 +98,9 @@ async def growth(pods: int) -> str:
 
 
 async def _gone(node: SimulatedNode, pods: int) -> int:
-    return pods - await node.visible()
+    """Return how many pods are gone from the server and from the runtime: the node removes what workflows leave."""
+    listed = await node.cri.list_pod_sandboxes()
+    return pods - max(await node.visible(), len(listed))
 
 
 async def _marked(

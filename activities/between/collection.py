@@ -30,10 +30,13 @@ from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
+from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Outcome, RemovePod, StepInput
+from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.directories import remove_pod_volumes
 from syncpod.node.pod_records import read_pod_record
 from syncpod.node.pod_threads import DiskWork
+from syncpod.translation.context import NodeContext
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
 
@@ -102,6 +105,26 @@ class Collector:
                 return False
             return removed.outcome == Outcome.DONE
 
+    async def remove_left(self, request: RemovePod) -> bool:
+        """Remove what a pod's kill has left to the node, as `remove_remains` does; say whether it is removed.
+
+        Only where this life of the pod is noted as over, and none has begun under its UID since. It waits until no
+        pod is to be stopped. A step of the pod that arrives meanwhile goes first. Raises what `remove_remains` raises.
+        """
+        attempt, ref = StepAttempt(self._node, request, number=1), request.ref
+        async with self._node.fences.undisturbed(ref.uid, attempt) as held:
+            if not held:
+                return False
+            try:
+                async with attempt.in_queue(Stage.CLEARING):
+                    if not await asyncio.to_thread(_is_over, self._node.context, ref):
+                        return False
+                    removed = await remove_remains(attempt, request)
+            except Interrupted:
+                return False
+            self._node.returned(await attempt.read())
+            return removed.outcome == Outcome.DONE
+
     async def empty(self, uid: str) -> bool:
         """Remove the volumes of a pod that was evicted and has ended; say whether they are removed.
 
@@ -138,6 +161,16 @@ class Collector:
         if owners - {context.name}:
             return True
         return bool(await anothers(self._node, sandboxes))
+
+
+def _is_over(node: NodeContext, ref: PodRef) -> bool:
+    """Say whether this life of a pod is over, and no other has begun under its UID. Blocks. Raises OSError."""
+    record = read_pod_record(node, ref.uid)
+    return (
+        record is not None
+        and record.incarnation == ref.incarnation
+        and deleted_at(node, ref.uid, ref.incarnation) is not None
+    )
 
 
 class _Gone:

@@ -1,8 +1,9 @@
-"""Ending earlier pods of a name that still run because their workflows were terminated before they killed anything."""
+"""Ending earlier lives of a pod: those whose workflows were terminated before they killed anything, and remains."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 
 from activities.node.ownership import anothers
 from activities.pods.removal import remove_remains
@@ -11,6 +12,9 @@ from activities.step_attempt import NotYet, StepAttempt, warning
 from syncpod.cri.port import SandboxSummary
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import KillPod, Outcome, RemovePod
+from syncpod.node.deleted_pods import deleted_at
+from syncpod.node.pod_records import PodRecord, read_pod_record
+from syncpod.translation.context import NodeContext
 from syncpod.translation.names import (
     INCARNATION_ANNOTATION,
     NODE_LABEL,
@@ -18,7 +22,7 @@ from syncpod.translation.names import (
     POD_NAMESPACE_LABEL,
     POD_UID_LABEL,
 )
-from syncpod.translation.paths import is_uid
+from syncpod.translation.paths import UnsafeName, is_uid
 
 
 async def sandboxes_of_name(attempt: StepAttempt) -> tuple[SandboxSummary, ...]:
@@ -38,8 +42,8 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
 
     `listed` are the sandboxes of the name (`sandboxes_of_name`), as they were when the step began or later.
     A name has one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any
-    more, and would run for ever. A pod of another cluster is left alone, since its workflow may still exist. Each
-    container has `grace_seconds`, counted from when the step was scheduled.
+    more, and would run for ever. Left alone are a pod of another cluster, since its workflow may still exist, and what
+    the node is about to remove anyway. Each container has `grace_seconds`, counted from when the step was scheduled.
 
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
     made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node.
@@ -49,23 +53,62 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
     """
     node, ref = attempt.node, attempt.ref
     elsewhere = await anothers(node, listed)
-    for uid in sorted({_uid(each) for each in listed if each not in elsewhere} - {ref.uid}):
+    left = await asyncio.to_thread(_left_to_the_node, node.context, listed) if listed else set()
+    for uid in sorted({_uid(each) for each in listed if each not in elsewhere} - left - {ref.uid}):
         attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
         elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
         why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
-        attempt.ref = elder  # the same StepAttempt is used, so that a request to let go reaches it
-        try:
-            await stop_pod(attempt, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
-            removed = await remove_remains(attempt, RemovePod(ref=elder))
-        finally:
-            attempt.ref = ref
-        if removed.outcome == Outcome.STOPPING:
-            raise NotYet(f"the pod {uid}: {removed.message}")
+        await _end(attempt, elder, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
         attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {uid}: {why}."))
     if any((_uid(each), _incarnation(each)) == (ref.uid, ref.incarnation) for each in listed):
         return ""
     ready = {_uid(each) for each in elsewhere if each.state == "SANDBOX_READY"} - {ref.uid}
     return min(ready, default="")
+
+
+async def remove_what_was_left(attempt: StepAttempt, *, grace_seconds: int) -> None:
+    """Remove what the last life under this pod's UID has left to the node, if the node has not removed it yet.
+
+    The UID of a static pod comes from its manifest, so another life of it has the same directories: it must not find
+    the volumes of the last one. Does nothing unless the pod's record is of another life that is noted as over. Raises
+    what `remove_remains` raises; NotYet, Interrupted.
+    """
+    record = await asyncio.to_thread(_record_of_a_life_that_is_over, attempt.node.context, attempt.ref)
+    if record is None:
+        return
+    attempt.doing = "removes what the pod's last life has left"
+    meta = record.pod.metadata
+    elder = PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation)
+    await _end(attempt, elder, KillPod(ref=elder, grace_seconds=grace_seconds, message="its life is over"))
+
+
+def _left_to_the_node(node: NodeContext, listed: Iterable[SandboxSummary]) -> set[str]:
+    """Return the UIDs of pods of which nothing is alive, and whose life is noted as over. Blocks."""
+    alive = {_uid(each) for each in listed if each.state == "SANDBOX_READY"}
+    return {_uid(each) for each in listed if deleted_at(node, _uid(each), _incarnation(each)) is not None} - alive
+
+
+def _record_of_a_life_that_is_over(node: NodeContext, ref: PodRef) -> PodRecord | None:
+    """Return the record under the pod's UID if it is of another life, noted as over. Blocks. Raises OSError."""
+    try:
+        record = read_pod_record(node, ref.uid)
+    except UnsafeName:
+        return None  # the step itself says so
+    if record is None or record.incarnation in ("", ref.incarnation):
+        return None
+    return record if deleted_at(node, ref.uid, record.incarnation) is not None else None
+
+
+async def _end(attempt: StepAttempt, elder: PodRef, kill: KillPod) -> None:
+    """Kill and remove an earlier life. Raises NotYet if something of it is alive again."""
+    ref, attempt.ref = attempt.ref, elder  # the same StepAttempt is used, so that a request to let go reaches it
+    try:
+        await stop_pod(attempt, kill)
+        removed = await remove_remains(attempt, RemovePod(ref=elder))
+    finally:
+        attempt.ref = ref
+    if removed.outcome == Outcome.STOPPING:
+        raise NotYet(f"the pod {elder.uid}: {removed.message}")
 
 
 def _uid(sandbox: SandboxSummary) -> str:

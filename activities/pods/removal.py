@@ -6,22 +6,18 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from temporalio import activity
-
 from activities.containers.leftovers import say_killed
 from activities.containers.removal import keep_log_ends, remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import forget
+from activities.pods.ends import note_end
 from activities.pods.stopping import stop_sandboxes
 from activities.step_attempt import NotYet, StepAttempt
 from syncpod.kernel.cgroupfs import CgroupBusy
 from syncpod.messages import ObservedPod
-from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import Outcome, RemovePod, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
-from syncpod.node.deleted_pods import note_deleted
 from syncpod.node.directories import remove_pod_directories
 from syncpod.node.pod_threads import DiskWork
-from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
 
 FORCED_SECONDS: Final = 5.0
@@ -65,7 +61,7 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
     attempt.doing = "removes the pod's cgroup, directories and logs"
     await _remove_cgroup(attempt, request.ref.uid)
     context, ref = attempt.node.context, request.ref
-    await asyncio.to_thread(_note_deleted, context, ref)
+    await note_end(context, ref)
     removing = partial(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
     await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=FORCED_SECONDS if request.forced else None)
     attempt.node.uids.release(ref)
@@ -80,15 +76,6 @@ def _has_ended(view: ObservedPod) -> bool:
         and not any(sandbox.ready for sandbox in view.sandboxes)
         and all(container.state == "exited" for container in view.containers)
     )
-
-
-def _note_deleted(node: NodeContext, ref: PodRef) -> None:
-    """Note that this life of the pod is over. A full disk is ignored: nothing may keep a pod from being removed."""
-    if ref.incarnation:
-        try:
-            note_deleted(node, ref.uid, ref.incarnation)
-        except OSError as error:
-            activity.logger.warning("the deletion of the pod cannot be noted: %s", error.strerror)
 
 
 async def _remove_cgroup(attempt: StepAttempt, uid: str) -> None:

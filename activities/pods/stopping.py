@@ -15,6 +15,7 @@ from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import with_noted_starts
 from activities.containers.targets import kill_target
 from activities.pods.admission import finish
+from activities.pods.ends import note_end
 from activities.step_attempt import Polls, StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.messages import ObservedContainer, ObservedPod, ObservedSandbox
@@ -74,7 +75,8 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
                 await finish(attempt, evicted=request.evicted)
             earlier = _found_by_an_earlier_try(attempt, view, targets, pod, request)
             tell_hooks(attempt, [*targets.values(), *earlier])
-            return StepResult(status=await with_noted_starts(attempt, pod, view))
+            left = request.deleted and await note_end(attempt.node.context, attempt.ref)
+            return StepResult(status=await with_noted_starts(attempt, pod, view), left_to_node=left)
         await polls.pause()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
+from syncpod.messages.steps import RemovePod
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
@@ -43,6 +44,7 @@ class PublishedPods:
         self._news = asyncio.Event()
         self._is_failing = False
         self._watchers: list[Callable[[Published], None]] = []
+        self._remove: Callable[[RemovePod], None] | None = None
 
     def __len__(self) -> int:
         """Return the number of workflows whose state is known."""
@@ -53,6 +55,8 @@ class PublishedPods:
         if published.is_gone:
             self._runs.pop(workflow_id, None)
             self._behind.pop(workflow_id, None)
+            if self._remove is not None and (left := published.answer("left")) is not None:
+                self._remove(left)
             return
         self._runs[workflow_id] = PublishedRun(run_id, published)
         if published.uid:
@@ -74,6 +78,10 @@ class PublishedPods:
     def watch(self, watcher: Callable[[Published], None]) -> None:
         """Call `watcher` with each state of a pod that is published from now on; it must return at once."""
         self._watchers.append(watcher)
+
+    def on_left(self, remove: Callable[[RemovePod], None]) -> None:
+        """Call `remove` with what each pod's workflow leaves to the node when it ends; it must return at once."""
+        self._remove = remove
 
     async def snapshot(self, workflow_id: str) -> WorkflowSnapshot | None:
         """Return the newest state of a workflow, else its snapshot on disk, else None. Raises OSError."""

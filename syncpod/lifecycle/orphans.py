@@ -78,7 +78,8 @@ class Judgement:
     """Why it is not killed although it is an orphan; "" if it is killed."""
 
 
-_ASKED_FOR: Final = Judgement(orphan=False)
+NOT_AN_ORPHAN: Final = Judgement(orphan=False)
+"""The judgement of what is wanted, or is being removed."""
 
 
 def judge(found: Found, coverage: Coverage, *, cluster: str) -> Judgement:
@@ -94,7 +95,7 @@ def judge(found: Found, coverage: Coverage, *, cluster: str) -> Judgement:
             but="this one knows nothing of it",
         )
     if found.uid and (found.standing == "open" or found.uid in coverage.desired):
-        return _ASKED_FOR
+        return NOT_AN_ORPHAN
     why, proven = _WHY[found.standing] if found.uid else ("it names no pod", False)
     if not coverage.sources_ready:
         return Judgement(orphan=True, why=why, but="not every source of pods has reported yet")

@@ -163,6 +163,8 @@ class KillPod(StepInput):
     """The pod ends for good: once stopped, it never runs again, and its resources on the node are free."""
     evicted: bool = False
     """The node evicts it: once it is stopped, none of its dead containers is kept."""
+    deleted: bool = False
+    """The pod is deleted, and nothing is to run in its place: its workflow can end once it is stopped."""
 
 
 class RemoveContainers(StepInput):
@@ -249,6 +251,9 @@ class StepResult(Message):
     """kill_container: the container had ended before this step asked anything of it."""
     stopped: tuple[Exit, ...] = ()
     """remove_container: how those ended that it stopped, without messages. `status` lacks them: they are removed."""
+    left_to_node: bool = False
+    """kill_pod: the node has noted that this life of the pod is over, and removes what is left once its workflow has
+    ended."""
     attempt: int = 1
     """The number of Temporal's try that succeeded, from 1."""
     idle_ms: int = 0

@@ -38,6 +38,12 @@ class PodInRuntime:
         return sum(container.state == "running" for container in self.containers)
 
     @property
+    def is_alive(self) -> bool:
+        """Whether a sandbox of it is ready, or a container has not ended."""
+        has_sandbox = any(sandbox.state == "SANDBOX_READY" for sandbox in self.sandboxes)
+        return has_sandbox or any(container.state != "exited" for container in self.containers)
+
+    @property
     def made_at(self) -> datetime | None:
         """When its oldest part was made, by the node's clock; None if the runtime does not say."""
         return made_at([*(each.created_at for each in self.sandboxes), *(each.created_at for each in self.containers)])

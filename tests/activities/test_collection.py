@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import uuid
 from collections.abc import Collection
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -13,6 +16,8 @@ from activities.node.fences import Claim
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import Outcome, RemovePod
+from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.pod_records import read_pod_record, write_pod_record
 from tests.activities.bench import Bench, PodOnBench, container
 from tests.activities.test_fences import EARLY, Actor, settle
@@ -143,3 +148,86 @@ async def test_volumes_of_an_evicted_pod_are_removed_and_its_record_kept(bench: 
     assert await collector.empty(pod.uid)
     assert not volume.exists()
     assert (pod.directory / "pod.json").exists()
+
+
+# --- what a kill has left to the node ---------------------------------------------------------------------------------
+
+
+async def left_by_a_kill(pod: PodOnBench) -> RemovePod:
+    """Start a pod and end it for good; the removal that its workflow leaves to the node."""
+    await pod.create_sandbox()
+    await pod.start()
+    request = pod.kill_request().model_copy(update={"final": True, "deleted": True})
+    assert (await pod.step(StepName.KILL_POD, request).result()).left_to_node
+    return RemovePod(ref=pod.ref, fence=pod.next_fence(), stopped=(pod.sandbox_id,))
+
+
+async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_is_there(bench: Bench) -> None:
+    """Row 22: volumes, directories, cgroups, logs, as a removal by a step."""
+    pod = bench.pod()
+    request = await left_by_a_kill(pod)
+    assert pod.directory.exists()
+    assert deleted_at(bench.node.context, pod.uid, pod.incarnation) is not None
+    assert await Collector(bench.node).remove_left(request)
+    assert (pod.directory.exists(), pod.logs.exists(), pod.cgroups()) == (False, False, [])
+    view = bench.returned[-1]
+    assert (view.uid, view.sandboxes, view.containers) == (pod.uid, (), ())
+
+
+async def test_what_was_left_stays_while_a_step_has_the_pod_and_once_another_life_has_begun(bench: Bench) -> None:
+    pod = bench.pod()
+    request = await left_by_a_kill(pod)
+    collector, step = Collector(bench.node), Actor(bench.node.fences, 99, ref=pod.ref)
+    async with bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
+        assert not await collector.remove_left(request)
+    await note(pod, incarnation="life-2")
+    assert not await collector.remove_left(request)
+    await note(pod, incarnation=pod.incarnation)
+    (bench.node.context.state_dir / "deleted" / f"{pod.uid}.{pod.incarnation}").unlink()
+    assert not await collector.remove_left(request), "nothing on the node says that its life is over"
+    assert (len((await pod.view()).sandboxes), pod.directory.exists()) == (1, True)
+
+
+async def test_a_kill_leaves_nothing_to_the_node_unless_the_pod_is_deleted_and_that_can_be_noted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a step of the workflow removes the pod, which can be seen, and is tried again until it succeeds."""
+    pod, nameless, full = bench.pod(), bench.pod(incarnation=""), bench.pod()
+    for each in (pod, nameless, full):
+        await each.create_sandbox()
+    request = pod.kill_request().model_copy(update={"final": True})
+    assert not (await pod.step(StepName.KILL_POD, request).result()).left_to_node
+    request = nameless.kill_request().model_copy(update={"final": True, "deleted": True})
+    assert not (await nameless.step(StepName.KILL_POD, request).result()).left_to_node
+
+    def is_full(node: object, uid: str, incarnation: str) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("activities.pods.ends.note_deleted", is_full)
+    request = full.kill_request().model_copy(update={"final": True, "deleted": True})
+    assert not (await full.step(StepName.KILL_POD, request).result()).left_to_node
+
+
+async def test_another_life_under_the_uid_finds_nothing_of_one_whose_removal_was_cut_off(bench: Bench) -> None:
+    """A static pod has the same UID in each life, so it would find the files of the last one in its volumes."""
+    scratch = [{"name": "scratch", "emptyDir": {}}]
+    elder = bench.pod(volumes=scratch, uid=str(uuid.uuid4()), name="static")
+    await left_by_a_kill(elder)
+    volume = elder.directory / "volumes" / "kubernetes.io~empty-dir" / "scratch"
+    (volume / "file").write_text("of the last life")
+    heir = bench.pod(volumes=scratch, uid=elder.uid, name="static", incarnation="life-2")
+    made = await heir.create_sandbox()
+    view = await heir.view()
+    assert (made.outcome, [each.incarnation for each in view.sandboxes]) == (Outcome.DONE, ["life-2"])
+    assert (view.containers, list(volume.iterdir())) == ((), [])
+
+
+async def test_a_pod_of_the_same_name_neither_waits_for_what_was_left_nor_tells_of_it(bench: Bench) -> None:
+    elder = bench.pod(name="again")
+    request = await left_by_a_kill(elder)
+    heir = bench.pod(name="again")
+    made = await heir.create_sandbox()
+    assert (made.outcome, made.events) == (Outcome.DONE, ())
+    assert len((await elder.view()).sandboxes) == 1
+    assert await Collector(bench.node).remove_left(request)
+    assert [each.ready for each in (await heir.view()).sandboxes] == [True]

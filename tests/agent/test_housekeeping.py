@@ -27,6 +27,7 @@ from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import PodRef, pod_workflow_id
+from syncpod.node.deleted_pods import note_deleted
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import Orphan, read_node_report
 from syncpod.pod import Pod
@@ -346,6 +347,21 @@ async def test_nothing_is_removed_before_the_server_has_answered_or_before_the_m
     patient = gone(node, workflows, runtime, min_age=1e9)
     assert await patient.round() == 0
     assert runtime.cleared == []
+
+
+async def test_a_pod_whose_life_is_noted_as_over_is_removed_at_once_when_the_worker_begins(node: NodeContext) -> None:
+    """The last worker may have died before it had removed what a workflow left to it."""
+    workflows, runtime = Workflows({"over": "closed", "open": "open", "other": "closed"}), Runtime()
+    for uid in ("over", "open", "other"):
+        note(node, uid, incarnation="life-1")
+    for uid in ("over", "open"):
+        note_deleted(node, uid, "life-1")
+    note_deleted(node, "other", "life-0")
+    looking = asyncio.create_task(gone(node, workflows, runtime, min_age=1e9, period=1e9).run())
+    await until(lambda: bool(runtime.cleared))
+    looking.cancel()
+    await asyncio.gather(looking, return_exceptions=True)
+    assert runtime.cleared == ["over"]
 
 
 async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(

@@ -31,7 +31,7 @@ from syncpod.objects import ObjectStore
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
-from tests.agent.waiting import pauses
+from tests.agent.waiting import pauses, until_asked
 from tests.fork_server import start_worker
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
@@ -153,11 +153,14 @@ class LivePod:
         return await self.gone()
 
     async def gone(self) -> dict[str, Any]:
-        """Wait for its workflow's end, and assert that nothing is left in the runtime or on disk; the final Pod."""
+        """Wait for its workflow's end, and until nothing is left in the runtime or on disk; the final Pod."""
         async with asyncio.timeout(PATIENCE):
             final: dict[str, Any] = await self.handle.result()
-        self.node.assert_nothing_left(final["metadata"]["uid"])
-        assert (await self.sandboxes(), await self.containers()) == ([], [])
+
+        async def is_removed() -> bool:  # the node does so without its workflow
+            return not [*await self.sandboxes(), *await self.containers(), *self.node.all_of(final["metadata"]["uid"])]
+
+        await until_asked(is_removed, patience=PATIENCE)
         return final
 
     # --- as the runtime has it ---
@@ -305,9 +308,13 @@ class EngineNode:
         home = self.worker.state_dir.parent
         return ObjectStore(home / "state", home / "memory")
 
+    def all_of(self, uid: str) -> list[Path]:
+        """The directories, logs and cgroups of a pod."""
+        return [*self.directories(uid), *self.cgroups(uid)]
+
     def assert_nothing_left(self, uid: str) -> None:
         """Assert that neither directories, logs nor cgroups of a pod are left."""
-        assert (self.directories(uid), self.cgroups(uid)) == ([], [])
+        assert self.all_of(uid) == []
 
 
 @dataclass

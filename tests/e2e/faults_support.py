@@ -29,7 +29,7 @@ from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
-from tests.agent.waiting import pauses
+from tests.agent.waiting import pauses, until_asked
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_proxy import CriProxy, Stopped
 from tests.fork_server import start_worker
@@ -157,15 +157,19 @@ class Pod:
         return await self.gone()
 
     async def gone(self, *, patience: float = PATIENCE) -> dict[str, Any]:
-        """Wait for the workflow's end, and assert that nothing is left in the runtime or on disk; the final Pod."""
+        """Wait for the workflow's end, and until nothing is left in the runtime or on disk; the final Pod."""
         try:
             async with asyncio.timeout(patience):
                 final: dict[str, Any] = await self.handle.result()
         except TimeoutError:
             pending = (await self.handle.describe()).raw_description.pending_activities
             raise AssertionError(f"{self.name} did not end; under way: {pending}\n{self.node.said}") from None
-        assert (await self.sandboxes(), await self.containers()) == ([], [])
-        assert self.node.left_on_disk(final["metadata"]["uid"]) == []
+
+        async def is_removed() -> bool:  # the node does so without the workflow
+            uid = final["metadata"]["uid"]
+            return not [*await self.sandboxes(), *await self.containers(), *self.node.left_on_disk(uid)]
+
+        await until_asked(is_removed, patience=patience)
         return final
 
     async def closed(self) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
+from tests.agent.waiting import until_asked
 from tests.e2e.faults_support import FaultyNode
 from tests.node.owned_pods import OwnedPod, owned_pod
 from tests.worker.node_process import NodeProcess
@@ -52,7 +53,11 @@ async def test_a_deletion_does_not_touch_a_foreign_pod_with_the_same_name_and_ui
         await ours.assert_whole()
         await ours.handle.signal("delete_pod", {})
         await ours.handle.result()
-        assert (await ours.sandboxes(), await ours.containers()) == ([], [])
+
+        async def is_removed() -> bool:
+            return not [*await ours.sandboxes(), *await ours.containers()]
+
+        await until_asked(is_removed)
         assert await lives(node, theirs, container)
 
 

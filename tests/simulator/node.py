@@ -6,6 +6,7 @@ the server: a result that comes late or never, a try that stalls, a worker that 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ KILLS = ("kill_container", "kill_pod", "remove_container")
 STEP_PATIENCE = 2.0
 PAIR_SECONDS = 1.0
 EXIT_SEEN, RELIST = 0.05, 1.0
+LEFT_SECONDS = 0.05
 FACTS = {"name": "node-1", "runtime": "simulated", "hostIps": ["192.0.2.1"], "searchAttributes": True}
 
 
@@ -51,6 +53,8 @@ class Node:
         self._armed: dict[str, Due] = {}
         self._refused: set[str] = set()
         """UIDs of pods that were made no sandbox since the network is not ready."""
+        self._left: list[str] = []
+        """UIDs of pods whose remains the node is to remove."""
 
     # --- tries --------------------------------------------------------------------------------------------------------
 
@@ -394,6 +398,28 @@ class Node:
         self._newest[key] = (claim, scheduled, attempt.follows)
         return False
 
+    # --- what workflows leave -----------------------------------------------------------------------------------------
+
+    def leave(self, uid: str) -> None:
+        """Have the node remove what a pod's workflow has left when it ended: at once, or when there is a worker."""
+        self._left.append(uid)
+        self.clock.after(LEFT_SECONDS, self._remove_left)
+
+    def _remove_left(self) -> None:
+        if not self.up or not self._left:
+            return
+        uid = self._left[0]
+        container = next((each.id for each in self.runtime.containers.values() if each.uid == uid), None)
+        sandbox = next((each.id for each in self.runtime.sandboxes.values() if each.uid == uid), None)
+        with contextlib.suppress(CriError):
+            if container is not None:
+                self.runtime.remove(container)[1]()
+            elif sandbox is not None:
+                self.runtime.remove_sandbox(sandbox)[1]()
+            else:
+                self._left.pop(0)
+        self.clock.after(LEFT_SECONDS, self._remove_left)
+
     # --- deaths -------------------------------------------------------------------------------------------------------
 
     def kill_worker(self, seconds: float) -> None:
@@ -428,6 +454,7 @@ class Node:
         for activity in self.server.activities:
             self.server.fail_elder(activity)
         self.server.worker_started()
+        self.clock.after(LEFT_SECONDS, self._remove_left)
         for uid, pod in self._pods.items():
             pod.owed.append({"type": "Boot", "id": uid})
             if self.runtime.up and self.runtime.network:

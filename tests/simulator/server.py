@@ -111,7 +111,10 @@ class Run:
 
 
 class Server:
-    """The server. `start_try` is called with each try of an activity, `cancel_try` when one is to hear of that."""
+    """The server. `start_try` is called with each try of an activity, `cancel_try` when one is to hear of that.
+
+    `left` is called with the UID of a pod of which a workflow that ends leaves the rest to the node.
+    """
 
     def __init__(
         self,
@@ -122,10 +125,11 @@ class Server:
         arm_backoff: Callable[[str, int, float | None], None],
         scheduled: Callable[[Activity], None],
         decided: Callable[[], None],
+        left: Callable[[str], None],
     ) -> None:
         self.clock = clock
         self._start_try, self._cancel_try, self._arm = start_try, cancel_try, arm_backoff
-        self._scheduled, self._decided = scheduled, decided
+        self._scheduled, self._decided, self._left = scheduled, decided, left
         self.worker = True
         """Whether a worker polls."""
         self.build_id = build_id("syncpod", "0" * 12)
@@ -473,6 +477,8 @@ class Server:
                 self.largest_snapshot = max(self.largest_snapshot, len(snapshot.data))
                 self._begin(snapshot)
             case "complete_workflow_execution":
+                if self.state.left_to_node:
+                    self._left(self.state.pod.metadata.uid)
                 self._end(run)
                 self.run = None
                 self.result = json.loads(command.complete_workflow_execution.result.data)

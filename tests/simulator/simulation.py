@@ -57,6 +57,7 @@ class Simulation:
             arm_backoff=self.node.arm,
             scheduled=self.invariants.scheduled,
             decided=self.invariants.decided,
+            left=self.node.leave,
         )
         self.node.server = self.invariants.server = self.server
         self.invariants.runtime = self.runtime

@@ -397,7 +397,7 @@ class Steps:
                 yield from self._call(partial(self.runtime.stop_sandbox, sandbox["id"]))
             view = yield from self.read(request["ref"]["uid"])
             if not alive(view) and all(sandbox["state"] != "SANDBOX_READY" for sandbox in view["sandboxes"]):
-                return {"outcome": "done", "status": view}
+                return {"outcome": "done", "status": view, "leftToNode": bool(request.get("deleted"))}
             yield Pause(0.05)
 
     def remove_containers(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:

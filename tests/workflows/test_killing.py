@@ -10,9 +10,10 @@ import pytest
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault, KillPod, RemovePod, StepEvent, StepResult
-from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, container_hash
+from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, container_hash, pod_to_wire
 from workflows.pod import decide, desired, outcome, report
 from workflows.pod.decision import Step
+from workflows.pod.published import PublishedPod
 from workflows.pod.state import PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -183,3 +184,58 @@ def test_a_removal_is_told_which_sandboxes_a_kill_has_stopped() -> None:
     removal = begun(state, LATER)
     assert isinstance(removal.input, RemovePod)
     assert removal.input.stopped == ("s0",)
+
+
+# --- what is left once everything is stopped --------------------------------------------------------------------------
+
+
+def killed(state: PodState, *, left_to_node: bool) -> PodState:
+    """The state after the kill of a deleted pod, which the node has noted as over or not."""
+    step = begun(state, NOW)
+    assert isinstance(step.input, KillPod)
+    stopped = ObservedSandbox(id="s0", state="SANDBOX_NOTREADY", incarnation="life")
+    status = listing(2, web="exited").model_copy(update={"sandboxes": (stopped,)})
+    result = StepResult(status=status, left_to_node=left_to_node)
+    outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, LATER)
+    return state
+
+
+def test_a_run_ends_after_the_kill_if_the_node_removes_what_is_left() -> None:
+    state = a_pod(web="running")
+    desired.delete(state, {}, NOW)
+    state = killed(state, left_to_node=True)
+    assert (state.removed, decide.next_step(state, LATER).step) == (True, None)
+    published = PublishedPod(state, LATER, is_gone=True)
+    assert published.answer("left") == RemovePod(ref=state.ref, fence=state.fence + 1, stopped=("s0",))
+
+
+def test_a_step_removes_what_is_left_if_the_node_could_not_note_the_end() -> None:
+    """A worker of an older version notes nothing, either."""
+    state = a_pod(web="running")
+    desired.delete(state, {}, NOW)
+    state = killed(state, left_to_node=False)
+    step = begun(state, LATER)
+    assert (state.removed, step.name) == (False, StepName.REMOVE_POD)
+    assert PublishedPod(state, LATER).answer("left") is None
+
+
+def test_a_step_removes_what_is_left_if_another_pod_was_applied_in_its_place() -> None:
+    """The next pod of that name begins in the same workflow, and must find nothing."""
+    state = a_pod(web="running")
+    desired.delete(state, {}, NOW)
+    step = decide.next_step(state, NOW).step
+    assert step is not None and isinstance(step.input, KillPod) and step.input.deleted
+    heir = pod_to_wire(state.pod) | {"metadata": {"name": "web", "namespace": "default", "uid": "another"}}
+    applied = a_pod(web="running")
+    desired.delete(applied, {}, NOW)
+    step = begun(applied, NOW)
+    desired.apply(applied, heir, NOW)
+    stopped = ObservedSandbox(id="s0", state="SANDBOX_NOTREADY", incarnation="life")
+    status = listing(2, web="exited").model_copy(update={"sandboxes": (stopped,)})
+    result = StepResult(status=status, left_to_node=True)
+    outcome.finished_step(applied, step, result.model_dump(mode="json"), NOW, LATER)
+    assert (applied.removed, begun(applied, LATER).name) == (False, StepName.REMOVE_POD)
+
+    desired.apply(state, heir, NOW)
+    step = begun(state, NOW)
+    assert isinstance(step.input, KillPod) and not step.input.deleted

@@ -320,9 +320,14 @@ def _terminate(state: PodState, now: datetime) -> Decision:
         return unless_held(state, _kill_pod(state, why, cause, now), now)
     if state.deletion is None:
         return Decision()
-    request = RemovePod(ref=state.ref, forced=is_forced(state), stopped=state.stopped_sandboxes)
+    request = removal_of(state)
     removal = Step(StepName.REMOVE_POD, request, "remove what is left: deleted", "deleted", key="step/remove_pod")
     return unless_held(state, removal, now)
+
+
+def removal_of(state: PodState, *, fence: int = 0) -> RemovePod:
+    """Build the removal of what is left of a stopped pod, with its number among the pod's steps if it is known."""
+    return RemovePod(ref=state.ref, fence=fence, forced=is_forced(state), stopped=state.stopped_sandboxes)
 
 
 def _kill_pod(state: PodState, why: str, cause: KillCause | None, now: datetime) -> Step:
@@ -345,7 +350,13 @@ def _kill_pod(state: PodState, why: str, cause: KillCause | None, now: datetime)
         for container in alive
     )
     step = KillPod(
-        ref=state.ref, targets=targets, grace_seconds=left, message=why, final=state.ending, evicted=_is_evicted(state)
+        ref=state.ref,
+        targets=targets,
+        grace_seconds=left,
+        message=why,
+        final=state.ending,
+        evicted=_is_evicted(state),
+        deleted=state.deletion is not None and state.successor is None,
     )
     key = backoff.step_key("kill_pod")
     return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=key, cause=cause)

@@ -322,6 +322,8 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
             state.missing_images = (*state.missing_images, step.container)
         case Outcome.DONE | Outcome.ADOPTED:
             _done(state, step)
+            if result.left_to_node:
+                _leave_to_node(state)
             if isinstance(step.input, AllocateResources) and result.allocation is not None:
                 resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
         case Outcome.NOT_BEGUN | Outcome.CANCELLED | Outcome.STOPPING:
@@ -428,6 +430,12 @@ def _killed(state: PodState, step: Step) -> None:
         state.kill_by = None
     if isinstance(step.input, KillPod) and step.input.final:
         state.finished = True
+
+
+def _leave_to_node(state: PodState) -> None:
+    """Let the run end after a kill, unless a pod was applied in its place meanwhile: that one must find nothing."""
+    if state.terminated and state.deletion is not None and state.successor is None:
+        state.removed = state.left_to_node = True
 
 
 def _still_wants(state: PodState, step: Step, name: str) -> bool:

@@ -13,8 +13,9 @@ from typing import Any
 
 from syncpod.journal.records import TaskRecords
 from syncpod.messages.glance import Glance
+from syncpod.messages.steps import RemovePod
 from syncpod.pod import pod_to_wire
-from workflows.pod import desired, journaled, report, start, temporal_ui
+from workflows.pod import decide, desired, journaled, report, start, temporal_ui
 from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.state import PodState
 
@@ -33,7 +34,8 @@ class PublishedPod:
     under_way: Sequence[UnderWay] = ()
     """Its steps that have begun and not ended."""
     is_gone: bool = False
-    """Nothing of the pod is left on the node, and this is the last that its workflow publishes."""
+    """Nothing of the pod is left on the node, but for what the node removes by itself, and this is the last that its
+    workflow publishes."""
 
     @property
     def uid(self) -> str:
@@ -50,13 +52,14 @@ class PublishedPod:
         return temporal_ui.glance(self.state, self.holds)
 
     def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returns, and `under_way`. Raises KeyError for another."""
+        """Return what the workflow's query of this name returns, or `steps` or `left`. Raises KeyError for another."""
         answers: dict[str, Callable[..., Any]] = {
             "pod": self.pod,
             "plan": self.plan,
             "history": self.history,
             "events": self.events,
             "under_way": self.steps,
+            "left": self.left,
         }
         return answers[query](*args)
 
@@ -79,6 +82,10 @@ class PublishedPod:
     def steps(self) -> list[str]:
         """Return the names of the steps that have been scheduled and have not ended."""
         return [each.step for each in self.under_way]
+
+    def left(self) -> RemovePod | None:
+        """Return what the node is to remove of a pod that is gone; None if a step has removed all."""
+        return decide.removal_of(self.state, fence=self.state.fence + 1) if self.state.left_to_node else None
 
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit, oldest first."""

@@ -1,7 +1,8 @@
 """Removes what is left of pods that are gone: sandboxes, cgroup, volumes, logs and the pod's directory.
 
-A pod's own workflow removes all of this when it ends. Something is left only if the workflow was ended from outside. A
-pod counts as gone if nothing of it has been alive in the runtime for some minutes and it has no open workflow:
+A pod's own workflow has all of this removed when it ends. Something is left only if the workflow was ended from
+outside, or if the worker died just then. A pod counts as gone if nothing of it has been alive in the runtime for some
+minutes, or the node has noted that its life is over, and it has no open workflow:
 
 - If the runtime has nothing of the pod at all, and its record names this Temporal cluster: no workflow of its name is
   open, or the open one is another pod's.
@@ -31,6 +32,7 @@ from syncpod.cri.errors import CriError
 from syncpod.lifecycle.container_gc import is_dead
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import PodRef
+from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.pod_records import PodRecord
 from syncpod.translation.context import NodeContext
 
@@ -55,6 +57,7 @@ class GonePods:
         min_age: float = 300.0,
     ) -> None:
         """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds."""
+        self._node = node
         self._workflows = workflows
         self._collector = collector
         self._listings = listings
@@ -73,8 +76,8 @@ class GonePods:
         """Look until cancelled; then cancel what is under way."""
         try:
             while True:
+                await self.round()  # at once: the last worker may have died before it had removed what was left to it
                 await asyncio.sleep(self._period)
-                await self.round()
         finally:
             under_way = tuple(self._clearing.values())
             self._clearing.clear()
@@ -88,7 +91,9 @@ class GonePods:
         """
         try:
             noted = await asyncio.to_thread(self._noted.read)
-            due = self._long_dead(noted)
+            dead = self._dead(noted)
+            over = await asyncio.to_thread(self._over, dead)
+            due = tuple(ref.uid for ref in dead if ref.uid in over or self._is_long_dead(ref.uid))
             gone = without_workflow((noted[uid] for uid in due), await self._workflows.open()) if due else ()
         except RPCError as error:
             log.debug("gone pods are not looked for: %s", error)
@@ -122,13 +127,20 @@ class GonePods:
             log.info("removed the remains of pod %s/%s (uid %s), which is gone", ref.namespace, ref.name, ref.uid)
         return cleared
 
-    def _long_dead(self, noted: dict[str, PodRef]) -> tuple[str, ...]:
-        """Return the UIDs of pods that have had nothing alive for long enough."""
+    def _dead(self, noted: dict[str, PodRef]) -> tuple[PodRef, ...]:
+        """Return the pods that have nothing alive, and remember since when."""
         now = time.monotonic()
         listed = {listing.uid: listing for listing in self._listings()}
         dead = [uid for uid in noted if uid not in listed or is_dead(listed[uid])]
         self._dead_since = {uid: self._dead_since.get(uid, now) for uid in dead}
-        return tuple(uid for uid, since in self._dead_since.items() if now - since >= self._min_age)
+        return tuple(noted[uid] for uid in dead)
+
+    def _is_long_dead(self, uid: str) -> bool:
+        return time.monotonic() - self._dead_since[uid] >= self._min_age
+
+    def _over(self, dead: Iterable[PodRef]) -> set[str]:
+        """Return the UIDs of those whose life is noted as over. Blocks."""
+        return {ref.uid for ref in dead if deleted_at(self._node, ref.uid, ref.incarnation) is not None}
 
     async def _is_gone(self, ref: PodRef, in_runtime: bool) -> bool:
         standing = await self._workflows.standing(ref)

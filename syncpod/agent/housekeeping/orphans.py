@@ -25,7 +25,7 @@ from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
-from syncpod.lifecycle.orphans import ORPHAN_GRACE_SECONDS, Coverage, Found, Judgement, judge
+from syncpod.lifecycle.orphans import NOT_AN_ORPHAN, ORPHAN_GRACE_SECONDS, Coverage, Found, Judgement, judge
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
@@ -158,6 +158,8 @@ class Orphans:
     async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Judgement:
         """Judge a pod by what the server now says of its workflow. Raises RPCError."""
         ended = await asyncio.to_thread(deleted_at, self._node, pod.uid, pod.incarnation)
+        if ended is not None and not pod.is_alive:
+            return NOT_AN_ORPHAN  # its workflow has left it to the node, which removes it (`left_pods`)
         found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at, ended_here=ended is not None)
         if pod.cluster != self._node.cluster:
             return judge(found, coverage, cluster=self._node.cluster)

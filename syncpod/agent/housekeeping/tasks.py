@@ -15,6 +15,7 @@ from syncpod.agent.eviction.storage_limits import LocalStorageEviction
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
 from syncpod.agent.housekeeping.duplicates import Duplicates, Ender
 from syncpod.agent.housekeeping.gone_pods import GonePods
+from syncpod.agent.housekeeping.left_pods import LeftPods, Remover
 from syncpod.agent.housekeeping.log_links import LogLinks
 from syncpod.agent.housekeeping.node_history import NodeHistory
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
@@ -29,6 +30,10 @@ from syncpod.messages.identity import node_task_queue
 from syncpod.translation.context import NodeContext
 
 
+class GarbageCollector(Collector, Remover, Protocol):
+    """Removes what nobody needs any more; see `activities.between.collection`."""
+
+
 class OrphanKiller(Killer, Ender, Protocol):
     """Ends what no workflow asks for; see `activities.between.orphans`."""
 
@@ -41,7 +46,7 @@ def add_housekeeping_tasks(
     life: NodeLife,
     settings: HousekeepingSettings,
     *,
-    collector: Collector,
+    collector: GarbageCollector,
     killer: OrphanKiller,
     images: ImageGc,
     is_signed: bool = False,  # whether commands to the node are signed
@@ -84,15 +89,26 @@ def add_housekeeping_tasks(
     agent.add_listing_watcher(duplicates.observe)
     agent.add_background_task("container garbage collection", containers.run)
     agent.add_background_task("removal of gone pods", gone.run)
-    links = LogLinks(node.log_dir, agent.pleg.listings, period=settings.gone_pods_period)
-    agent.add_background_task("links to logs", links.run)
     agent.add_background_task("orphans", orphans.run)
     agent.add_background_task("duplicates", duplicates.run)
     agent.add_background_task("eviction", evictor.run)
     agent.add_background_task("storage limits", storage.run)
     agent.add_background_task("node report", reporter.run)
+    _add_left_pods(agent, collector)
+    _add_log_links(agent, node, settings.gone_pods_period)
     _add_program_pages(agent, node)
     return evictor
+
+
+def _add_left_pods(agent: Agent, remover: Remover) -> None:
+    left = LeftPods(remover, began=agent.step_began, ended=partial(agent.step_ended, fault=""))
+    agent.published_pods.on_left(left.take)
+    agent.add_background_task("removal of what pods have left", left.run)
+
+
+def _add_log_links(agent: Agent, node: NodeContext, period: float) -> None:
+    links = LogLinks(node.log_dir, agent.pleg.listings, period=period)
+    agent.add_background_task("links to logs", links.run)
 
 
 def _add_program_pages(agent: Agent, node: NodeContext) -> None:
