@@ -20,7 +20,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from syncpod.agent.background import cancel_all, keep_running
+from syncpod.agent.background import cancel_all, keep_running, until_one_fails
 from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.container_events import ContainerEvents
 from syncpod.agent.early_starts import EarlyStarts, Recorded
@@ -344,10 +344,7 @@ class Agent:
             asyncio.create_task(self._log_health(), name="health"),
             *(asyncio.create_task(keep_running(name, run), name=name) for name, run in self._background.items()),
         ]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            await cancel_all(tasks)
+        await until_one_fails(tasks)
 
     async def close(self) -> None:
         """Cancel what is under way; the workflows' own timers and the next worker's takeover complete it."""

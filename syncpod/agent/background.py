@@ -39,6 +39,22 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*cancelled, return_exceptions=True)
 
 
+async def until_one_fails(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Wait until all tasks have ended, or one has failed; in the end, cancel the others, and wait for them.
+
+    Each is cancelled only once, so that it may take its time to close. Raises what the first task raises that fails.
+    """
+    all_of_them = set(tasks)
+    running = all_of_them
+    try:
+        while running:
+            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+    finally:
+        await cancel_all(all_of_them)
+
+
 async def until_due(times: Iterable[float], news: asyncio.Event) -> None:
     """Wait until the first of these monotonic times has come, or `news` is set, which says that there are others."""
     news.clear()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from syncpod.agent import background as module
-from syncpod.agent.background import keep_running, until_due
+from syncpod.agent.background import keep_running, until_due, until_one_fails
 from tests.agent.waiting import until
 
 
@@ -62,3 +62,43 @@ async def test_what_is_due_is_waited_for_unless_something_is_sooner() -> None:
         assert not waiting.done()
         news.set()
         await waiting
+
+
+async def test_a_task_that_is_cancelled_takes_its_time_to_close() -> None:
+    """The others end at once. A second cancellation would cut off what it still does, as removing ended pods."""
+    may, closed = asyncio.Event(), False
+
+    async def closes_slowly() -> None:
+        nonlocal closed
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await may.wait()
+            closed = True
+
+    tasks = [asyncio.create_task(closes_slowly()), asyncio.create_task(asyncio.sleep(3600))]
+    serving = asyncio.create_task(until_one_fails(tasks))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    serving.cancel()
+    await until(tasks[1].done)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    may.set()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert closed
+
+
+@pytest.mark.parametrize("fails", [raises, awaits_a_cancelled_task])
+async def test_the_first_task_that_fails_ends_all(fails: Callable[[], Awaitable[None]]) -> None:
+    async def ends() -> None:
+        pass
+
+    async def failing() -> None:
+        await asyncio.sleep(0.001)
+        await fails()
+
+    tasks = [asyncio.create_task(each) for each in (asyncio.sleep(3600), ends(), failing())]
+    with pytest.raises((ValueError, asyncio.CancelledError)):
+        await until_one_fails(tasks)
+    assert all(task.done() for task in tasks)
