@@ -28,6 +28,7 @@ from temporalio.service import RPCError
 from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
+from syncpod.lifecycle.container_gc import is_dead
 from syncpod.lifecycle.observed import ObservedPod, Seq
 from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
 from syncpod.messages.identity import PodRef
@@ -350,12 +351,15 @@ class Pleg:
             pod.known = listing
 
     def _has_no_workflow(self, uid: str, pod: _Pod, events: int) -> None:
-        """Leave alone a pod that has no workflow: an empty database, or another cluster's, proves nothing about it."""
+        """Leave alone a pod that has no workflow: an empty database, or another cluster's, proves nothing about it.
+
+        Of a dead one nothing is said here: most likely its workflow has left it to the node, which will remove it.
+        """
         metrics.discarded_events.add(events)
         if _empty(pod.newest) and not pod.steps:
             self._forget(uid, pod)
             return
-        if pod.no_workflow_until == 0.0:
+        if pod.no_workflow_until == 0.0 and not is_dead(pod.newest):
             log.warning(
                 "pod %s/%s (uid %s) is in the runtime, but no workflow asks for it; it is left as it is",
                 pod.newest.namespace,

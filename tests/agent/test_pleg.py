@@ -11,7 +11,7 @@ from syncpod.agent import exits as exits_module
 from syncpod.agent import pleg as pleg_module
 from syncpod.agent.exits import ExitFollower
 from syncpod.agent.pleg import Pleg
-from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import PlegEvent
 from tests.agent.listings import Sent, SetUpReader, pod, ref, unavailable
@@ -339,6 +339,17 @@ async def test_a_container_in_unknown_state_is_signalled(pleg: Pleg, reader: Set
     await settled()
 
     assert workflows.sent[-1].types == ["ContainerChanged"]
+
+
+async def test_a_dead_pod_without_a_workflow_is_not_logged_for_the_node_will_remove_it(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows, caplog: pytest.LogCaptureFixture
+) -> None:
+    workflows.unknown = True
+    stopped = ObservedSandbox(id="u1-sandbox", state="SANDBOX_NOTREADY")
+    reader.has(pod(web="exited").model_copy(update={"sandboxes": (stopped,)}))
+    await pleg.relist()
+    await settled()
+    assert (workflows.asked, caplog.records) == (1, [])
 
 
 async def test_a_pod_without_a_workflow_is_left_alone_and_logged_once(
