@@ -239,3 +239,13 @@ def test_a_step_removes_what_is_left_if_another_pod_was_applied_in_its_place() -
     desired.apply(state, heir, NOW)
     step = begun(state, NOW)
     assert isinstance(step.input, KillPod) and not step.input.deleted
+
+
+def test_a_step_removes_what_is_left_if_another_pod_is_applied_in_the_task_that_has_the_kills_result() -> None:
+    """A run that goes on with the next pod tells the node of nothing that it has left."""
+    state = a_pod(web="running")
+    desired.delete(state, {}, NOW)
+    state = killed(state, left_to_node=True)
+    desired.apply(state, pod_to_wire(state.pod) | {"metadata": {"name": "web", "namespace": "default"}}, LATER)
+    assert (state.removed, state.left_to_node) == (False, False)
+    assert begun(state, LATER).name == StepName.REMOVE_POD
