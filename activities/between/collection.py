@@ -27,7 +27,7 @@ from activities.node.context import Node
 from activities.node.ownership import anothers, is_ours
 from activities.pods.removal import FORCED_SECONDS, remove_remains
 from activities.pods.stopping import stop_sandbox
-from activities.step_attempt import Interrupted, StepAttempt
+from activities.step_attempt import Interrupted, NotYet, StepAttempt
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
@@ -101,7 +101,7 @@ class Collector:
             attempt.ref = ref
             try:
                 removed = await remove_remains(attempt, RemovePod(ref=ref, forced=True))
-            except Interrupted:
+            except (Interrupted, NotYet):
                 return False
             return removed.outcome == Outcome.DONE
 
@@ -120,7 +120,7 @@ class Collector:
                     if not await asyncio.to_thread(_is_over, self._node.context, ref):
                         return False
                     removed = await remove_remains(attempt, request)
-            except Interrupted:
+            except (Interrupted, NotYet):
                 return False
             self._node.returned(await attempt.read())
             return removed.outcome == Outcome.DONE

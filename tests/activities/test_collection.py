@@ -13,10 +13,11 @@ import pytest
 
 from activities.between.collection import Collected, Collector
 from activities.node.fences import Claim
+from activities.step_attempt import NotYet, StepAttempt
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import Outcome, RemovePod
+from syncpod.messages.steps import Outcome, RemovePod, StepResult
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.pod_records import read_pod_record, write_pod_record
 from tests.activities.bench import Bench, PodOnBench, container
@@ -231,3 +232,20 @@ async def test_a_pod_of_the_same_name_neither_waits_for_what_was_left_nor_tells_
     assert len((await elder.view()).sandboxes) == 1
     assert await Collector(bench.node).remove_left(request)
     assert [each.ready for each in (await heir.view()).sandboxes] == [True]
+
+
+async def test_a_removal_that_a_start_under_way_prevents_is_put_off(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start was sent by a worker that died; the runtime will say how it ended. That is no defect."""
+    pod = bench.pod()
+    request = await left_by_a_kill(pod)
+
+    async def prevented(attempt: StepAttempt, request: RemovePod) -> StepResult:
+        raise NotYet("not removed while main is being started")
+
+    monkeypatch.setattr("activities.between.collection.remove_remains", prevented)
+    collector = Collector(bench.node)
+    assert not await collector.remove_left(request)
+    assert not await collector.clear(pod.uid, gone)
+    assert pod.directory.exists()
