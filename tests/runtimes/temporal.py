@@ -4,6 +4,7 @@ Its database is a file, so that it can be killed and started again with everythi
 """
 
 import contextlib
+import os
 import secrets
 import socket
 import subprocess
@@ -79,7 +80,12 @@ class DevServer:
             command[command.index("synchronous=FULL")] = "synchronous=OFF"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dev_server.environment(os.environ),
+                start_new_session=True,
             )
         deadline = time.monotonic() + patience
         while not self._serves():
