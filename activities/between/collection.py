@@ -106,10 +106,11 @@ class Collector:
             return removed.outcome == Outcome.DONE
 
     async def remove_left(self, request: RemovePod) -> bool:
-        """Remove what a pod's kill has left to the node, as `remove_remains` does; say whether it is removed.
+        """Remove what a pod's kill has left to the node, as `remove_remains` does; say whether nothing is left to do.
 
-        Only where this life of the pod is noted as over, and none has begun under its UID since. It waits until no
-        pod is to be stopped. A step of the pod that arrives meanwhile goes first. Raises what `remove_remains` raises.
+        Nothing is to be done unless this life of the pod is noted as over and none has begun under its UID since. The
+        removal waits until no pod is to be stopped. It is to be tried again if somebody else acts in the pod: a step
+        goes first. Raises what `remove_remains` raises.
         """
         attempt, ref = StepAttempt(self._node, request, number=1), request.ref
         async with self._node.fences.undisturbed(ref.uid, attempt) as held:
@@ -118,7 +119,7 @@ class Collector:
             try:
                 async with attempt.in_queue(Stage.CLEARING):
                     if not await asyncio.to_thread(_is_over, self._node.context, ref):
-                        return False
+                        return True
                     removed = await remove_remains(attempt, request)
             except (Interrupted, NotYet):
                 return False

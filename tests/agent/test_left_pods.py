@@ -26,11 +26,16 @@ class Remover:
     """Removes each pod once `may` is set, unless `fails` names it."""
 
     fails: dict[str, Exception] = field(default_factory=dict)
+    busy: int = 0
+    """How many of the next removals find somebody else in the pod."""
     may: asyncio.Event = field(default_factory=asyncio.Event)
     log: list[str] = field(default_factory=list)
 
     async def remove_left(self, request: RemovePod) -> bool:
         await self.may.wait()
+        if self.busy:
+            self.busy -= 1
+            return False
         if error := self.fails.get(request.ref.uid):
             raise error
         self.log.append(f"removed {request.ref.uid}")
@@ -48,8 +53,9 @@ def left(uid: str) -> RemovePod:
 
 
 async def test_each_removal_is_announced_to_the_agent_and_a_failed_one_is_logged(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(left_pods, "PAUSES_SECONDS", (0.001, 0.001))
     remover = Remover({"full": OSError(errno.EIO, "Input/output error"), "odd": ZeroDivisionError("a defect")})
     remover.may.set()
     pods = LeftPods(remover, began=remover.began, ended=remover.ended)
@@ -59,6 +65,15 @@ async def test_each_removal_is_announced_to_the_agent_and_a_failed_one_is_logged
     assert remover.log[:2] == ["began well", "removed well"]
     assert "the remains of pod default/name-full (uid full) stay for now: [Errno 5] Input/output error" in caplog.text
     assert "the remains of pod odd stay for now because of a defect" in caplog.text
+
+
+async def test_a_removal_is_tried_again_when_somebody_else_acts_in_the_pod() -> None:
+    """Its dead containers may just be collected."""
+    remover = Remover(busy=2)
+    remover.may.set()
+    pods = LeftPods(remover, began=remover.began, ended=remover.ended)
+    pods.take(left("well"))
+    await until(lambda: remover.log == ["began well", "removed well", "ended well"])
 
 
 async def test_a_worker_that_ends_goes_on_removing_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

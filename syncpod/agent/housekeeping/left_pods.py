@@ -23,6 +23,9 @@ from syncpod.messages.steps import RemovePod
 
 log = logging.getLogger(__name__)
 
+PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""When a removal is tried again that was not possible, since the pod's dead containers were just being collected, or
+the runtime was away."""
 CLOSE_SECONDS: Final = 10.0
 """How long the worker, once it is asked to end, goes on removing what has been left to it."""
 
@@ -31,7 +34,10 @@ class Remover(Protocol):
     """Removes what was left: `activities.between.collection.Collector`."""
 
     async def remove_left(self, request: RemovePod) -> bool:
-        """Remove it, unless a step of the pod wants the turn; say whether it is removed. Raises CriError, OSError."""
+        """Remove it, unless somebody else acts in the pod; say whether nothing is left to do.
+
+        Raises CriError, OSError.
+        """
 
 
 class LeftPods:
@@ -60,13 +66,17 @@ class LeftPods:
             await cancel_all(self._removing)
 
     async def _remove(self, request: RemovePod) -> None:
-        ref = request.ref
+        ref, why = request.ref, "somebody else acts in it"
         self._began(ref)
         try:
-            if not await self._remover.remove_left(request):
-                log.debug("the remains of pod %s/%s (uid %s) stay for now", ref.namespace, ref.name, ref.uid)
-        except (CriError, OSError) as error:
-            log.warning("the remains of pod %s/%s (uid %s) stay for now: %s", ref.namespace, ref.name, ref.uid, error)
+            for pause in PAUSES_SECONDS:
+                try:
+                    if await self._remover.remove_left(request):
+                        return
+                except (CriError, OSError) as error:
+                    why = str(error)
+                await asyncio.sleep(pause)
+            log.warning("the remains of pod %s/%s (uid %s) stay for now: %s", ref.namespace, ref.name, ref.uid, why)
         except Exception:
             log.exception("the remains of pod %s stay for now because of a defect", ref.uid)
         finally:

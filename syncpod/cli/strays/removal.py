@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.failure import Failure
@@ -23,6 +24,7 @@ from syncpod.lifecycle.termination import stop_timeout_seconds
 from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
 from syncpod.translation.names import NODE_LABEL, POD_TERMINATION_GRACE_PERIOD_ANNOTATION
+from syncpod.translation.paths import pod_directory
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _USUAL_GRACE_SECONDS: Final = 30
 _MARGIN_SECONDS: Final = 60.0
 """How long the end of a pod may take beyond its grace period before it counts as failed."""
+_LOOK_SECONDS: Final = 0.05
 
 
 async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None, *, has_attributes: bool) -> None:
@@ -53,10 +56,17 @@ async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None
     try:
         async with asyncio.timeout(seconds):
             await until_gone(client, pod.namespace, pod.name, pod.uid)
+            await _until_removed(pod_directory(place.node, pod.uid))
     except TimeoutError:
         raise Failure(
             f'pod "{pod.name}" did not end within {seconds:g} s: `syncpod describe pod` says why; its end goes on'
         ) from None
+
+
+async def _until_removed(directory: Path) -> None:
+    """Wait until the node has removed the rest of a pod, of which its directory is the last."""
+    while await asyncio.to_thread(directory.exists):  # noqa: ASYNC110  # it tells nobody
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def prune_nameless(place: Here, thing: Nameless, grace: int | None) -> None:
