@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from syncpod.cri.port import CriRuntime
+from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext
@@ -21,9 +22,17 @@ from syncpod.translation.paths import is_uid
 async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | None:
     """Return the node's record of a pod; without one, a record made from `pod` and its newest sandbox; else None.
 
-    A pod with the UID of a running pod is the same pod: the UID of a static pod is a hash of its manifest. Raises
-    CriError, OSError.
+    A pod with the UID of a running pod is the same pod: the UID of a static pod is a hash of its manifest. None too if
+    that life is noted as over: what is left of it does not go on in the next one. Raises CriError, OSError.
     """
+    record = await _last_life(node, cri, pod)
+    if record is None:
+        return None
+    ended = await asyncio.to_thread(deleted_at, node, pod.metadata.uid, record.incarnation)
+    return record if ended is None else None
+
+
+async def _last_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | None:
     meta = pod.metadata
     if not is_uid(meta.uid):
         return None
