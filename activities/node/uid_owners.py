@@ -10,6 +10,7 @@ import asyncio
 from typing import Final
 
 from syncpod.messages.identity import PodRef
+from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.pod_records import read_pod_record
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
@@ -42,15 +43,22 @@ class UidOwners:
         if (bound := self._bound.get(uid)) is not None:
             return bound
         try:
-            record = await asyncio.to_thread(read_pod_record, self._node, uid)
+            return await asyncio.to_thread(_recorded, self._node, uid)
         except UnsafeName:
             return None  # the step itself says so
-        return (record.pod.metadata.namespace, record.pod.metadata.name) if record is not None else None
 
     def release(self, ref: PodRef) -> None:
-        """Forget a pod whose record has gone: its UID is free."""
+        """Forget a pod whose life is over, or whose record has gone: its UID is free."""
         if self._bound.get(ref.uid) == (ref.namespace, ref.name):
             del self._bound[ref.uid]
+
+
+def _recorded(node: NodeContext, uid: str) -> tuple[str, str] | None:
+    """Return whose record has this UID; None if there is none, or if it is what a deleted pod has left. Blocks."""
+    record = read_pod_record(node, uid)
+    if record is None or deleted_at(node, uid, record.incarnation) is not None:
+        return None
+    return record.pod.metadata.namespace, record.pod.metadata.name
 
 
 def _refusal(ref: PodRef, owner: tuple[str, str]) -> str:

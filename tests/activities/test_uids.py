@@ -49,6 +49,25 @@ async def test_a_new_worker_finds_the_owner_of_a_uid_in_the_record(node: NodeCon
     assert f"belongs to pod {pod.metadata.namespace}/web on this node" in await UidOwners(node).bind(theirs)
 
 
+async def test_the_uid_of_a_pod_that_has_left_its_remains_to_the_node_is_free(bench: Bench) -> None:
+    """Its workflow has ended, so whoever deleted it may apply another pod with that UID at once."""
+    scratch = [{"name": "scratch", "emptyDir": {}}]
+    first = bench.pod(volumes=scratch)
+    await first.create_sandbox()
+    file = first.directory / "volumes" / "kubernetes.io~empty-dir" / "scratch" / "file"
+    file.write_text("of the first")
+    second = bench.pod(uid=first.uid, name="second", incarnation="life-2", volumes=scratch)
+    assert "belongs to pod" in await bench.node.uids.refusal(second.ref)
+    request = first.kill_request().model_copy(update={"final": True, "deleted": True})
+    assert (await first.step(StepName.KILL_POD, request).result()).left_to_node
+    assert await bench.node.uids.refusal(second.ref) == ""
+    assert await UidOwners(bench.node.context).refusal(second.ref) == "", "nor does a new worker refuse it"
+    made = await second.create_sandbox()
+    assert made.id and not file.exists()
+    assert [each.id for each in (await second.view()).sandboxes] == [made.id]
+    assert "belongs to pod" in await bench.node.uids.refusal(first.ref)
+
+
 async def test_a_pod_with_another_pods_uid_neither_starts_nor_ends_containers(bench: Bench) -> None:
     """As tried: two pods of two namespaces shared an emptyDir, and each showed the other's data."""
     first = bench.pod()
