@@ -26,18 +26,21 @@ from activities.containers.removal import remove_dead, remove_sandbox, remove_un
 from activities.node.context import Node
 from activities.node.ownership import anothers, is_ours
 from activities.pods.removal import FORCED_SECONDS, remove_remains
-from activities.pods.stopping import stop_sandbox
-from activities.step_attempt import Interrupted, NotYet, StepAttempt
+from activities.pods.stopping import stop_pod, stop_sandbox
+from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
-from syncpod.messages.steps import Outcome, RemovePod, StepInput
+from syncpod.messages.steps import KillPod, Outcome, RemovePod, StepInput
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.directories import remove_pod_volumes
-from syncpod.node.pod_records import read_pod_record
+from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.node.pod_threads import DiskWork
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
+
+_USUAL_GRACE_SECONDS = 30
+"""The grace of a pod that does not name one (DefaultTerminationGracePeriodSeconds)."""
 
 
 class Collected(NamedTuple):
@@ -109,8 +112,9 @@ class Collector:
         """Remove what a pod's kill has left to the node, as `remove_remains` does; say whether nothing is left to do.
 
         Nothing is to be done unless this life of the pod is noted as over and none has begun under its UID since. The
-        removal waits until no pod is to be stopped. It is to be tried again if somebody else acts in the pod: a step
-        goes first. Raises what `remove_remains` raises.
+        removal waits until no pod is to be stopped. What has come to life since the kill, by the start of a worker that
+        died, is killed first. It is to be tried again if somebody else acts in the pod: a step goes first. Raises what
+        `remove_remains` raises.
         """
         attempt, ref = StepAttempt(self._node, request, number=1), request.ref
         async with self._node.fences.undisturbed(ref.uid, attempt) as held:
@@ -118,10 +122,14 @@ class Collector:
                 return False
             try:
                 async with attempt.in_queue(Stage.CLEARING):
-                    if not await asyncio.to_thread(_is_over, self._node.context, ref):
+                    record = await asyncio.to_thread(_record_of_a_life_that_is_over, self._node.context, ref)
+                    if record is None:
                         return True
                     removed = await remove_remains(attempt, request)
-            except (Interrupted, NotYet):
+                    if removed.outcome == Outcome.STOPPING:
+                        await stop_pod(attempt, _kill(record, ref))
+                        removed = await remove_remains(attempt, request)
+            except (Interrupted, NotYet, PodFault):
                 return False
             self._node.returned(await attempt.read())
             return removed.outcome == Outcome.DONE
@@ -164,14 +172,17 @@ class Collector:
         return bool(await anothers(self._node, sandboxes))
 
 
-def _is_over(node: NodeContext, ref: PodRef) -> bool:
-    """Say whether this life of a pod is over, and no other has begun under its UID. Blocks. Raises OSError."""
+def _record_of_a_life_that_is_over(node: NodeContext, ref: PodRef) -> PodRecord | None:
+    """Return the record of this life of a pod if it is noted as over. Blocks. Raises OSError."""
     record = read_pod_record(node, ref.uid)
-    return (
-        record is not None
-        and record.incarnation == ref.incarnation
-        and deleted_at(node, ref.uid, ref.incarnation) is not None
-    )
+    is_over = deleted_at(node, ref.uid, ref.incarnation) is not None
+    return record if is_over and record is not None and record.incarnation == ref.incarnation else None
+
+
+def _kill(record: PodRecord, ref: PodRef) -> KillPod:
+    said = record.pod.spec.termination_grace_period_seconds
+    grace = _USUAL_GRACE_SECONDS if said is None else said
+    return KillPod(ref=ref, grace_seconds=grace, message="its life is over", final=True)
 
 
 class _Gone:

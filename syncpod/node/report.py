@@ -1,4 +1,4 @@
-"""The agent's report on its node, on disk: conditions, orphans, and what it has cleaned up.
+"""The agent's report on its node, on disk: conditions, orphans, remains, and what it has cleaned up.
 
 The command line reads it from the state directory.
 """
@@ -48,6 +48,15 @@ class Orphan(_Said):
     """When it was first seen, since the agent started."""
 
 
+class Remains(_Said):
+    """What is left of a pod that is gone, and why the node has not removed it yet."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    why: str = ""
+
+
 class Chore(_Said):
     """A task that the node does periodically."""
 
@@ -65,6 +74,7 @@ class NodeReport(_Said):
     at: datetime | None = None
     conditions: tuple[NodeCondition, ...] = ()
     orphans: tuple[Orphan, ...] = ()
+    remains: tuple[Remains, ...] = ()
     chores: tuple[Chore, ...] = ()
 
 

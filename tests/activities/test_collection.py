@@ -18,7 +18,7 @@ from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import Outcome, RemovePod, StepResult
-from syncpod.node.deleted_pods import deleted_at
+from syncpod.node.deleted_pods import deleted_at, note_deleted
 from syncpod.node.pod_records import read_pod_record, write_pod_record
 from tests.activities.bench import Bench, PodOnBench, container
 from tests.activities.test_fences import EARLY, Actor, settle
@@ -249,3 +249,14 @@ async def test_a_removal_that_a_start_under_way_prevents_is_put_off(
     assert not await collector.remove_left(request)
     assert not await collector.clear(pod.uid, gone)
     assert pod.directory.exists()
+
+
+async def test_what_has_come_to_life_since_the_kill_is_ended_first(bench: Bench) -> None:
+    """The runtime may carry out the start of a worker that died when nobody expects it any more."""
+    pod = bench.pod(container(), terminationGracePeriodSeconds=1)
+    await pod.create_sandbox()
+    await pod.start()
+    note_deleted(bench.node.context, pod.uid, pod.incarnation)
+    assert await Collector(bench.node).remove_left(RemovePod(ref=pod.ref, fence=pod.next_fence()))
+    view = await pod.view()
+    assert (view.sandboxes, view.containers, pod.directory.exists()) == ((), (), False)

@@ -29,7 +29,7 @@ from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.node.deleted_pods import note_deleted
 from syncpod.node.pod_records import PodRecord, write_pod_record
-from syncpod.node.report import Orphan, read_node_report
+from syncpod.node.report import Orphan, Remains, read_node_report
 from syncpod.pod import Pod
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.translation.context import NodeContext
@@ -310,8 +310,11 @@ class Workflows:
         return self.standings.get(ref.uid, "unknown")
 
 
-def gone(node: NodeContext, workflows: Workflows, runtime: Runtime, **how: float) -> GonePods:
-    return GonePods(node, cast("PodWorkflows", workflows), runtime, runtime.listings, **{"min_age": 0.0, **how})
+def gone(
+    node: NodeContext, workflows: Workflows, runtime: Runtime, *, min_age: float = 0.0, period: float = 60.0
+) -> GonePods:
+    known = cast("PodWorkflows", workflows)
+    return GonePods(node, known, runtime, runtime.listings, min_age=min_age, period=period)
 
 
 async def test_remains_of_pods_without_a_workflow_are_removed_if_the_runtime_has_nothing_of_them(
@@ -362,6 +365,28 @@ async def test_a_pod_whose_life_is_noted_as_over_is_removed_at_once_when_the_wor
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
     assert runtime.cleared == ["over"]
+
+
+async def test_remains_that_cannot_be_removed_are_reported_while_they_stay(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else shows them: the pod's workflow has ended."""
+    workflows, runtime, told = Workflows({"u1": "closed"}), Runtime(), list[tuple[Remains, ...]]()
+    note(node, "u1")
+    looking = GonePods(
+        node, cast("PodWorkflows", workflows), runtime, runtime.listings, min_age=0.0, on_remains=told.append
+    )
+
+    async def is_busy(uid: str, is_gone: Any) -> bool:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runtime, "clear", is_busy)
+        await looking.round()
+    why = "[Errno 16] Device or resource busy"
+    assert told == [(Remains(namespace="default", name="name-u1", uid="u1", why=why),)]
+    await looking.round()
+    assert told[1:] == [()]
 
 
 async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(

@@ -34,6 +34,7 @@ from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.pod_records import PodRecord
+from syncpod.node.report import Remains
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -55,8 +56,13 @@ class GonePods:
         *,
         period: float = 60.0,
         min_age: float = 300.0,
+        on_remains: Callable[[tuple[Remains, ...]], None] = lambda remains: None,
     ) -> None:
-        """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds."""
+        """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds.
+
+        `on_remains` is called after each round with what cannot be removed, and why.
+        """
+        self._on_remains = on_remains
         self._node = node
         self._workflows = workflows
         self._collector = collector
@@ -67,7 +73,7 @@ class GonePods:
         self._dead_since: dict[str, float] = {}
         self._clearing: dict[str, asyncio.Task[bool]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._complaints: dict[str, str] = {}
+        self._stays: dict[str, Remains] = {}
         self._obstacle = ""
         self.total = 0
         """How many pods' remains this worker has removed."""
@@ -109,6 +115,8 @@ class GonePods:
                 self._clearing[ref.uid] = asyncio.create_task(self._clear(ref), name=f"clear {ref.uid}")
         if self._clearing:
             await asyncio.wait(self._clearing.values(), timeout=CLEAR_SECONDS)
+        self._stays = {uid: each for uid, each in self._stays.items() if uid in noted}
+        self._on_remains(tuple(self._stays.values()))
         ended = [uid for uid, task in self._clearing.items() if task.done()]
         removed = sum(_outcome(uid, self._clearing.pop(uid)) for uid in ended)
         metrics.collected("pod", removed)
@@ -124,6 +132,7 @@ class GonePods:
             self._complain(ref, str(error))
             return False
         if cleared:
+            self._stays.pop(ref.uid, None)
             log.info("removed the remains of pod %s/%s (uid %s), which is gone", ref.namespace, ref.name, ref.uid)
         return cleared
 
@@ -147,9 +156,10 @@ class GonePods:
         return standing in ("closed", "another") or (standing == "unknown" and not in_runtime)
 
     def _complain(self, ref: PodRef, why: str) -> None:
-        if self._complaints.get(ref.uid) != why:
+        stays = Remains(namespace=ref.namespace, name=ref.name, uid=ref.uid, why=why)
+        if self._stays.get(ref.uid) != stays:
             log.warning("the remains of pod %s/%s, which is gone, stay for now: %s", ref.namespace, ref.name, why)
-        self._complaints[ref.uid] = why
+        self._stays[ref.uid] = stays
 
 
 def _outcome(uid: str, task: asyncio.Task[bool]) -> bool:

@@ -1,4 +1,4 @@
-"""Writes the node report for ``syncpod node``: its conditions, its orphans, and what it has cleaned up.
+"""Writes the node report for ``syncpod node``: its conditions, its orphans, what it cannot remove, and what it has.
 
 Conditions, reasons and messages are those of a Node object (nodestatus/setters.go, v1.36), since there is none.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.lifecycle.eviction import NodeCondition
-from syncpod.node.report import Chore, NodeReport, Orphan, write_node_report
+from syncpod.node.report import Chore, NodeReport, Orphan, Remains, write_node_report
 from syncpod.node.report import NodeCondition as Said
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class NodeReporter:
         self._since: dict[NodeCondition, datetime] = dict.fromkeys(_CONDITIONS, now)
         self._under: frozenset[NodeCondition] = frozenset()
         self._orphans: tuple[Orphan, ...] = ()
+        self._remains: tuple[Remains, ...] = ()
         self._written: NodeReport | None = None
 
     def set_conditions(self, conditions: tuple[NodeCondition, ...]) -> None:
@@ -60,6 +61,10 @@ class NodeReporter:
     def set_orphans(self, orphans: tuple[Orphan, ...]) -> None:
         """Set the pods and other things that no workflow asks for."""
         self._orphans = orphans
+
+    def set_remains(self, remains: tuple[Remains, ...]) -> None:
+        """Set what is left of pods that are gone, and cannot be removed now."""
+        self._remains = remains
 
     async def run(self) -> None:
         """Write the report when it has changed, until cancelled."""
@@ -79,6 +84,7 @@ class NodeReporter:
         return NodeReport(
             conditions=tuple(self._condition(name) for name in _CONDITIONS),
             orphans=self._orphans,
+            remains=self._remains,
             chores=tuple(
                 Chore(name=name, every_seconds=every, done=done(), what=what)
                 for name, every, done, what in self._chores

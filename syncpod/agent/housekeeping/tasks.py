@@ -63,6 +63,7 @@ def add_housekeeping_tasks(
         agent.pleg.listings,
         period=settings.gone_pods_period,
         min_age=settings.gone_pods_min_age,
+        on_remains=lambda remains: reporter.set_remains(remains),
     )
     reporter = NodeReporter(
         node.state_dir,
@@ -82,22 +83,26 @@ def add_housekeeping_tasks(
         is_signed=is_signed,
         period=settings.orphans_period,
     )
-    duplicates = Duplicates(killer)
     evictor = _evictor(agent, node, cri, settings, containers, images, reporter)
     storage = LocalStorageEviction(node, cri, agent.pleg.newest, agent.signals.evict)
     agent.add_listing_watcher(containers.observe)
-    agent.add_listing_watcher(duplicates.observe)
     agent.add_background_task("container garbage collection", containers.run)
     agent.add_background_task("removal of gone pods", gone.run)
     agent.add_background_task("orphans", orphans.run)
-    agent.add_background_task("duplicates", duplicates.run)
     agent.add_background_task("eviction", evictor.run)
     agent.add_background_task("storage limits", storage.run)
     agent.add_background_task("node report", reporter.run)
+    _add_duplicates(agent, killer)
     _add_left_pods(agent, collector)
     _add_log_links(agent, node, settings.gone_pods_period)
     _add_program_pages(agent, node)
     return evictor
+
+
+def _add_duplicates(agent: Agent, ender: Ender) -> None:
+    duplicates = Duplicates(ender)
+    agent.add_listing_watcher(duplicates.observe)
+    agent.add_background_task("duplicates", duplicates.run)
 
 
 def _add_left_pods(agent: Agent, remover: Remover) -> None:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def node() -> None:
     """Show this machine's node: worker, conditions, housekeeping.
 
-    It also lists what runs without a workflow. MemoryPressure, DiskPressure and PIDPressure are as in `kubectl describe
-    node`. A pod without a workflow is killed only if the Temporal server's own records show that it should not run.
-    Otherwise it keeps running, and is listed here with the reason: `syncpod adopt` starts a workflow for it, `syncpod
-    prune` ends it.
+    It also lists what runs without a workflow, and what is left of deleted pods if the node cannot remove it.
+    MemoryPressure, DiskPressure and PIDPressure are as in `kubectl describe node`. A pod without a workflow is killed
+    only if the Temporal server's own records show that it should not run. Otherwise it keeps running, and is listed
+    here with the reason: `syncpod adopt` starts a workflow for it, `syncpod prune` ends it.
     """
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import serving
@@ -73,10 +73,12 @@ def _report(report: NodeReport, now: datetime) -> list[str]:
         )
         for each in report.orphans
     ]
+    remains = [(f"{each.namespace}/{each.name}", each.uid, each.why) for each in report.remains]
     chores = [(each.name, f"every {each.every_seconds:g}s", f"{each.done} {each.what}") for each in report.chores]
     return [
         *_part("Conditions:", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), conditions),
         *_part("Orphans:", ("POD", "UID", "RUNNING", "WHY", "FATE"), orphans),
+        *(_part("Remains of pods that are gone:", ("POD", "UID", "WHY"), remains) if remains else ()),
         *_part("Housekeeping:", ("CHORE", "PERIOD", "REMOVED"), chores),
     ]
 
