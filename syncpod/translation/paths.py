@@ -3,10 +3,13 @@
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from syncpod.pod import Container, Pod, Volume
 from syncpod.translation.context import NodeContext
 
+PODS: Final = "pods"
+"""The directory of all pods' directories, in a node's state directory."""
 _NAME_LIMIT = 255
 """The most bytes of a file name."""
 EMPTY_DIR = "kubernetes.io~empty-dir"
@@ -33,7 +36,7 @@ def _is_plain(uid: str) -> bool:
 
 def pods_directory(node: NodeContext) -> Path:
     """Return the directory that holds all pods' directories."""
-    return node.state_dir / "pods"
+    return node.state_dir / PODS
 
 
 def pod_directory(node: NodeContext, uid: str) -> Path:

@@ -203,6 +203,7 @@ def test_down_deletes_pods_even_without_a_worker(syncpod: Run, environ: dict[str
     assert ended.code == 0, ended.err
     assert 'pod "writer" deleted' in ended.out and 'pod "once" deleted' in ended.out
     assert "No worker runs: one is started to delete the pods\n" in ended.err
+    assert "which no workflow knew" not in ended.err, "the node itself removes what its pods have left"
     assert remains(environ) == []
     again = syncpod("up", "-f", "-", stdin=json.dumps(PODS))
     assert "pod/writer created" in again.out, "nothing of it was left to be found"

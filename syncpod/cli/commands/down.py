@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from syncpod.settings.node import NodeSettings
+
+_REMOVAL_SECONDS: Final = 10.0
+"""How long the removal of what the pods have left is waited for."""
+_LOOK_SECONDS: Final = 0.05
 
 
 def down(
@@ -121,6 +126,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                 local_processes.start_node(here, choose(here), server)
                 try:
                     delete_all(server.config, here, patience)
+                    _let_the_node_remove(directory)
                 except Failure as failure:
                     if not (everything and before.own_server and _simulates(directory)):
                         raise
@@ -139,6 +145,15 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     finally:
         if kept.node:  # the worker that only deletes pods was started otherwise than the node's next one should be
             write_kept_settings(directory, kept)
+
+
+def _let_the_node_remove(directory: Path) -> None:
+    """Wait, a while at most, until the node has removed what its pods have left: or it would look like strays."""
+    from syncpod.translation.paths import PODS
+
+    deadline, pods = time.monotonic() + _REMOVAL_SECONDS, directory / PODS
+    while time.monotonic() < deadline and pods.is_dir() and any(pods.iterdir()):
+        time.sleep(_LOOK_SECONDS)
 
 
 def _simulates(directory: Path) -> bool:
