@@ -25,6 +25,7 @@ from typing import NamedTuple
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.node.context import Node
 from activities.node.ownership import anothers, is_ours
+from activities.pods.ends import record_of_ended_life
 from activities.pods.removal import FORCED_SECONDS, remove_remains
 from activities.pods.stopping import stop_pod, stop_sandbox
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
@@ -32,15 +33,12 @@ from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import KillPod, Outcome, RemovePod, StepInput
-from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.directories import remove_pod_volumes
-from syncpod.node.pod_records import PodRecord, read_pod_record
+from syncpod.node.pod_records import read_pod_record
 from syncpod.node.pod_threads import DiskWork
-from syncpod.translation.context import NodeContext
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
-_USUAL_GRACE_SECONDS = 30
-"""The grace of a pod that does not name one (DefaultTerminationGracePeriodSeconds)."""
+_OVER = "its life is over"
 
 
 class Collected(NamedTuple):
@@ -122,12 +120,13 @@ class Collector:
                 return False
             try:
                 async with attempt.in_queue(Stage.CLEARING):
-                    record = await asyncio.to_thread(_record_of_a_life_that_is_over, self._node.context, ref)
-                    if record is None:
+                    record = await asyncio.to_thread(record_of_ended_life, self._node.context, ref.uid)
+                    if record is None or record.incarnation != ref.incarnation:
                         return True
                     removed = await remove_remains(attempt, request)
                     if removed.outcome == Outcome.STOPPING:
-                        await stop_pod(attempt, _kill(record, ref))
+                        grace = record.pod.spec.termination_grace_period_seconds or 0
+                        await stop_pod(attempt, KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True))
                         removed = await remove_remains(attempt, request)
             except (Interrupted, NotYet, PodFault):
                 return False
@@ -170,19 +169,6 @@ class Collector:
         if owners - {context.name}:
             return True
         return bool(await anothers(self._node, sandboxes))
-
-
-def _record_of_a_life_that_is_over(node: NodeContext, ref: PodRef) -> PodRecord | None:
-    """Return the record of this life of a pod if it is noted as over. Blocks. Raises OSError."""
-    record = read_pod_record(node, ref.uid)
-    is_over = deleted_at(node, ref.uid, ref.incarnation) is not None
-    return record if is_over and record is not None and record.incarnation == ref.incarnation else None
-
-
-def _kill(record: PodRecord, ref: PodRef) -> KillPod:
-    said = record.pod.spec.termination_grace_period_seconds
-    grace = _USUAL_GRACE_SECONDS if said is None else said
-    return KillPod(ref=ref, grace_seconds=grace, message="its life is over", final=True)
 
 
 class _Gone:

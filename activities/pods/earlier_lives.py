@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from activities.node.ownership import anothers
+from activities.pods.ends import record_of_ended_life
 from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_pod
 from activities.step_attempt import NotYet, StepAttempt, warning
@@ -13,7 +14,6 @@ from syncpod.cri.port import SandboxSummary
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import KillPod, Outcome, RemovePod
 from syncpod.node.deleted_pods import deleted_at
-from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import (
     INCARNATION_ANNOTATION,
@@ -73,8 +73,11 @@ async def remove_what_was_left(attempt: StepAttempt, *, grace_seconds: int) -> N
     the volumes of the last one. Does nothing unless the pod's record is of another life that is noted as over. Raises
     what `remove_remains` raises; NotYet, Interrupted.
     """
-    record = await asyncio.to_thread(_record_of_a_life_that_is_over, attempt.node.context, attempt.ref)
-    if record is None:
+    try:
+        record = await asyncio.to_thread(record_of_ended_life, attempt.node.context, attempt.ref.uid)
+    except UnsafeName:
+        return  # the step itself says so
+    if record is None or record.incarnation == attempt.ref.incarnation:
         return
     attempt.doing = "removes what the pod's last life has left"
     meta = record.pod.metadata
@@ -86,17 +89,6 @@ def _left_to_the_node(node: NodeContext, listed: Iterable[SandboxSummary]) -> se
     """Return the UIDs of pods of which nothing is alive, and whose life is noted as over. Blocks."""
     alive = {_uid(each) for each in listed if each.state == "SANDBOX_READY"}
     return {_uid(each) for each in listed if deleted_at(node, _uid(each), _incarnation(each)) is not None} - alive
-
-
-def _record_of_a_life_that_is_over(node: NodeContext, ref: PodRef) -> PodRecord | None:
-    """Return the record under the pod's UID if it is of another life, noted as over. Blocks. Raises OSError."""
-    try:
-        record = read_pod_record(node, ref.uid)
-    except UnsafeName:
-        return None  # the step itself says so
-    if record is None or record.incarnation in ("", ref.incarnation):
-        return None
-    return record if deleted_at(node, ref.uid, record.incarnation) is not None else None
 
 
 async def _end(attempt: StepAttempt, elder: PodRef, kill: KillPod) -> None:

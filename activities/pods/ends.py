@@ -7,7 +7,8 @@ import asyncio
 from temporalio import activity
 
 from syncpod.messages.identity import PodRef
-from syncpod.node.deleted_pods import note_deleted
+from syncpod.node.deleted_pods import deleted_at, note_deleted
+from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.context import NodeContext
 
 
@@ -17,6 +18,17 @@ async def note_end(node: NodeContext, ref: PodRef) -> bool:
     It is not for a pod without an incarnation, or if the disk is full: nothing may keep a pod from being removed.
     """
     return await asyncio.to_thread(_noted, node, ref)
+
+
+def record_of_ended_life(node: NodeContext, uid: str) -> PodRecord | None:
+    """Return the record under a UID if the life that it is of is noted as over; else None. Blocks.
+
+    Raises OSError, UnsafeName.
+    """
+    record = read_pod_record(node, uid)
+    if record is None or deleted_at(node, uid, record.incarnation) is None:
+        return None
+    return record
 
 
 def _noted(node: NodeContext, ref: PodRef) -> bool:

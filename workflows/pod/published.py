@@ -52,7 +52,7 @@ class PublishedPod:
         return temporal_ui.glance(self.state, self.holds)
 
     def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returns, or `steps` or `left`. Raises KeyError for another."""
+        """Return what the workflow's query of this name returns, `under_way` or `left`. Raises KeyError for another."""
         answers: dict[str, Callable[..., Any]] = {
             "pod": self.pod,
             "plan": self.plan,

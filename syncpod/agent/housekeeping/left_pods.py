@@ -69,13 +69,14 @@ class LeftPods:
         ref, why = request.ref, "somebody else acts in it"
         self._began(ref)
         try:
-            for pause in PAUSES_SECONDS:
+            for pause in (None, *PAUSES_SECONDS):
+                if pause is not None:
+                    await asyncio.sleep(pause)
                 try:
                     if await self._remover.remove_left(request):
                         return
                 except (CriError, OSError) as error:
                     why = str(error)
-                await asyncio.sleep(pause)
             log.warning("the remains of pod %s/%s (uid %s) stay for now: %s", ref.namespace, ref.name, ref.uid, why)
         except Exception:
             log.exception("the remains of pod %s stay for now because of a defect", ref.uid)

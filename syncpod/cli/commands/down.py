@@ -152,7 +152,10 @@ def _let_the_node_remove(directory: Path) -> None:
     from syncpod.translation.paths import PODS
 
     deadline, pods = time.monotonic() + _REMOVAL_SECONDS, directory / PODS
-    while time.monotonic() < deadline and pods.is_dir() and any(pods.iterdir()):
+    while left := len(list(pods.iterdir())) if pods.is_dir() else 0:
+        if time.monotonic() > deadline:
+            remark(f"Note: files of {left} pods are not removed yet; if the worker ends before, the next `up` goes on")
+            return
         time.sleep(_LOOK_SECONDS)
 
 
