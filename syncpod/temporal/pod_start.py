@@ -46,22 +46,26 @@ def start_operation(
     node: str,
     *,
     has_attributes: bool,
-    only_new: bool = False,
+    begun_by: str = "",
     recorded: Pod | None = None,
     incarnation: str = "",
 ) -> WithStartWorkflowOperation[Any, Any]:
     """Return the operation that starts a pod's workflow on a node if it has none; use it for one attempt only.
 
     `has_attributes`: whether the namespace has our search attributes; with an unknown one no workflow starts.
-    `only_new`: the update is not for a pod that has a workflow. Then it fails with WorkflowAlreadyStartedError.
+    `begun_by`: an id of the command, by which `run_history.begun_by` tells later whether the command began the run.
     `recorded` is the same pod as its node recorded it, in its life `incarnation`: its running containers are adopted.
     """
     adopted = adoption(incarnation) if recorded is not None and incarnation else {}
     return WithStartWorkflowOperation(
         POD_WORKFLOW,
         # The pod is in the start input too: nothing is lost if the server dies before the update is accepted.
-        {"pod": pod_to_wire(recorded if recorded is not None and adopted else pod), "byUpdate": True, **adopted},
-        id_conflict_policy=WorkflowIDConflictPolicy.FAIL if only_new else WorkflowIDConflictPolicy.USE_EXISTING,
+        {
+            "pod": pod_to_wire(recorded if recorded is not None and adopted else pod),
+            "byUpdate": begun_by or True,
+            **adopted,
+        },
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         **start_arguments(pod, node, has_attributes=has_attributes),
     )
 

@@ -1,4 +1,4 @@
-"""Which pod a run is of, as its own history says: no query, no worker, and true of a run that has ended too."""
+"""Which pod a run is of, and which command began it, as its own history says: without a query, without a worker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from temporalio.api.common.v1 import Payloads
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.converter import DataConverter, decode_typed_search_attributes
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.messages.signed import plain
 
 _PAGE: Final = 20
 """The first step, or the first search attributes, come within so many events."""
@@ -25,6 +28,22 @@ async def pod_uid_of_run(client: Client, workflow_id: str, run_id: str, *, timeo
         if uid := await _uid_in(client.data_converter, event):
             return uid
     return ""
+
+
+async def begun_by(client: Client, workflow_id: str, *, timeout: timedelta) -> str | None:
+    """Return the id of the command that has begun the newest run (`pod_start.start_operation`), "" if none has.
+
+    None if there is no such workflow. Raises RPCError.
+    """
+    run = client.get_workflow_handle(workflow_id)
+    try:
+        async for event in run.fetch_history_events(page_size=1, rpc_timeout=timeout):
+            start = plain(await _first(client.data_converter, event.workflow_execution_started_event_attributes.input))
+            return _at(start, ("byUpdate",))
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+    return None
 
 
 async def _uid_in(converter: DataConverter, event: HistoryEvent) -> str:

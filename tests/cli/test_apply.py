@@ -26,9 +26,10 @@ from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import pod_deletion, pod_reads, pods, updates
-from syncpod.cli.temporal.pod_apply import Change, apply_pod
+from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.applied import Change
 from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.messages.steps import Fault
 from syncpod.pod import parse_pod
@@ -553,23 +554,26 @@ async def test_applying_a_new_pod_does_not_wait_for_an_unanswering_node(
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 
-async def test_a_new_pod_is_applied_without_looking_for_it_before(
-    client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads: list[str] = []
-    read = pods.read_pod
+async def test_an_apply_is_one_request(client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of a new pod nor of one that exists is anything read before or after."""
+    sent: list[str] = []
+    send = client.service_client._rpc_call
 
-    async def counted(client: Client, namespace: str, name: str) -> FetchedPod | None:
-        reads.append(name)
-        return await read(client, namespace, name)
+    async def counted(rpc: str, *args: Any, **more: Any) -> Any:
+        sent.append(rpc)
+        return await send(rpc, *args, **more)
 
-    monkeypatch.setattr("syncpod.cli.temporal.pod_apply.read_pod", counted)
+    monkeypatch.setattr(client.service_client, "_rpc_call", counted)
+    monkeypatch.setattr("syncpod.cli.temporal.pod_apply._SOON_SECONDS", 3600)
     name = fresh_name()
     pod = parse_pod(manifest(name) | {"metadata": {"name": name, "namespace": "default"}})
     made = await apply_pod(client, pod, node=on[1], has_attributes=False)
-    assert (made.change, reads) == (Change.CREATED, [])
-    again = await apply_pod(client, pod, node=on[1], has_attributes=False)
-    assert (again.change, reads) == (Change.UNCHANGED, [name, name])
+    assert (made.change, sent) == (Change.CREATED, ["execute_multi_operation"])
+    again = await apply_pod(client, pod, node="another", has_attributes=False)
+    assert (again.change, again.node, sent) == (Change.UNCHANGED, on[1], ["execute_multi_operation"] * 2)
+    labelled = pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"labels": {"app": "web"}})})
+    changed = await apply_pod(client, labelled, node=on[1], has_attributes=False)
+    assert (changed.change, sent) == (Change.CONFIGURED, ["execute_multi_operation"] * 3)
 
 
 async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:

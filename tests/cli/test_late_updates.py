@@ -42,7 +42,7 @@ class LateServer:
 
 
 async def applied(server: LateServer) -> Any:
-    return await pod_apply._until_answered(cast(Client, server), POD, "n1", has_attributes=True)
+    return await pod_apply._until_answered(cast(Client, server), POD, "n1", has_attributes=True, command="mine")
 
 
 async def updated(server: LateServer) -> Any:
@@ -77,12 +77,20 @@ async def test_of_many_pods_that_wait_for_a_busy_node_one_asks_whether_it_is_the
         asked.append(node)
         return node == "n1"
 
+    async def begun_by(_client: Client, _workflow_id: str, **_: Any) -> str:
+        return "mine"
+
+    async def silent(node: str, command: str = "mine") -> bool:
+        return await pod_apply._is_new_and_silent(client, POD, node, command)
+
     monkeypatch.setattr(pod_apply, "lives", lives)
+    monkeypatch.setattr(pod_apply, "begun_by", begun_by)
     monkeypatch.setattr(pod_apply, "_SOON_SECONDS", 0)
     client = cast(Client, LateServer(late=0))
-    assert [await pod_apply._is_silent(client, "n1") for _ in range(3)] == [False, False, False]
-    assert [await pod_apply._is_silent(client, "n2") for _ in range(2)] == [True, True]
+    assert [await silent("n1") for _ in range(3)] == [False, False, False]
+    assert [await silent("n2") for _ in range(2)] == [True, True]
     assert asked == ["n1", "n2", "n2"]
     monkeypatch.setattr(pod_apply, "_HEARD_SECONDS", 0)
-    assert not await pod_apply._is_silent(client, "n1")
+    assert not await silent("n1")
     assert asked == ["n1", "n2", "n2", "n1"]
+    assert not await silent("n2", "another"), "the pod was there before: its node is waited for"

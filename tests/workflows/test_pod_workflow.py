@@ -194,7 +194,7 @@ async def test_a_changed_image_restarts_only_its_container(client: Client, node:
     changed = copy.deepcopy(document)
     changed["spec"]["containers"][1]["image"] = "busybox:2"
     answer = await handle.execute_update("apply", changed)
-    assert answer == {"uid": uid, "generation": 2}
+    assert answer == {"uid": uid, "generation": 2, "change": "configured", "node": node.queue.removeprefix("node/")}
     pod = await until(handle, lambda pod: container(pod, "b").get("image") == "busybox:2")
     assert node.steps(uid)[-2:] == ["kill_container b", "start_container b"]
     assert container(pod, "a")["restartCount"] == 0

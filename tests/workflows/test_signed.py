@@ -39,7 +39,8 @@ from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from syncpod.cli.temporal.pod_apply import Change, apply_pod
+from syncpod.cli.temporal.pod_apply import apply_pod
+from syncpod.messages.applied import Change
 from syncpod.messages.signature import SIGNATURE, Keys, key_id
 from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod

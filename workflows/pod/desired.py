@@ -13,6 +13,7 @@ from syncpod.lifecycle import backoff
 from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
 from syncpod.lifecycle.termination import moment_after
+from syncpod.messages.applied import Change
 from syncpod.messages.signals import DeletePod
 from syncpod.messages.signed import Accepted
 from syncpod.pod import (
@@ -39,8 +40,8 @@ _LONGEST_GRACE: Final = 2**63 - 1
 """The greatest value that the API can carry."""
 
 
-def apply(state: PodState, document: Any, now: datetime) -> None:
-    """Take a Pod document as the desired pod; a repeat changes nothing. Raises PodInvalid, which names the field.
+def apply(state: PodState, document: Any, now: datetime) -> Change:
+    """Take a Pod document as the desired pod; return the change. A repeat changes nothing. Raises PodInvalid.
 
     During a deletion it becomes the successor, which starts when this pod has ended. A change may do what the API
     server allows for a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
@@ -56,8 +57,10 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
             state.removed = state.left_to_node = False
         why = "the pod is being deleted; this one follows"
         state.note(now, "update", "apply", why, fact=Fact.SUCCESSOR_APPLIED)
-        return
+        return Change.FOLLOWS
+    before = state.pod
     _take(state, new, now, "apply")
+    return Change.UNCHANGED if state.pod is before else Change.CONFIGURED
 
 
 def resize(state: PodState, document: Any, now: datetime) -> None:

@@ -202,6 +202,11 @@ def by_update(start: Any) -> bool:
     return isinstance(start, dict) and bool(start.get("byUpdate"))
 
 
+def is_new_by_update(start: Any) -> bool:
+    """Say whether the run was started for a new pod, together with the pod's apply."""
+    return by_update(start) and not {"snapshot", "adopt", "restarted"} & start.keys()
+
+
 def snapshot(state: PodState) -> dict[str, Any]:
     """Return the state as JSON, without fields that have their defaults."""
     return state.model_dump(mode="json", exclude_defaults=True)

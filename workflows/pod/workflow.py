@@ -32,6 +32,7 @@ from temporalio.workflow import ActivityCancellationType
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.phase import TERMINAL_PHASES
     from syncpod.lifecycle.step_name import StepName
+    from syncpod.messages.applied import AppliedPod, Change
     from syncpod.messages.identity import POD_WORKFLOW
     from syncpod.messages.signed import Commands, Refused, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
@@ -146,6 +147,7 @@ class PodWorkflow:
         self.under_way: dict[tuple[StepName, str], UnderWay] = {}
         self.are_pulls_cancelled = False
         self.extern = ExternCalls(self.state.pod)
+        self.is_new = not self.refusal and start.is_new_by_update(given)
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> dict[str, Any]:
@@ -608,9 +610,19 @@ class PodWorkflow:
 
     @workflow.update
     async def apply(self, *args: Any) -> dict[str, Any]:
-        """Take one v1 Pod document as the desired pod; returns its UID and generation."""
-        await self.change("apply", desired.apply, args)
-        return report.identity(self.state)
+        """Take one v1 Pod document as the desired pod; returns an `AppliedPod`: UID, generation, change and node."""
+        changes: list[Change] = []
+        await self.change("apply", lambda *given: changes.append(desired.apply(*given)), args)
+        (change,) = changes
+        # The first apply of a new run is most likely the one that has started it: both came in one request.
+        if self.is_new and change is Change.UNCHANGED:
+            change = Change.CREATED
+        self.is_new = False
+        pod = self.state.pod
+        applied = AppliedPod(
+            uid=pod.metadata.uid, generation=pod.metadata.generation, change=change, node=pod.spec.node_name
+        )
+        return applied.on_wire()
 
     @apply.validator
     def check_apply(self, *args: Any) -> None:

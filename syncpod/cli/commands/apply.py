@@ -185,8 +185,8 @@ async def _missing_features(client: Client, applied: Applied) -> list[str]:
     Such a pod waits for them to be removed. Only for fields that not every runtime supports is the node asked.
     """
     from syncpod.cli.temporal.foresight import Foresight, Unanswered
-    from syncpod.cli.temporal.pod_apply import Change
     from syncpod.cli.temporal.updates import PATIENCE_SECONDS
+    from syncpod.messages.applied import Change
     from syncpod.translation.features import depends_on_runtime
 
     if applied.change is not Change.CREATED or applied.node_is_away or not depends_on_runtime(applied.pod):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.several import together
-from syncpod.cli.temporal.pod_apply import Change
+from syncpod.messages.applied import Change
 
 if TYPE_CHECKING:
     from temporalio.client import Client

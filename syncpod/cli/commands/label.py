@@ -89,8 +89,8 @@ async def _change_one(
     removed: set[str],
     overwrite: bool,
 ) -> None:
-    from syncpod.cli.temporal.pod_apply import Change
     from syncpod.cli.temporal.pod_change import change_pod
+    from syncpod.messages.applied import Change
 
     def change(document: dict[str, Any]) -> dict[str, Any]:
         known: dict[str, str] = document["metadata"].get(field) or {}

@@ -55,8 +55,8 @@ def patch(
 
     async def work(client: Client) -> None:
         async def one(name: str) -> None:
-            from syncpod.cli.temporal.pod_apply import Change
             from syncpod.cli.temporal.pod_change import change_pod
+            from syncpod.messages.applied import Change
 
             done = await change_pod(client, namespace, name, change)
             say(f"pod/{name} patched{' (no change)' if done is Change.UNCHANGED else ''}")

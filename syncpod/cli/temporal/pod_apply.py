@@ -9,20 +9,17 @@ import uuid
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
-from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.liveness import absence, lives
 from syncpod.cli.temporal.nodes import is_cordoned, labels_of_node
-from syncpod.cli.temporal.pods import handle_of, read_pod
+from syncpod.cli.temporal.pods import read_pod
 from syncpod.cli.temporal.updates import (
     AGAIN,
     PAUSE_SECONDS,
@@ -32,29 +29,24 @@ from syncpod.cli.temporal.updates import (
     stop_if_cancelled,
 )
 from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
+from syncpod.messages.applied import AppliedPod, Change
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
-from syncpod.temporal.pod_start import ENDED, look_at, start_operation
+from syncpod.temporal.pod_start import look_at, start_operation
+from syncpod.temporal.run_history import begun_by
 from syncpod.temporal.signing import is_overtaken
 
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
-"""NOT_FOUND: the pod ended between the look-up and the update; the next attempt starts it afresh."""
+"""NOT_FOUND: the pod ended while the update waited; the next attempt starts it afresh."""
 _SOON_SECONDS: Final = 0.2
 """A node that is there usually answers within this; only then is it asked whether it is."""
 _HEARD_SECONDS: Final = 2.0
 """For how long it counts that a node was there. If many pods are applied together, most take longer than the above, and
 each would put two questions to the server. That a worker has died shows by its heartbeats, much later than this."""
+_RPC: Final = timedelta(seconds=5)
 _heard: Final[WeakKeyDictionary[Client, dict[str, float]]] = WeakKeyDictionary()
 """When each node was last found to be there, by `time.monotonic`."""
-
-
-class Change(StrEnum):
-    """The result of an apply, in kubectl's words."""
-
-    CREATED = "created"
-    CONFIGURED = "configured"
-    UNCHANGED = "unchanged"
-    FOLLOWS = "follows the one that is being deleted"
 
 
 @dataclass(frozen=True)
@@ -102,60 +94,39 @@ async def refuse_unmatched(client: Client, pod: Pod, node: str) -> None:
 async def apply_pod(
     client: Client, pod: Pod, *, node: str, has_attributes: bool, patience: timedelta | None = None
 ) -> Applied:
-    """Apply an admitted pod, on `node` unless it names another.
+    """Apply an admitted pod, on `node` unless it names another, by one request: it starts a workflow if there is none.
 
     Waits for the answer as `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not
     to answer. Retries are harmless: all attempts share one update id. Raises BadInput for a change that is not allowed,
     and Failure if the node of an existing pod does not answer in time.
-
-    Of a crowd most pods are new, so whether a pod exists is asked only if it could not be started.
     """
     node = pod.spec.node_name or node
     seconds = patience.total_seconds() if patience else math.inf
-    sending = _until_answered(client, pod, node, has_attributes, only_new=True)
-    try:
-        answered = await answer_in_time(client, node, _unless_silent(client, node, sending), seconds)
-    except _Exists:
-        return await _apply_again(client, pod, node, has_attributes, seconds)
-    return Applied(pod, Change.CREATED, node) if answered else await _unanswered(client, pod, node)
+    command = uuid.uuid4().hex
+    sending = _until_answered(client, pod, node, has_attributes, command)
+    answer = await answer_in_time(client, node, _unless_silent(client, pod, node, command, sending), seconds)
+    if answer is None:
+        return await _unanswered(client, pod, node, command)
+    follows = answer.uid if answer.change is Change.FOLLOWS else ""
+    return Applied(pod, answer.change, answer.node or node, follows=follows)
 
 
-class _Exists(Exception):
-    """The pod has a workflow, so it is no new one."""
-
-
-async def _apply_again(client: Client, pod: Pod, node: str, has_attributes: bool, seconds: float) -> Applied:
-    """Apply a pod that exists, and say what has become of it."""
-    namespace, name = pod.metadata.namespace, pod.metadata.name
-    before = await read_pod(client, namespace, name)
-    sending = _until_answered(client, pod, node, has_attributes)
-    if before is None:  # it has ended meanwhile
-        sending = _unless_silent(client, node, sending)
-    if not await answer_in_time(client, node, sending, seconds):
-        if before is None:
-            return await _unanswered(client, pod, node)
-        raise await _unknown(client, name, before.pod.spec.node_name)
-    if before is None:
-        return Applied(pod, Change.CREATED, node)
-    if before.pod.metadata.deletion_timestamp is not None:
-        return Applied(pod, Change.FOLLOWS, node, follows=before.pod.metadata.uid)
-    after = await read_pod(client, namespace, name)
-    return Applied(pod, _compare(before, after), before.pod.spec.node_name or node)
-
-
-async def _unanswered(client: Client, pod: Pod, node: str) -> Applied:
-    """Return a new pod that its node has not answered for, if it has a workflow. Raises Failure."""
-    if await _is_open(client, pod.metadata.namespace, pod.metadata.name):
+async def _unanswered(client: Client, pod: Pod, node: str, command: str) -> Applied:
+    """Return a new pod that its node has not answered for, if this command began its workflow. Raises Failure."""
+    if await _has_begun(client, pod, command):
         return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
-    raise await _unknown(client, pod.metadata.name, node)
-
-
-async def _unknown(client: Client, name: str, asked: str) -> Failure:
-    """Return the failure of a change that may have been made."""
-    return Failure(
-        f'pod "{name}": {await absence(client, (asked,))}, so it is not known whether the '
+    existing = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+    there = existing.pod.spec.node_name if existing is not None else ""
+    raise Failure(
+        f'pod "{pod.metadata.name}": {await absence(client, (there or node,))}, so it is not known whether the '
         "change will be made; apply it again when the node is back"
     )
+
+
+async def _has_begun(client: Client, pod: Pod, command: str) -> bool:
+    """Return whether this command began the pod's workflow, whose run has everything that it needs. Raises RPCError."""
+    workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
+    return await begun_by(client, workflow_id, timeout=_RPC) == command
 
 
 async def has_search_attributes(client: Client) -> bool:
@@ -169,35 +140,16 @@ async def has_search_attributes(client: Client) -> bool:
     return SEARCH_ATTRIBUTES.keys() <= answer.custom_attributes.keys()
 
 
-def _compare(before: FetchedPod, after: FetchedPod | None) -> Change:
-    if after is None or not before.current or after.pod.metadata.uid != before.pod.metadata.uid:
-        return Change.CONFIGURED
-    old, new = before.pod, after.pod
-    same = (old.spec, old.metadata.labels, old.metadata.annotations) == (
-        new.spec,
-        new.metadata.labels,
-        new.metadata.annotations,
-    )
-    return Change.UNCHANGED if same else Change.CONFIGURED
-
-
-async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool, *, only_new: bool = False) -> bool:
-    """Send the update until it is answered; return True. Raises BadInput with the workflow's refusal.
-
-    `only_new`: raises _Exists if the pod had a workflow before the first attempt, which then changes nothing.
-    """
-    update_id, is_signed_anew, is_first = uuid.uuid4().hex, False, True
+async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool, command: str) -> AppliedPod:
+    """Send the update until it is answered; return the answer. Raises BadInput with the workflow's refusal."""
+    update_id, is_signed_anew = command, False
     while True:
         # A later attempt may find the workflow that an earlier one has started.
-        start = start_operation(pod, node, has_attributes=has_attributes, only_new=only_new and is_first)
+        start = start_operation(pod, node, has_attributes=has_attributes, begun_by=command)
         try:
-            await client.execute_update_with_start_workflow(
+            answer = await client.execute_update_with_start_workflow(
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
             )
-        except WorkflowAlreadyStartedError:
-            if not (only_new and is_first):
-                raise
-            raise _Exists from None
         except WorkflowUpdateFailedError as error:
             # Somebody else may have applied the same new pod; a clock that is far behind is not waited for.
             signs_anew = is_overtaken(error) and not is_signed_anew
@@ -211,48 +163,40 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             stop_if_cancelled()
         else:
-            return True
+            return AppliedPod.model_validate(answer)
         finally:
             await look_at(start)
-        is_first = False
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _unless_silent(client: Client, node: str, sending: Coroutine[Any, Any, bool]) -> bool:
-    """Await the sending of a new pod's update; return False once the node is known not to answer.
+async def _unless_silent(
+    client: Client, pod: Pod, node: str, command: str, sending: Coroutine[Any, Any, AppliedPod]
+) -> AppliedPod | None:
+    """Await the sending of an update; return None once the pod is known to be new and its node not to answer.
 
     By then the update has started the pod's workflow with everything it needs, so there is nothing to wait for.
     """
-    sent, silent = asyncio.create_task(sending), asyncio.create_task(_is_silent(client, node))
+    sent = asyncio.create_task(sending)
+    silent = asyncio.create_task(_is_new_and_silent(client, pod, node, command))
     try:
         await asyncio.wait({sent, silent}, return_when=asyncio.FIRST_COMPLETED)
-        return await sent if sent.done() or not silent.result() else False
+        return await sent if sent.done() or not silent.result() else None
     finally:
         sent.cancel()
         silent.cancel()
         await asyncio.gather(sent, silent, return_exceptions=True)
 
 
-async def _is_silent(client: Client, node: str) -> bool:
-    """Return whether a node is not going to answer soon: its worker is dead. A busy one is waited for."""
+async def _is_new_and_silent(client: Client, pod: Pod, node: str, command: str) -> bool:
+    """Return whether a node is not going to answer soon for a new pod: its worker is dead. A busy one is waited for."""
     await asyncio.sleep(_SOON_SECONDS)
     heard = _heard.setdefault(client, {})
     if time.monotonic() - heard.get(node, -math.inf) < _HEARD_SECONDS:
         return False
     try:
         is_there = await lives(client, node)
+        if is_there:
+            heard[node] = time.monotonic()
+        return not is_there and await _has_begun(client, pod, command)
     except RPCError:
         return False
-    if is_there:
-        heard[node] = time.monotonic()
-    return not is_there
-
-
-async def _is_open(client: Client, namespace: str, name: str) -> bool:
-    try:
-        described = await handle_of(client, namespace, name).describe()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise
-    return described.status not in ENDED

@@ -11,8 +11,9 @@ from temporalio.client import Client
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifests import admit_document
 from syncpod.cli.temporal.ephemeral_containers import without_known
-from syncpod.cli.temporal.pod_apply import Change, apply_pod, has_search_attributes
+from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
 from syncpod.cli.temporal.pods import require_pod
+from syncpod.messages.applied import Change
 from syncpod.pod import PodInvalid, parse_pod
 from syncpod.pod.problems import lines
 
