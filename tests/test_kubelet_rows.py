@@ -1,4 +1,7 @@
-"""Every row of docs/kubelet-rows.md has a test, and every row that a test names exists."""
+"""Every row of docs/kubelet-rows.md has a test, and every row that a test names exists.
+
+Holds: Decisions are the kubelet's.
+"""
 
 from __future__ import annotations
 

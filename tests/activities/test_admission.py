@@ -1,4 +1,7 @@
-"""Admission of pods, and when their resources are free again."""
+"""Admission of pods, and when their resources are free again.
+
+Holds: An admitted pod is never rejected, and its resources stay reserved until it has ended.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A container that is created before its turn: while the one before it starts, or before that one's end is reported."""
+"""A container that is created before its turn: while the one before it starts, or before that one's end is reported.
+
+Holds: A container that was created before its turn is never started out of turn.
+"""
 
 from __future__ import annotations
 

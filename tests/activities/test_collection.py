@@ -1,4 +1,8 @@
-"""Garbage collection between a pod's steps: what is dead and ours goes, with its logs; all else stays."""
+"""Garbage collection between a pod's steps: what is dead and ours goes, with its logs; all else stays.
+
+Holds: The run of a deleted pod ends once nothing of the pod runs, and the node removes the rest.
+Holds: Garbage collection never races with a step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""create_sandbox: one sandbox per attempt, however often and by whomever it is requested."""
+"""create_sandbox: one sandbox per attempt, however often and by whomever it is requested.
+
+Holds: A node runs at most one pod per name.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,7 @@ async def test_a_sandbox_is_made_with_its_directories_and_reported_ready(bench: 
 
 
 async def test_a_repeated_create_adopts_the_sandbox(bench: Bench) -> None:
+    """Holds: Every step may run twice."""
     pod = bench.pod()
     first = await pod.create_sandbox()
     again = await pod.create_sandbox()
@@ -157,6 +161,7 @@ async def test_a_step_is_cancelled_even_while_the_runtime_is_down(
 
 
 async def test_a_foreign_sandbox_keeps_its_name_and_keeps_running(bench: Bench) -> None:
+    """Holds: Only sandboxes and containers with our label are touched."""
     pod = bench.pod()
     config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
     del config.labels["syncpod.dev/node"]
@@ -216,6 +221,7 @@ async def test_a_runtime_kill_during_network_setup_leaves_no_second_sandbox(
 
 
 async def test_a_cancelled_create_returns_the_sandbox_already_requested(bench: Bench) -> None:
+    """Holds: A call to the runtime is never cut off."""
     pod = bench.pod(hostNetwork=False)
     with bench.runtime.gates.hold("cni-add") as gate:
         step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())

@@ -1,4 +1,7 @@
-"""A defect in a step is reported once and not silently retried."""
+"""A defect in a step is reported once and not silently retried.
+
+Holds: An unforeseen error in a step is reported, backs off, and delays no deletion.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A step that ends an earlier life of its pod's name is still the step of its own pod."""
+"""A step that ends an earlier life of its pod's name is still the step of its own pod.
+
+Holds: The run of a deleted pod ends once nothing of the pod runs, and the node removes the rest.
+"""
 
 from __future__ import annotations
 

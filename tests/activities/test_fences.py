@@ -1,4 +1,8 @@
-"""One step per pod at a time, and never an older one after a newer one."""
+"""One step per pod at a time, and never an older one after a newer one.
+
+Holds: An older step never acts after a newer one.
+Holds: Garbage collection never races with a step.
+"""
 
 from __future__ import annotations
 

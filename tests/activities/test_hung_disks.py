@@ -1,4 +1,7 @@
-"""Pods whose disks hang hold up themselves, and nobody else."""
+"""Pods whose disks hang hold up themselves, and nobody else.
+
+Holds: A hanging disk delays one pod.
+"""
 
 from __future__ import annotations
 

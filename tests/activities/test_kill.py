@@ -1,4 +1,7 @@
-"""kill_container and kill_pod: each container has its grace and its turn, and only ours are killed."""
+"""kill_container and kill_pod: each container has its grace and its turn, and only ours are killed.
+
+Holds: A container that does not die is never forgotten.
+"""
 
 from __future__ import annotations
 
@@ -111,6 +114,7 @@ async def test_a_sandbox_is_stopped_while_lost_processes_are_looked_for(
 
 
 async def test_a_repeated_kill_succeeds(bench: Bench, calls: Calls) -> None:
+    """Holds: Every step may run twice."""
     pod = bench.pod()
     [main] = await started(pod)
     await pod.kill_container(main)
@@ -153,7 +157,10 @@ async def test_a_retried_kill_gets_the_rest_of_the_grace_and_at_least_two_second
 
 
 async def test_a_cancelled_kill_ends_at_once_while_its_stop_call_completes(bench: Bench) -> None:
-    """A StopContainer that is cut off in its grace would never send SIGKILL."""
+    """A StopContainer that is cut off in its grace would never send SIGKILL.
+
+    Holds: A call to the runtime is never cut off.
+    """
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 3))
@@ -282,6 +289,7 @@ async def test_a_pod_kill_gets_along_with_a_container_that_has_ended_and_gone_si
 
 
 async def test_a_repeated_pod_kill_succeeds(bench: Bench) -> None:
+    """Holds: Every step may run twice."""
     pod = bench.pod()
     await started(pod)
     await pod.kill()
@@ -493,6 +501,7 @@ async def test_a_hung_shim_delays_only_its_own_pod_and_the_kill_reports_it(bench
 
 
 async def test_a_foreign_container_is_not_killed_even_if_requested_by_id(bench: Bench) -> None:
+    """Holds: Only sandboxes and containers with our label are touched."""
     pod, other = bench.pod(), bench.pod(container("theirs", command=POLITE))
     await started(pod)
     context = bench.node.context

@@ -1,4 +1,7 @@
-"""The number of pods that start or end at once is limited; the others wait in order."""
+"""The number of pods that start or end at once is limited; the others wait in order.
+
+Holds: A limited number of pods start or end at once, and the others wait in order.
+"""
 
 from __future__ import annotations
 

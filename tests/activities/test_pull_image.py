@@ -1,4 +1,7 @@
-"""pull_image: by policy, one at a time, ended at once by a cancellation, with the kubelet's words."""
+"""pull_image: by policy, one at a time, ended at once by a cancellation, with the kubelet's words.
+
+Holds: Every back-off is visible.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +76,7 @@ async def test_an_absent_image_is_pulled_and_can_be_started(bench: Bench, shelf:
 
 
 async def test_a_repeated_pull_finds_the_image(bench: Bench, shelf: Registry) -> None:
+    """Holds: Every step may run twice."""
     image = f"{shelf.address}/app:1"
     pod = pod_of(bench, image)
     await pod.pull()

@@ -46,6 +46,7 @@ async def test_a_dead_container_is_removed_with_its_logs(bench: Bench) -> None:
 
 
 async def test_a_repeated_container_removal_succeeds(bench: Bench) -> None:
+    """Holds: Every step may run twice."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     dead = await exited(pod)
     await pod.remove_containers(dead)
@@ -182,6 +183,7 @@ async def test_a_sandbox_that_a_kill_has_stopped_is_not_stopped_again(
 
 
 async def test_a_repeated_pod_removal_succeeds(bench: Bench) -> None:
+    """Holds: Every step may run twice."""
     pod = bench.pod()
     await pod.create_sandbox()
     await pod.kill()

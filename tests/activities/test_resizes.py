@@ -1,4 +1,7 @@
-"""Resizes: what a node allocates to pods, and how it applies that to running containers."""
+"""Resizes: what a node allocates to pods, and how it applies that to running containers.
+
+Holds: Desired, allocated and applied resources are three things.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""start_container: one instance per restart, started once, however often and by whomever it is requested."""
+"""start_container: one instance per restart, started once, however often and by whomever it is requested.
+
+Holds: No instance starts twice.
+"""
 
 from __future__ import annotations
 
@@ -91,6 +94,7 @@ async def test_a_container_is_created_and_started_with_the_kubelets_events(bench
 
 
 async def test_a_repeated_start_adopts_the_container(bench: Bench) -> None:
+    """Holds: Every step may run twice."""
     pod = bench.pod()
     await pod.create_sandbox()
     first, again = await pod.start(), await pod.start()
@@ -127,7 +131,10 @@ async def test_a_container_starts_even_if_its_log_link_cannot_be_made(
 
 @pytest.mark.parametrize("name", [StepName.START_INIT_CONTAINER, StepName.START_EPHEMERAL_CONTAINER])
 async def test_repeated_starts_of_init_and_ephemeral_containers_adopt_them(bench: Bench, name: StepName) -> None:
-    """Row 55: never two of one."""
+    """Row 55: never two of one.
+
+    Holds: Every step may run twice.
+    """
     pod = bench.pod(initContainers=[container("setup")])
     debugger = admit_ephemeral_container(pod.pod, container("debug"))
     pod.pod = pod.pod.model_copy(update={"spec": pod.pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})
@@ -707,6 +714,7 @@ async def test_a_failed_start_is_a_fault_and_an_exit(bench: Bench) -> None:
 
 
 async def test_a_cancelled_start_returns_the_container_already_requested(bench: Bench) -> None:
+    """Holds: A call to the runtime is never cut off."""
     pod = bench.pod()
     await pod.create_sandbox()
     with bench.runtime.gates.hold("runc-start") as gate:
@@ -739,6 +747,7 @@ async def test_a_step_cancelled_before_it_creates_creates_nothing(
 async def test_a_step_cancelled_between_create_and_start_removes_what_it_created(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Holds: A call to the runtime is never cut off."""
     pod = bench.pod()
     await pod.create_sandbox()
     create = bench.cri.create_container
@@ -766,6 +775,7 @@ async def test_a_container_of_an_earlier_pod_with_the_same_uid_is_neither_adopte
 
 
 async def test_a_foreign_container_is_neither_adopted_nor_touched(bench: Bench) -> None:
+    """Holds: Only sandboxes and containers with our label are touched."""
     pod = bench.pod()
     await pod.create_sandbox()
     config, sandbox = await configs(pod)

@@ -1,4 +1,7 @@
-"""A start that follows another step: it waits for that one in the worker, and does not begin if that one goes wrong."""
+"""A start that follows another step: it waits for that one in the worker, and does not begin if that one goes wrong.
+
+Holds: A container that was created before its turn is never started out of turn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Steps under a real Temporal server and worker: results, cancellations, failures and retries."""
+"""Steps under a real Temporal server and worker: results, cancellations, failures and retries.
+
+Holds: A failure has a stack trace only if it is a defect.
+Holds: Every back-off is visible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the runtime announces: pods are read at once, and the relist rests only while nothing can be missed."""
+"""What the runtime announces: pods are read at once, and the relist rests only while nothing can be missed.
+
+Holds: The runtime's events never delay the notice of an exit.
+"""
 
 from __future__ import annotations
 

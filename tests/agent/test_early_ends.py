@@ -1,4 +1,7 @@
-"""Pods that are ended as soon as their manifests are gone: whose answer the step of the node's workflow may take."""
+"""Pods that are ended as soon as their manifests are gone: whose answer the step of the node's workflow may take.
+
+Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
+"""
 
 from __future__ import annotations
 

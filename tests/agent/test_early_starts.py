@@ -1,4 +1,7 @@
-"""Pods that are started as soon as their manifests are there: which are, and what is said of uncertain ones."""
+"""Pods that are started as soon as their manifests are there: which are, and what is said of uncertain ones.
+
+Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
+"""
 
 from __future__ import annotations
 

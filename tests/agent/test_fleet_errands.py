@@ -1,4 +1,7 @@
-"""Commands that a node runs for its fleet: each once, in pieces that may be asked for twice, and none left behind."""
+"""Commands that a node runs for its fleet: each once, in pieces that may be asked for twice, and none left behind.
+
+Holds: A command that changes something never runs twice on a node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The process of a node's own endpoint: it is there when it is wanted, and nothing of it stays."""
+"""The process of a node's own endpoint: it is there when it is wanted, and nothing of it stays.
+
+Holds: The endpoint of a node lets in only the fleet's machine.
+"""
 
 from __future__ import annotations
 

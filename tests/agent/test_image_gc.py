@@ -1,4 +1,7 @@
-"""Image garbage collection removes no more than needed, nothing in use, and nothing that others pulled."""
+"""Image garbage collection removes no more than needed, nothing in use, and nothing that others pulled.
+
+Holds: Only images that this node pulled are removed.
+"""
 
 from __future__ import annotations
 

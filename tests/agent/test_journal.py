@@ -1,4 +1,8 @@
-"""What the pods' workflows publish is in the node's journal soon, once each, and costs no step anything."""
+"""What the pods' workflows publish is in the node's journal soon, once each, and costs no step anything.
+
+Holds: The journal delays a step or a workflow by two seconds at most.
+Holds: The journal keeps who commanded a pod, and when a worker died.
+"""
 
 import asyncio
 import threading

@@ -1,3 +1,8 @@
+"""The lock of a node has one holder; a killed holder that cannot end gives way.
+
+Holds: A node has one agent on a machine.
+"""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,7 @@
-"""A stalled event loop is named with its stack; a starved one is not."""
+"""A stalled event loop is named with its stack; a starved one is not.
+
+Holds: A stalled event loop is reported with its stack.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A manifest directory, as the node's agent reads and follows it: real files, a real watch."""
+"""A manifest directory, as the node's agent reads and follows it: real files, a real watch.
+
+Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
+"""
 
 from __future__ import annotations
 

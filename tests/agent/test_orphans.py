@@ -1,4 +1,7 @@
-"""Orphans on real runtimes: killed only on evidence, else reported, and never another node's."""
+"""Orphans on real runtimes: killed only on evidence, else reported, and never another node's.
+
+Holds: A pod without a workflow is killed only if the server's own records prove it an orphan.
+"""
 
 from __future__ import annotations
 

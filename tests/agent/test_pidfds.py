@@ -1,3 +1,8 @@
+"""Exits are noticed by pidfd, and their codes are the kernel's.
+
+Holds: An exit is known even if the runtime was down.
+"""
+
 from __future__ import annotations
 
 import asyncio

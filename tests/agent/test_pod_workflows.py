@@ -1,4 +1,7 @@
-"""What is evidence against a pod, on a real server: its workflow has ended, or is another pod's; nothing else."""
+"""What is evidence against a pod, on a real server: its workflow has ended, or is another pod's; nothing else.
+
+Holds: A pod without a workflow is killed only if the server's own records prove it an orphan.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The prober: which probes run, which results are signalled, and which survive a worker restart."""
+"""The prober: which probes run, which results are signalled, and which survive a worker restart.
+
+Holds: Only a changed probe result is signalled.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a node tells a new workflow of its own: pods of lists that it cannot know of, whose own workflows are open."""
+"""What a node tells a new workflow of its own: pods of lists that it cannot know of, whose own workflows are open.
+
+Holds: No pod of a list outlives its entry.
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,8 @@
+"""A worker does not serve a node that a worker of another machine serves.
+
+Holds: A node has one agent on a machine.
+"""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,7 @@
-"""Pods over a storage limit are evicted; the others continue, whatever hangs."""
+"""Pods over a storage limit are evicted; the others continue, whatever hangs.
+
+Holds: A hanging disk delays one pod.
+"""
 
 from __future__ import annotations
 

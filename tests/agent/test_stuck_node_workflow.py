@@ -1,4 +1,7 @@
-"""A node workflow whose tasks keep failing is restarted and keeps its lists."""
+"""A node workflow whose tasks keep failing is restarted and keeps its lists.
+
+Holds: No history wedges a pod or a node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pod workflows whose tasks keep failing are restarted without losing state."""
+"""Pod workflows whose tasks keep failing are restarted without losing state.
+
+Holds: No history wedges a pod or a node.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,7 @@
-"""What a node believes of its fleet's key: only what is said under the key that it trusts, and nothing twice."""
+"""What a node believes of its fleet's key: only what is said under the key that it trusts, and nothing twice.
+
+Holds: The fleet's sealing key can be changed at any time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A changed ConfigMap or Secret reaches the pods that mount it or wait for it."""
+"""A changed ConfigMap or Secret reaches the pods that mount it or wait for it.
+
+Holds: A pod that waits for an object goes on as soon as the object appears.
+"""
 
 import logging
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,7 @@
-"""What `cp` makes of files and of archives: honest ones, and those that a container made to do harm."""
+"""What `cp` makes of files and of archives: honest ones, and those that a container made to do harm.
+
+Holds: Nothing copied out of a container leaves its destination.
+"""
 
 from __future__ import annotations
 

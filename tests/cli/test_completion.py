@@ -1,4 +1,7 @@
-"""Completion: what may stand next on a command line, and the scripts that ask for it."""
+"""Completion: what may stand next on a command line, and the scripts that ask for it.
+
+Holds: Short commands load little.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`syncpod explain` says what a pod is, why, and what happens next, from the node's journal alone."""
+"""`syncpod explain` says what a pod is, why, and what happens next, from the node's journal alone.
+
+Holds: Short commands load little.
+"""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""A state directory of another account is refused by every command."""
+"""A state directory of another account is refused by every command.
+
+Holds: Nothing is read in a directory that another account could have written.
+"""
 
 from __future__ import annotations
 

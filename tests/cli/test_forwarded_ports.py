@@ -1,4 +1,7 @@
-"""How the ports of `port-forward` are read, and how one connection of several is passed on."""
+"""How the ports of `port-forward` are read, and how one connection of several is passed on.
+
+Holds: A forwarded connection delays no other.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Each is handed to the real program, in a process that may use little memory and little of a processor: a manifest that
 costs more than it may ends as a failure, and not as a slow test. What each of the large ones took is printed.
+
+Holds: A hostile manifest costs one sentence.
 """
 
 # ruff: noqa: E501 - the tables have one case a line

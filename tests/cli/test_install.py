@@ -1,4 +1,7 @@
-"""The systemd units of a node and of a fleet: what they say, whose they are, and that systemd can read them."""
+"""The systemd units of a node and of a fleet: what they say, whose they are, and that systemd can read them.
+
+Holds: Stopping or killing a systemd unit of `install` ends no pod.
+"""
 
 from __future__ import annotations
 

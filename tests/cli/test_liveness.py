@@ -1,4 +1,7 @@
-"""Whether a node's worker is alive, by its last sign of life."""
+"""Whether a node's worker is alive, by its last sign of life.
+
+Holds: A busy worker is not reported as away.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How the program starts, and how it reports errors."""
+"""How the program starts, and how it reports errors.
+
+Holds: Short commands load little.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Processes that outlive their starter are known by more than their id."""
+"""Processes that outlive their starter are known by more than their id.
+
+Holds: A second `up` changes nothing, and `down` leaves no process.
+"""
 
 from __future__ import annotations
 

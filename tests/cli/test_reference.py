@@ -1,4 +1,7 @@
-"""docs/cli.md says what the commands say of themselves. `python -m tests.cli.test_reference` writes it."""
+"""docs/cli.md says what the commands say of themselves. `python -m tests.cli.test_reference` writes it.
+
+Holds: The manual is generated from the commands.
+"""
 
 from __future__ import annotations
 

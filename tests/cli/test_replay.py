@@ -1,4 +1,7 @@
-"""`replay`: the decisions of a run, made again by the code at hand."""
+"""`replay`: the decisions of a run, made again by the code at hand.
+
+Holds: A recorded history replays, and a step that would now differ is named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Which runtime is chosen, where its socket lies, and what may be purged."""
+"""Which runtime is chosen, where its socket lies, and what may be purged.
+
+Holds: A node with pods keeps its name, its runtime and its Temporal cluster.
+Holds: A second `up` changes nothing, and `down` leaves no process.
+"""
 
 from __future__ import annotations
 

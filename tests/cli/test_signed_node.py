@@ -1,4 +1,7 @@
-"""A node that `up` has begun obeys its owner alone: tried by real processes of another user, and by a pod."""
+"""A node that `up` has begun obeys its owner alone: tried by real processes of another user, and by a pod.
+
+Holds: Only users who can read the key in the state directory can command a signed node.
+"""
 
 from __future__ import annotations
 

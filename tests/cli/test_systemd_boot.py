@@ -1,6 +1,8 @@
 """The units of `syncpod install` on a machine that systemd has booted: kill -9, restarts, a reboot, and the way back.
 
 Nightly: it boots systemd five times, in namespaces.
+
+Holds: Stopping or killing a systemd unit of `install` ends no pod.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Text from pods, images or runtimes cannot control a terminal or forge a table row."""
+"""Text from pods, images or runtimes cannot control a terminal or forge a table row.
+
+Holds: No text from a pod, an image or a runtime can control the terminal.
+"""
 
 from __future__ import annotations
 

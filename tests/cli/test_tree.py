@@ -1,4 +1,7 @@
-"""`syncpod tree` on a server, where pods run on a scripted node; and who sent a pod its commands."""
+"""`syncpod tree` on a server, where pods run on a scripted node; and who sent a pod its commands.
+
+Holds: The journal keeps who commanded a pod, and when a worker died.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`up` and `down`: everything that pods need on a machine, begun and ended, on real runtimes."""
+"""`up` and `down`: everything that pods need on a machine, begun and ended, on real runtimes.
+
+Holds: A second `up` changes nothing, and `down` leaves no process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`up` after an earlier one: what it says of manifests that are no longer followed, and of pods without a workflow."""
+"""`up` after an earlier one: what it says of manifests that are no longer followed, and of pods without a workflow.
+
+Holds: A node with pods keeps its name, its runtime and its Temporal cluster.
+Holds: Short commands load little.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""critest, the conformance suite of CRI runtimes, on the embedded one: what passes is listed, and what does not."""
+"""critest, the conformance suite of CRI runtimes, on the embedded one: what passes is listed, and what does not.
+
+Holds: The embedded runtime is a runtime like the others.
+"""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from workflows.pod.workflow import PodWorkflow
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = ("ARCHITECTURE.md", "docs/code-map.md", "docs/testing.md", "docs/upgrading.md")
+PAGES = ("ARCHITECTURE.md", "docs/code-map.md", "docs/engineering/internals.md", "docs/testing.md", "docs/upgrading.md")
 PATH = r"`((?:syncpod|workflows|activities|protos|bench|tests|docs)/[\w./-]*|worker\.py)`"
-NAMED = re.findall(PATH, (ROOT / "ARCHITECTURE.md").read_text())
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 NAMED_ANYWHERE = {path for page in PAGES for path in re.findall(PATH, (ROOT / page).read_text())}
 DEFINITIONS = {
     (path, name)
@@ -43,20 +43,20 @@ def test_the_readme_lists_each_signal_update_and_query_of_a_pod() -> None:
     assert listed == [{name for name in some if name is not None} for some in every]
 
 
-def test_every_room_is_described_in_architecture_md() -> None:
-    rooms = {f"syncpod/{entry.name}" for entry in (ROOT / "syncpod").iterdir() if not entry.name.startswith("__")}
-    assert {room for room in rooms if not any(path.rstrip("/") == room for path in NAMED)} == set()
+def test_every_room_is_described_in_architecture_md_and_every_module_without_one_on_the_code_map() -> None:
+    code_map = (ROOT / "docs/code-map.md").read_text()
+    for entry in (ROOT / "syncpod").iterdir():
+        if entry.is_dir() and not entry.name.startswith("__"):
+            assert f"**`syncpod/{entry.name}/`**" in ARCHITECTURE
+        elif not entry.name.startswith("__"):
+            assert f"`syncpod/{entry.name}`" in code_map
 
 
 def test_modules_named_in_a_room_belong_to_it() -> None:
-    """A module named without its folder lies in a room of the section that names it."""
-    sections = re.split(r"^### ", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE)[1:]
-    for section in sections:
-        text = section.split("\n\n**")[0].split("\n## ")[0]
-        rooms = [ROOT / room for room in re.findall(r"`((?:syncpod/)?\w+)/`", text.splitlines()[0])]
-        modules = {path.name for room in rooms for path in room.rglob("*.py")}
-        for name in re.findall(r"`(\w+\.py)`", text):
-            assert not rooms or name in modules, f"{section.splitlines()[0]}: {name}"
+    """A module named without its folder lies in the room whose name, in bold, is the last one before it."""
+    for room, text in re.findall(r"\*\*`([\w/]+)/`\*\*(.*?)(?=\*\*`|\n\n)", ARCHITECTURE, re.DOTALL):
+        modules = {path.name for path in (ROOT / room).rglob("*.py")}
+        assert set(re.findall(r"`(\w+\.py)`", text)) - modules - {"worker.py"} == set(), room
 
 
 def test_the_readme_links_to_the_list_of_pods_that_are_not_ready() -> None:

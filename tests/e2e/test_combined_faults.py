@@ -1,6 +1,8 @@
 """A crowd of pods changes while its node has every fault: nothing is lost or doubled.
 
 Worker, runtime and Temporal server are killed, calls hang, the disk is full, the clock jumps, and runs continue as new.
+
+Holds: A worker may die between any two calls.
 """
 
 from __future__ import annotations

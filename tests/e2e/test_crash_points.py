@@ -1,6 +1,9 @@
 """A worker is killed at every boundary between two calls to the runtime, in each phase of a pod's life.
 
 `bench/crash_points.py` has the pod and the method; docs/crash-points.md shows every boundary.
+
+Holds: The run of a deleted pod ends once nothing of the pod runs, and the node removes the rest.
+Holds: A worker may die between any two calls.
 """
 
 from __future__ import annotations

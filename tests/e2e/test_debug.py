@@ -1,4 +1,7 @@
-"""Ephemeral containers as people make them, with `syncpod debug`, on real runtimes."""
+"""Ephemeral containers as people make them, with `syncpod debug`, on real runtimes.
+
+Holds: An ephemeral container harms nobody.
+"""
 
 from __future__ import annotations
 

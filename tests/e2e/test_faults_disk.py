@@ -1,4 +1,7 @@
-"""The disk of a node's state, logs and memory is full: pods wait and say why, and continue once there is space."""
+"""The disk of a node's state, logs and memory is full: pods wait and say why, and continue once there is space.
+
+Holds: A full disk leaves nothing half-written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""After `kill -9` of the runtime at any time, or changes to the pod by others, the pod still converges."""
+"""After `kill -9` of the runtime at any time, or changes to the pod by others, the pod still converges.
+
+Holds: An exit is known even if the runtime was down.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""After `kill -9` of a worker at any time, the next worker continues, and nothing is done twice."""
+"""After `kill -9` of a worker at any time, the next worker continues, and nothing is done twice.
+
+Holds: No instance starts twice.
+"""
 
 from __future__ import annotations
 

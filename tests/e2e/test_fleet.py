@@ -1,4 +1,7 @@
-"""A complete node in a fleet: its worker between its own Temporal server and the fleet's gate, with simulated pods."""
+"""A complete node in a fleet: its worker between its own Temporal server and the fleet's gate, with simulated pods.
+
+Holds: A fleet ends no pod of a node whose list it does not know.
+"""
 
 from __future__ import annotations
 

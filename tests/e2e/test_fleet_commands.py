@@ -1,4 +1,7 @@
-"""Who commands a whole fleet, with its own server, worker and gate: whoever has its keys, and nobody else."""
+"""Who commands a whole fleet, with its own server, worker and gate: whoever has its keys, and nobody else.
+
+Holds: Only users who can read the keys in a fleet's directory can command the fleet.
+"""
 
 from __future__ import annotations
 

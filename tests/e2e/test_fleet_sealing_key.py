@@ -1,4 +1,7 @@
-"""A fleet's sealing key is changed while the fleet serves a complete node, whose pod has a Secret."""
+"""A fleet's sealing key is changed while the fleet serves a complete node, whose pod has a Secret.
+
+Holds: The fleet's sealing key can be changed at any time.
+"""
 
 from __future__ import annotations
 

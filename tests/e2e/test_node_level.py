@@ -1,4 +1,8 @@
-"""A node with a manifest directory, as its owner sees it: files come, change and go; workers die; it is drained."""
+"""A node with a manifest directory, as its owner sees it: files come, change and go; workers die; it is drained.
+
+Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
+Holds: No pod of a list outlives its entry.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Pods whose workflows Temporal has lost: none is killed, and their owner can adopt or prune each."""
+"""Pods whose workflows Temporal has lost: none is killed, and their owner can adopt or prune each.
+
+Holds: A node runs at most one pod per name.
+Holds: An adopted pod is not restarted.
+Holds: A pod without a workflow is killed only if the server's own records prove it an orphan.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 All processes end at once (runtime, shims, containers, worker and Temporal server), and their files stay. Even if the
 runtime comes back without its state, a finished job does not run again.
+
+Holds: A recorded end is never taken back.
 """
 
 from __future__ import annotations

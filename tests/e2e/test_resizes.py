@@ -1,4 +1,7 @@
-"""Running pods get more or less CPU and memory, as the kernel shows."""
+"""Running pods get more or less CPU and memory, as the kernel shows.
+
+Holds: Desired, allocated and applied resources are three things.
+"""
 
 from __future__ import annotations
 

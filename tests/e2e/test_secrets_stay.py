@@ -1,4 +1,7 @@
-"""A Secret that a pod uses in every possible way stays on its node: the test searches all traces for it."""
+"""A Secret that a pod uses in every possible way stays on its node: the test searches all traces for it.
+
+Holds: A Secret never leaves its own node.
+"""
 
 from __future__ import annotations
 

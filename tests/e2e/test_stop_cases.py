@@ -1,4 +1,7 @@
-"""Every case of docs/stopping.md on real runtimes: the order, events and exit codes with which a pod ends."""
+"""Every case of docs/stopping.md on real runtimes: the order, events and exit codes with which a pod ends.
+
+Holds: A container that does not die is never forgotten.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A worker is replaced by a newer version, and that by the older one again; the pods do not notice."""
+"""A worker is replaced by a newer version, and that by the older one again; the pods do not notice.
+
+Holds: Neither an upgrade nor a downgrade touches a container.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DaemonSets: which nodes they are for, their rollout over nodes that come and go, and never two pods on one node."""
+"""DaemonSets: which nodes they are for, their rollout over nodes that come and go, and never two pods on one node.
+
+Holds: A rollout keeps to `maxSurge` and `maxUnavailable`, and goes back to the last good template.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A Pod that its fleet places: one copy, also when nodes are lost, come back or are drained."""
+"""A Pod that its fleet places: one copy, also when nodes are lost, come back or are drained.
+
+Holds: A Pod by itself is never made beside a copy that may still run.
+"""
 
 from __future__ import annotations
 

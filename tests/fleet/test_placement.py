@@ -1,4 +1,7 @@
-"""Where pods go: each filter in the scheduler's words, scores, and what holds for every fleet."""
+"""Where pods go: each filter in the scheduler's words, scores, and what holds for every fleet.
+
+Holds: A pod is placed only on a node that passes every filter.
+"""
 
 from __future__ import annotations
 

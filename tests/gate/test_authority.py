@@ -1,4 +1,7 @@
-"""The fleet's certificates: whose they are, how they end, and how their authority changes under a running gate."""
+"""The fleet's certificates: whose they are, how they end, and how their authority changes under a running gate.
+
+Holds: Revoking, expiry and retiring take effect at once, also on open connections.
+"""
 
 from __future__ import annotations
 

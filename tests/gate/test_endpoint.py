@@ -1,4 +1,7 @@
-"""A node's own endpoint: what streams over it, and who is let in."""
+"""A node's own endpoint: what streams over it, and who is let in.
+
+Holds: The endpoint of a node lets in only the fleet's machine.
+"""
 
 from __future__ import annotations
 

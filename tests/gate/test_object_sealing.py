@@ -1,4 +1,7 @@
-"""ConfigMaps and Secrets between a fleet and its nodes: who opens them, and what a node keeps."""
+"""ConfigMaps and Secrets between a fleet and its nodes: who opens them, and what a node keeps.
+
+Holds: No history of a fleet has an object's content in the clear.
+"""
 
 from __future__ import annotations
 

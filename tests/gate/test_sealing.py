@@ -1,4 +1,7 @@
-"""What a fleet tells a node, and what the node answers: nobody else reads it, and nobody else makes it."""
+"""What a fleet tells a node, and what the node answers: nobody else reads it, and nobody else makes it.
+
+Holds: Nobody else reads or forges a sealed message between a fleet and a node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Why an instance ended, in words, and who decided."""
+"""Why an instance ended, in words, and who decided.
+
+Holds: `explain` decides nothing by words.
+"""
 
 from dataclasses import replace
 from datetime import timedelta

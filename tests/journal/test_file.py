@@ -1,4 +1,7 @@
-"""The journal's file: each record once, whole after any crash, and never larger than it may be."""
+"""The journal's file: each record once, whole after any crash, and never larger than it may be.
+
+Holds: A repeated record is one row, and a killed worker leaves the file intact.
+"""
 
 import signal
 import sqlite3

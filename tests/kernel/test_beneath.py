@@ -1,4 +1,7 @@
-"""Paths in directories that others write to never lead out, with openat2 and without."""
+"""Paths in directories that others write to never lead out, with openat2 and without.
+
+Holds: A reader of an object or a volume sees either the old set or the new one.
+"""
 
 import errno
 import os

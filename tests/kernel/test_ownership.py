@@ -1,4 +1,7 @@
-"""A directory is trusted only if nobody else could have written to it, or put it there."""
+"""A directory is trusted only if nobody else could have written to it, or put it there.
+
+Holds: Nothing is read in a directory that another account could have written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The decision of one sync, case by case, for pods that differ from a base in one point."""
+"""The decision of one sync, case by case, for pods that differ from a base in one point.
+
+Holds: Decisions are pure.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""Which dead containers and sandboxes go: all but the newest, which the pod's next decision needs."""
+"""Which dead containers and sandboxes go: all but the newest, which the pod's next decision needs.
+
+Holds: The newest instance of a container is not collected while its pod lives.
+"""
 
 from __future__ import annotations
 

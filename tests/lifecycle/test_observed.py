@@ -1,4 +1,7 @@
-"""The view of a pod never moves back, in whatever order its listings arrive."""
+"""The view of a pod never moves back, in whatever order its listings arrive.
+
+Holds: Nothing observed is dropped, and no state goes back.
+"""
 
 from datetime import UTC, datetime, timedelta
 from itertools import permutations

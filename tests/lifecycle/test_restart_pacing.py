@@ -1,4 +1,7 @@
-"""Restart pacing by the pod's own settings: back-off, exempt exits and a limit."""
+"""Restart pacing by the pod's own settings: back-off, exempt exits and a limit.
+
+Holds: No container restarts in a hot loop.
+"""
 
 from __future__ import annotations
 

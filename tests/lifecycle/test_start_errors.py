@@ -1,3 +1,8 @@
+"""By a runtime's message, a failed start was refused, was cut off, or may have run.
+
+Holds: No instance starts twice.
+"""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime

@@ -1,4 +1,7 @@
-"""The kubelet's own recorded decisions: every one of them, in this process and through the command line."""
+"""The kubelet's own recorded decisions: every one of them, in this process and through the command line.
+
+Holds: Decisions are the kubelet's.
+"""
 
 import functools
 import gzip

@@ -1,4 +1,7 @@
-"""A command is carried out once, in whatever order commands come, and none from before its workflow began."""
+"""A command is carried out once, in whatever order commands come, and none from before its workflow began.
+
+Holds: Only users who can read the key in the state directory can command a signed node.
+"""
 
 from __future__ import annotations
 

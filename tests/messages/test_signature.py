@@ -1,4 +1,7 @@
-"""Signatures hold for exactly one payload in one place, and for nothing else."""
+"""Signatures hold for exactly one payload in one place, and for nothing else.
+
+Holds: Only users who can read the key in the state directory can command a signed node.
+"""
 
 from __future__ import annotations
 

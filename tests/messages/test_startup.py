@@ -1,4 +1,7 @@
-"""When the start of a pod has come to a container: all before it is as a start leaves it, and nothing else is there."""
+"""When the start of a pod has come to a container: all before it is as a start leaves it, and nothing else is there.
+
+Holds: A container that was created before its turn is never started out of turn.
+"""
 
 from __future__ import annotations
 

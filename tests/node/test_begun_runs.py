@@ -1,4 +1,7 @@
-"""A start begins one run; a copy of it, or of an earlier one, begins none."""
+"""A start begins one run; a copy of it, or of an earlier one, begins none.
+
+Holds: Only users who can read the key in the state directory can command a signed node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A pod's volumes on disk: made, updated in place, and removed with the pod."""
+"""A pod's volumes on disk: made, updated in place, and removed with the pod.
+
+Holds: Only mounts that were made for a pod are unmounted with it.
+"""
 
 import os
 import sys

@@ -1,4 +1,7 @@
-"""Exits observed by the node replace only exits that the runtime does not know."""
+"""Exits observed by the node replace only exits that the runtime does not know.
+
+Holds: An exit is known even if the runtime was down.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Start marks: one for each container of a pod, atomic on a full disk and after any crash."""
+"""Start marks: one for each container of a pod, atomic on a full disk and after any crash.
+
+Holds: No instance starts twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Objects on disk: one private file each, replaced atomically despite other writers and crashes."""
+"""Objects on disk: one private file each, replaced atomically despite other writers and crashes.
+
+Holds: A reader of an object or a volume sees either the old set or the new one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The largest pod that its workflow can carry from run to run."""
+"""The largest pod that its workflow can carry from run to run.
+
+Holds: No limit of the server is exceeded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Static pods: names and UIDs by a manifest's path and content."""
+"""Static pods: names and UIDs by a manifest's path and content.
+
+Holds: The UID of a static pod depends on its file's content and place, and on its node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The generated CRI is the one that runtimes speak, message by message and number by number."""
+"""The generated CRI is the one that runtimes speak, message by message and number by number.
+
+Holds: Every message, field, number, enum and method on the wire is CRI's.
+"""
 
 from __future__ import annotations
 

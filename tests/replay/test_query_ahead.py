@@ -5,6 +5,8 @@ See docs/stuck-workflows.md.
 A server fetches the history for a query when it hands the query out. What has come in since the last completed task,
 which has no task of its own yet, may be in it. A scripted server hands out exactly that: a query, and then the workflow
 task that the same history leads to.
+
+Holds: No query spoils a run.
 """
 
 from collections.abc import AsyncIterator, Sequence

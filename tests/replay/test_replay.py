@@ -1,4 +1,7 @@
-"""Recorded histories of pod workflows still replay; each kind of pod has one."""
+"""Recorded histories of pod workflows still replay; each kind of pod has one.
+
+Holds: A recorded history replays, and a step that would now differ is named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hostile requests get a status code and a message with the field's path, and the server survives."""
+"""Hostile requests get a status code and a message with the field's path, and the server survives.
+
+Holds: No request brings the embedded runtime down, and none leads out of its directories.
+"""
 
 from __future__ import annotations
 

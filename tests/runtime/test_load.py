@@ -1,4 +1,7 @@
-"""Images from files: what becomes of their layers, and what is refused of damaged, foreign and hostile ones."""
+"""Images from files: what becomes of their layers, and what is refused of damaged, foreign and hostile ones.
+
+Holds: The files of a loaded image are in one directory, which is complete and never changes.
+"""
 
 from __future__ import annotations
 

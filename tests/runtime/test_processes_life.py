@@ -1,3 +1,8 @@
+"""Processes of the embedded runtime start, end, and are found again.
+
+Holds: A container outlives the server that started it, and is found again.
+"""
+
 import asyncio
 import contextlib
 import os

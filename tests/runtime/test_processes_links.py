@@ -1,4 +1,9 @@
 # ruff: noqa: ASYNC240 - a look at a file is what these tests are about
+"""Processes of the embedded runtime where no mount namespace is permitted: a mount is a symbolic link.
+
+Holds: The embedded runtime refuses with one sentence any request that it cannot fulfil.
+"""
+
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,9 @@
 # ruff: noqa: ASYNC240 - a look at a file is what these tests are about
+"""Processes of the embedded runtime with mount namespaces of their own.
+
+Holds: The embedded runtime refuses with one sentence any request that it cannot fulfil.
+"""
+
 import os
 import stat
 import tempfile

@@ -1,4 +1,7 @@
-"""The same tests as another user, where this one is root: an interpreter that everybody may run is needed for it."""
+"""The same tests as another user, where this one is root: an interpreter that everybody may run is needed for it.
+
+Holds: The embedded runtime refuses with one sentence any request that it cannot fulfil.
+"""
 
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""A server killed before any change on disk leaves a state that the next one can read."""
+"""A server killed before any change on disk leaves a state that the next one can read.
+
+Holds: A container outlives the server that started it, and is found again.
+"""
 
 from __future__ import annotations
 

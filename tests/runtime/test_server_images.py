@@ -1,4 +1,7 @@
-"""Containers of images that were loaded from files, on a real server: they have those files, programs and users."""
+"""Containers of images that were loaded from files, on a real server: they have those files, programs and users.
+
+Holds: The files of a loaded image are in one directory, which is complete and never changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The document shows what differs between runtimes and what runs on each, and every test that it names is there."""
+"""The document shows what differs between runtimes and what runs on each, and every test that it names is there.
+
+Holds: The embedded runtime is a runtime like the others.
+"""
 
 from __future__ import annotations
 

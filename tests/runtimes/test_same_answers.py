@@ -1,4 +1,7 @@
-"""The embedded runtime answers as containerd 2.4 does: the same scenes on both, and the same outcome."""
+"""The embedded runtime answers as containerd 2.4 does: the same scenes on both, and the same outcome.
+
+Holds: The embedded runtime is a runtime like the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A pod that crash-loops for a month grows no more after its first days."""
+"""A pod that crash-loops for a month grows no more after its first days.
+
+Holds: No state of a crash-looping pod grows without limit.
+"""
 
 from tests.nightly import NIGHTLY
 from tests.simulator.month import DAYS, SUGGESTED_AT, crash_loop, table

@@ -1,4 +1,7 @@
-"""Bugs planted on purpose in the real functions: each is found within a few hundred seeds, and reduced."""
+"""Bugs planted on purpose in the real functions: each is found within a few hundred seeds, and reduced.
+
+Holds: The loop holds under any schedule of faults.
+"""
 
 from __future__ import annotations
 

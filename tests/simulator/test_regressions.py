@@ -1,4 +1,7 @@
-"""Schedules that once broke an invariant, reduced."""
+"""Schedules that once broke an invariant, reduced.
+
+Holds: The loop holds under any schedule of faults.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,10 @@ def test_a_removed_init_container_of_a_dead_sandbox_is_removed_once() -> None:
 
 
 def test_a_cancellation_during_continue_as_new_is_not_lost() -> None:
-    """The SDK hands a task's cancellation out last: the run must not have been left by then."""
+    """The SDK hands a task's cancellation out last: the run must not have been left by then.
+
+    Holds: Nothing is lost across continue-as-new.
+    """
     spec = {"restartPolicy": "Always", "containers": [{"name": "b", "image": "busybox:1"}]}
     events = (
         Event(4.641, "worker upgraded, or taken back", seconds=1.35, number=1),

@@ -1,4 +1,7 @@
-"""A list of workflows shows what `get pods` shows, and that costs no event where another is written anyway."""
+"""A list of workflows shows what `get pods` shows, and that costs no event where another is written anyway.
+
+Holds: For a pod at rest, a list of workflows shows the same as `get pods`.
+"""
 
 from __future__ import annotations
 

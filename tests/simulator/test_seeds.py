@@ -1,4 +1,7 @@
-"""Whatever befalls a pod, every invariant holds: on some seeds in the usual run, on many more in `make nightly`."""
+"""Whatever befalls a pod, every invariant holds: on some seeds in the usual run, on many more in `make nightly`.
+
+Holds: The loop holds under any schedule of faults.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a start costs in history: what begins ahead costs no further task, and the last two results come together."""
+"""What a start costs in history: what begins ahead costs no further task, and the last two results come together.
+
+Holds: A container that was created before its turn is never started out of turn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Several streams on one connection: what is sent arrives, whole and in order, however slowly it is read."""
+"""Several streams on one connection: what is sent arrives, whole and in order, however slowly it is read.
+
+Holds: An unread stream holds up no other stream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CPU and memory in the kernel's units, for containers and for whole pods."""
+"""CPU and memory in the kernel's units, for containers and for whole pods.
+
+Holds: No number in a manifest wedges a pod.
+"""
 
 from dataclasses import replace
 from typing import Any

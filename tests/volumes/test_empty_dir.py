@@ -1,4 +1,7 @@
-"""An emptyDir is created once and completely, and afterwards only its containers change it."""
+"""An emptyDir is created once and completely, and afterwards only its containers change it.
+
+Holds: Only mounts that were made for a pod are unmounted with it.
+"""
 
 import os
 import stat

@@ -1,4 +1,7 @@
-"""Parts of volumes: the runtime mounts exactly what was asked for, whatever a container does meanwhile."""
+"""Parts of volumes: the runtime mounts exactly what was asked for, whatever a container does meanwhile.
+
+Holds: A reader of an object or a volume sees either the old set or the new one.
+"""
 
 import os
 import re

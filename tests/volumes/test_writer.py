@@ -1,4 +1,7 @@
-"""Readers of a volume see either the old or the new files, even if its writer crashes."""
+"""Readers of a volume see either the old or the new files, even if its writer crashes.
+
+Holds: A reader of an object or a volume sees either the old set or the new one.
+"""
 
 import os
 import stat

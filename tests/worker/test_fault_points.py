@@ -1,4 +1,7 @@
-"""Fault points: nothing without the variable; with it, a record of every boundary, and a kill at one of them."""
+"""Fault points: nothing without the variable; with it, a record of every boundary, and a kill at one of them.
+
+Holds: A worker may die between any two calls.
+"""
 
 from __future__ import annotations
 

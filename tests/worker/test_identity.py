@@ -1,4 +1,7 @@
-"""A node keeps its runtime, its name, its Temporal cluster and its settings."""
+"""A node keeps its runtime, its name, its Temporal cluster and its settings.
+
+Holds: A node with pods keeps its name, its runtime and its Temporal cluster.
+"""
 
 from __future__ import annotations
 

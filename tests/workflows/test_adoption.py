@@ -1,4 +1,7 @@
-"""A new workflow adopts a running pod without creating or restarting anything."""
+"""A new workflow adopts a running pod without creating or restarting anything.
+
+Holds: An adopted pod is not restarted.
+"""
 
 from __future__ import annotations
 

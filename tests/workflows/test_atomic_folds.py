@@ -1,4 +1,7 @@
-"""Input is absorbed completely or not at all: a failure halfway changes nothing."""
+"""Input is absorbed completely or not at all: a failure halfway changes nothing.
+
+Holds: A listing or a result is folded in whole or not at all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Continuing as new between any two steps of every kind: nothing is lost, done twice or left out."""
+"""Continuing as new between any two steps of every kind: nothing is lost, done twice or left out.
+
+Holds: Nothing is lost across continue-as-new.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pods that the agent ends or begins beside their lists: with any lists in flight, the node comes to its last lists."""
+"""Pods that the agent ends or begins beside their lists: with any lists in flight, the node comes to its last lists.
+
+Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A pod's workflow handles every number that a manifest, a deletion or an eviction may contain."""
+"""A pod's workflow handles every number that a manifest, a deletion or an eviction may contain.
+
+Holds: No number in a manifest wedges a pod.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recorded exits decide: nothing runs again because the runtime no longer lists it."""
+"""Recorded exits decide: nothing runs again because the runtime no longer lists it.
+
+Holds: A recorded end is never taken back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The workflow of a fleet's node on a real server. The node's answers are scripted; its activities are real."""
+"""The workflow of a fleet's node on a real server. The node's answers are scripted; its activities are real.
+
+Holds: A run with a large snapshot still does its work.
+Holds: A fleet ends no pod of a node whose list it does not know.
+Holds: A node's workflow keeps its state within one payload, even if the node lies.
+"""
 
 from __future__ import annotations
 

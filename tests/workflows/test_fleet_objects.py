@@ -1,4 +1,7 @@
-"""ConfigMaps and Secrets of a fleet on a real server: nodes get those that their pods refer to, and no others."""
+"""ConfigMaps and Secrets of a fleet on a real server: nodes get those that their pods refer to, and no others.
+
+Holds: No history of a fleet has an object's content in the clear.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a pod's history says for programs, such as `explain`: they read facts, and never the words for people."""
+"""What a pod's history says for programs, such as `explain`: they read facts, and never the words for people.
+
+Holds: `explain` decides nothing by words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a pod's workflow tells its node's journal about ends of containers."""
+"""What a pod's workflow tells its node's journal about ends of containers.
+
+Holds: `explain` decides nothing by words.
+"""
 
 from __future__ import annotations
 

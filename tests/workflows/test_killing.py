@@ -1,4 +1,8 @@
-"""`Killing` is recorded when a kill begins; a defect in a step is recorded, backs off, and delays no deletion."""
+"""`Killing` is recorded when a kill begins; a defect in a step is recorded, backs off, and delays no deletion.
+
+Holds: The run of a deleted pod ends once nothing of the pod runs, and the node removes the rest.
+Holds: An unforeseen error in a step is reported, backs off, and delays no deletion.
+"""
 
 from __future__ import annotations
 

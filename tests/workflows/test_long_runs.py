@@ -1,4 +1,7 @@
-"""A long run continues as new even if its pod never rests, since a server ends a run at 51,200 events."""
+"""A long run continues as new even if its pod never rests, since a server ends a run at 51,200 events.
+
+Holds: A flood of signals is absorbed in parts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A node evaluates only changed pods without missing one, and its run continues as new in time."""
+"""A node evaluates only changed pods without missing one, and its run continues as new in time.
+
+Holds: A run with a large snapshot still does its work.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The node's workflow on a real server, with real workflows of pods; only the pods' own steps are scripted.
 
 Each history is replayed from its start; `make test-all` also replays it at every workflow task.
+
+Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
 """
 
 from __future__ import annotations

@@ -215,6 +215,7 @@ async def test_a_dead_sandbox_is_replaced_with_the_next_attempt(client: Client, 
 
 @replayed
 async def test_a_missing_image_is_pulled_and_a_failed_pull_backs_off(client: Client, node: ScriptedNode) -> None:
+    """Holds: Every back-off is visible."""
     node.absent.add("docker.io/library/gone:1")
     node.absent.add("gone:1")
     node.fault("pull_image", Fault.ERR_IMAGE_PULL, "no such image")
@@ -237,6 +238,7 @@ async def test_a_missing_image_is_pulled_and_a_failed_pull_backs_off(client: Cli
 
 
 async def test_a_failed_start_waits_ten_seconds_and_shows_why(client: Client, node: ScriptedNode) -> None:
+    """Holds: Every back-off is visible."""
     node.fault("start_container", Fault.CREATE_CONTAINER_ERROR, "no such device")
     handle = await start_pod(client, node, manifest())
     pod = await until(
@@ -458,6 +460,9 @@ POISON: list[tuple[str, list[Any]]] = [
 
 @replayed
 async def test_poison_signals_leave_the_pod_working_and_are_seen(client: Client, node: ScriptedNode) -> None:
+    """Holds: No signal fails a pod.
+    Holds: No limit of the server is exceeded.
+    """
     handle = await running(client, node, manifest())
     for name, args in POISON:
         await handle.signal(name, args=args)
@@ -578,6 +583,7 @@ async def test_an_invalid_update_is_refused_by_path_and_changes_nothing(client: 
 
 @replayed
 async def test_continuing_as_new_between_any_two_steps_loses_nothing(client: Client, node: ScriptedNode) -> None:
+    """Holds: Nothing is lost across continue-as-new."""
     document = manifest(
         initContainers=[{"name": "first", "image": "busybox:1"}],
         containers=[{"name": "a", "image": "busybox:1"}, {"name": "b", "image": "busybox:1"}],
@@ -633,7 +639,10 @@ def test_every_step_of_the_table_has_a_step_name() -> None:
 async def test_listings_with_lower_sequence_numbers_are_accepted_after_a_state_loss(
     client: Client, node: ScriptedNode
 ) -> None:
-    """A node's state was lost while its clock was behind, or somebody signalled a listing by hand."""
+    """A node's state was lost while its clock was behind, or somebody signalled a listing by hand.
+
+    Holds: Nothing observed is dropped, and no state goes back.
+    """
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
     listing = node.pods[uid]

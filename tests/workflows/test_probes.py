@@ -1,4 +1,7 @@
-"""Probe results decide which containers are ready, started and killed."""
+"""Probe results decide which containers are ready, started and killed.
+
+Holds: Only a changed probe result is signalled.
+"""
 
 from __future__ import annotations
 

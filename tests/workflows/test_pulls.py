@@ -1,4 +1,8 @@
-"""A pull runs beside the pod's other steps: only its own container waits for it."""
+"""A pull runs beside the pod's other steps: only its own container waits for it.
+
+Holds: A pull delays only its own container.
+Holds: No limit of the server is exceeded.
+"""
 
 from __future__ import annotations
 

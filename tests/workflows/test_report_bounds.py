@@ -1,4 +1,7 @@
-"""What a stolen node reports is bounded, and what an honest one reports always has room."""
+"""What a stolen node reports is bounded, and what an honest one reports always has room.
+
+Holds: A node's workflow keeps its state within one payload, even if the node lies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The stages of a resize (desired, allocated or deferred, applied), and the pod's conditions at each stage."""
+"""The stages of a resize (desired, allocated or deferred, applied), and the pod's conditions at each stage.
+
+Holds: Desired, allocated and applied resources are three things.
+"""
 
 from __future__ import annotations
 

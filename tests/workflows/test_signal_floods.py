@@ -1,4 +1,7 @@
-"""A flood of signals to one pod is cheap, loses nothing, and leads to continue-as-new in time."""
+"""A flood of signals to one pod is cheap, loses nothing, and leads to continue-as-new in time.
+
+Holds: A flood of signals is absorbed in parts.
+"""
 
 from __future__ import annotations
 

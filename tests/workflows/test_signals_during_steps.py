@@ -1,4 +1,7 @@
-"""Signals during a step are processed at once, and a pod's end does not wait for a container kill."""
+"""Signals during a step are processed at once, and a pod's end does not wait for a container kill.
+
+Holds: A signal that arrives during a step is shown at once.
+"""
 
 from __future__ import annotations
 

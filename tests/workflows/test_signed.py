@@ -1,4 +1,7 @@
-"""A pod with a signed start obeys only signed commands. Refused commands are reported, and change and end nothing."""
+"""A pod with a signed start obeys only signed commands. Refused commands are reported, and change and end nothing.
+
+Holds: Only users who can read the key in the state directory can command a signed node.
+"""
 
 from __future__ import annotations
 

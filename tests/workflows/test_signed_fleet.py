@@ -1,4 +1,7 @@
-"""A fleet whose worker takes only signed commands: what a stranger at its server's port sends does nothing."""
+"""A fleet whose worker takes only signed commands: what a stranger at its server's port sends does nothing.
+
+Holds: Only users who can read the keys in a fleet's directory can command the fleet.
+"""
 
 from __future__ import annotations
 

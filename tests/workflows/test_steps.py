@@ -1,4 +1,7 @@
-"""The table of steps, the activities and the decisions are consistent."""
+"""The table of steps, the activities and the decisions are consistent.
+
+Holds: The workflow never talks to a runtime, and no step decides.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A kill that takes too long is shown by an event, a condition and the history, and retried after a back-off."""
+"""A kill that takes too long is shown by an event, a condition and the history, and retried after a back-off.
+
+Holds: A container that does not die is never forgotten.
+"""
 
 from __future__ import annotations
 

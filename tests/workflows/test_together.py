@@ -1,4 +1,7 @@
-"""A start begins together with the step that it is certain to follow, and counts only if it has begun to act."""
+"""A start begins together with the step that it is certain to follow, and counts only if it has begun to act.
+
+Holds: A container that was created before its turn is never started out of turn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Two machines that answer as one node are found by the lives of their workers; a restart and a late answer are not."""
+"""Two machines that answer as one node are found by the lives of their workers; a restart and a late answer are not.
+
+Holds: A restart and a late answer are no second machine.
+"""
 
 from __future__ import annotations
 

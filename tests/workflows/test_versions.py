@@ -1,4 +1,7 @@
-"""A run that began with older decisions keeps them, and continues as new with newer ones when it is quiet."""
+"""A run that began with older decisions keeps them, and continues as new with newer ones when it is quiet.
+
+Holds: Neither an upgrade nor a downgrade touches a container.
+"""
 
 from __future__ import annotations
 
