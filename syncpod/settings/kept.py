@@ -16,14 +16,9 @@ from typing import Final
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.settings import variables as v
 from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.table import BY_VARIABLE
 
 FILE_NAME: Final = "node-settings.json"
-KEPT_VARIABLES: Final = (
-    *(v.NODE, v.RUNTIME_ENDPOINT, v.LOG_DIR, v.MEMORY_DIR, v.MANIFEST_DIR, v.CGROUP_PARENT, v.CAPACITY, v.POD_CGROUPS),
-    *(v.NODE_LABELS, v.ALLOWED_UNSAFE_SYSCTLS, v.MAX_PARALLEL_IMAGE_PULLS, v.REGISTRY_AUTH_FILE, v.SIGNED),
-    *(v.ENCRYPT, v.METRICS_ADDRESS, v.POD_MAX_PIDS, v.JOURNAL_AGE, v.JOURNAL_SIZE, v.LOG_FORMAT),
-)
-"""The variables whose values a node keeps, whether a flag or the environment gave them."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ def read_kept_settings(state_dir: Path) -> KeptSettings:
     path = state_dir / FILE_NAME
     try:
         said = json.loads(path.read_text())
-        variables = {name: str(text) for name, text in said["variables"].items() if name in KEPT_VARIABLES}
+        variables = {name: str(text) for name, text in said["variables"].items() if name in BY_VARIABLE}
         texts = {name: str(said[name]) for name in ("runtime", "cluster", "address", "namespace")}
         return KeptSettings(variables, **texts)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

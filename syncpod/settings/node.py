@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Final
 
 from syncpod.settings import variables as v
 from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
 from syncpod.settings.errors import SettingsInvalid
-from syncpod.settings.kept import KEPT_VARIABLES, beneath, read_kept_settings
+from syncpod.settings.kept import beneath, read_kept_settings
+from syncpod.settings.table import BY_NAME, BY_VARIABLE, LOG_FORMATS
 from syncpod.settings.values import (
     absolute_path,
     comma_separated,
@@ -29,7 +30,6 @@ from syncpod.settings.values import (
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
 _SMALLEST_JOURNAL: Final = 2**20
-LOG_FORMATS: Final = ("text", "json")
 
 
 @dataclass(frozen=True)
@@ -130,71 +130,21 @@ class NodeSettings:
     """The settings that are not defaults, by the names of their variables: the node keeps them for its next start."""
 
 
-class NodeFlags(TypedDict, total=False):
-    """What a command line may say of a node besides; None, like a flag that is absent, leaves it to the environment."""
-
-    node: str | None
-    memory_dir: str | None
-    log_dir: str | None
-    manifest_dir: str | None
-    """ "" = none any more."""
-    cgroup_parent: str | None
-    capacity: str | None
-    node_labels: str | None
-    """ "" = none any more."""
-    metrics_address: str | None
-    """ "" = none any more."""
-    pod_cgroups: bool | None
-    pod_max_pids: str | None
-    allowed_unsafe_sysctls: str | None
-    max_parallel_image_pulls: str | None
-    registry_auth_file: str | None
-    runtime_endpoint: str | None
-    journal_age: str | None
-    journal_size: str | None
-    log_format: str | None
-    signed: bool | None
-    encrypt: bool | None
-
-
-_VARIABLES: Final = {
-    "node": v.NODE,
-    "memory_dir": v.MEMORY_DIR,
-    "log_dir": v.LOG_DIR,
-    "manifest_dir": v.MANIFEST_DIR,
-    "cgroup_parent": v.CGROUP_PARENT,
-    "capacity": v.CAPACITY,
-    "node_labels": v.NODE_LABELS,
-    "metrics_address": v.METRICS_ADDRESS,
-    "pod_cgroups": v.POD_CGROUPS,
-    "pod_max_pids": v.POD_MAX_PIDS,
-    "allowed_unsafe_sysctls": v.ALLOWED_UNSAFE_SYSCTLS,
-    "max_parallel_image_pulls": v.MAX_PARALLEL_IMAGE_PULLS,
-    "registry_auth_file": v.REGISTRY_AUTH_FILE,
-    "runtime_endpoint": v.RUNTIME_ENDPOINT,
-    "journal_age": v.JOURNAL_AGE,
-    "journal_size": v.JOURNAL_SIZE,
-    "log_format": v.LOG_FORMAT,
-    "signed": v.SIGNED,
-    "encrypt": v.ENCRYPT,
-}
-"""The variable that each flag overrides; the node keeps these for its next start."""
-
-
 def node_settings(
     environ: Mapping[str, str],
     *,
     state_dir: str | None = None,
     allow_foreign_kubelet: bool | None = None,
     adopt_cluster: bool = False,
-    **flags: Unpack[NodeFlags],
+    **flags: str | bool | None,
 ) -> NodeSettings:
     """Return the node's settings: the flag, else the variable in `environ`, else the last start's, else a default.
 
+    `flags` by their names in the table of settings; None, like a flag that is absent, leaves it to the environment.
     Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
-    texts = {_VARIABLES[name]: _as_text(given) for name, given in flags.items()}
+    texts = {BY_NAME[name].variable: _as_text(given) for name, given in flags.items()}
     told = _signed_if_encrypted(_told(state, environ, texts))
     try:
         return _read(state, told, environ, allow_foreign_kubelet, adopt_cluster=adopt_cluster)
@@ -205,11 +155,10 @@ def node_settings(
 def _as_typed(sentence: str, texts: Mapping[str, str | None]) -> str:
     """Return a sentence about a variable with the name of the flag instead, if the flag gave the value."""
     variable, sign, rest = sentence.partition("=")
-    name = next((name for name, its in _VARIABLES.items() if its == variable and texts.get(its)), "")
-    if not sign or not name:
+    setting = BY_VARIABLE.get(variable)
+    if not sign or setting is None or not texts.get(variable):
         return sentence
-    flag_name = f"--{name.replace('_', '-')}"
-    return f"{flag_name}={rest}".removesuffix(f" ({flag_name})")
+    return f"{setting.flag}={rest}".removesuffix(f" ({setting.flag})")
 
 
 def _read(
@@ -272,16 +221,15 @@ def _as_text(given: object) -> str | None:
     return str(given).lower() if isinstance(given, bool) else None if given is None else str(given)
 
 
-_EMPTIED: Final = (v.MANIFEST_DIR, v.NODE_LABELS, v.METRICS_ADDRESS)
-
-
 def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
     """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with.
 
-    An empty flag has a meaning only for those that may be taken back (_EMPTIED): there is none any more.
+    An empty flag has a meaning only for a setting that may be none: it is taken back.
     """
     told = beneath(read_kept_settings(state).variables, environ)
-    return told | {name: text for name, text in flags.items() if text or (name in _EMPTIED and text is not None)}
+    return told | {
+        name: text for name, text in flags.items() if text or (text is not None and BY_VARIABLE[name].may_be_none)
+    }
 
 
 def _signed_if_encrypted(told: dict[str, str]) -> dict[str, str]:
@@ -298,7 +246,7 @@ def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:
     default_memory = memory_directory(state, {**told, v.MEMORY_DIR: ""})
     # A default directory in memory may be gone after a reboot, so it is chosen again.
     is_default = memory_directory(state, told) == default_memory
-    return {name: told[name] for name in KEPT_VARIABLES if told.get(name) and not (name == v.MEMORY_DIR and is_default)}
+    return {name: told[name] for name in BY_VARIABLE if told.get(name) and not (name == v.MEMORY_DIR and is_default)}
 
 
 def _default_log_dir(state: Path, environ: Mapping[str, str]) -> Path:

@@ -192,7 +192,7 @@ def up(
         state_dir=state_dir,
         memory_dir=memory_dir,
         runtime_endpoint=runtime_endpoint,
-        manifests="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
+        manifest_dir="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
         node_labels=node_labels,
         pod_max_pids=pod_max_pids,
         adopt_cluster=adopt_cluster,

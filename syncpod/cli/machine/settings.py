@@ -9,43 +9,18 @@ from syncpod.cli.failure import BadInput
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KeptSettings, read_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
+from syncpod.settings.table import BY_NAME
 
 
-def settings(
-    *,
-    node: str = "",
-    state_dir: str = "",
-    memory_dir: str = "",
-    runtime_endpoint: str = "",
-    manifests: str | None = None,
-    node_labels: str | None = None,
-    pod_max_pids: str = "",
-    adopt_cluster: bool = False,
-    encrypt: bool | None = None,
-    metrics_address: str | None = None,
-    journal_age: str = "",
-    journal_size: str = "",
-) -> NodeSettings:
-    """Return the settings of this machine's node; "" = the flag is not given.
+def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str | bool | None) -> NodeSettings:
+    """Return the settings of this machine's node, given flags by their names in the table of settings.
 
-    `manifests` "" = the node follows no directory any more, `node_labels` "" = it has no labels of its owner any more,
-    `metrics_address` "" = its metrics are not served any more; None = the flag is not given. Raises BadInput.
+    None = the flag is not given; so is "", except for a setting that it takes back. Raises BadInput.
     """
+    given = {name: None if text == "" and not BY_NAME[name].may_be_none else text for name, text in flags.items()}
     try:
         return node_settings(
-            os.environ,
-            node=node or None,
-            state_dir=state_dir or None,
-            memory_dir=memory_dir or None,
-            runtime_endpoint=runtime_endpoint or None,
-            manifest_dir=manifests,
-            node_labels=node_labels,
-            pod_max_pids=pod_max_pids or None,
-            adopt_cluster=adopt_cluster,
-            encrypt=encrypt,
-            metrics_address=metrics_address,
-            journal_age=journal_age or None,
-            journal_size=journal_size or None,
+            os.environ, state_dir=state_dir or None, allow_foreign_kubelet=None, adopt_cluster=adopt_cluster, **given
         )
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None

@@ -12,13 +12,13 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import port_guard, runtime_process, systemd, worker_process
 from syncpod.cli.machine.state_directory import ServerRecord, StartedWorker, recorded_runtime, recorded_server
 from syncpod.cli.machine.systemd_units import RUNTIME, WORKER, OwnServer, Temporal, UnitSettings, node_units
-from syncpod.settings.kept import KEPT_VARIABLES
+from syncpod.settings.table import BY_VARIABLE
 from syncpod.settings.variables import STATE_DIR
 
 ENVIRONMENT_FILE: Final = "units.env"
 """In the state directory: what the units are given of the environment in which they were installed."""
 _OURS: Final = ("TEMPORAL_", "OTEL_", "SYNCPOD_")
-_OF_UNITS: Final = (*KEPT_VARIABLES, STATE_DIR, "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
+_OF_UNITS: Final = (*BY_VARIABLE, STATE_DIR, "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
 """What the units or the node's kept settings say."""
 _OF_THE_USER: Final = (
     *("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),

@@ -26,7 +26,8 @@ from syncpod.cli.machine.state_directory import (
     write_worker,
 )
 from syncpod.settings.node import NodeSettings
-from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE
+from syncpod.settings.table import as_arguments
+from syncpod.settings.variables import LOG_DIR, MEMORY_DIR, NODE, RUNTIME_ENDPOINT, SIGNED
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record
 
 if TYPE_CHECKING:
@@ -61,19 +62,7 @@ def start(
         running = serving(node.state_dir)
         if running is not None:
             return running, False
-        command = [sys.executable, str(worker_program()), "--node", node.node, "--state-dir", str(node.state_dir)]
-        command += ["--memory-dir", str(node.memory_dir), "--log-dir", str(node.log_dir)]
-        command += ["--runtime-endpoint", endpoint]
-        command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else ["--no-manifests"]
-        command += ["--signed"] if node.signed else []
-        command += ["--encrypt"] if node.encrypt else []
-        command += ["--adopt-cluster"] if node.adopt_cluster else []
-        command += ["--capacity", node.capacity] if node.capacity else []
-        command += ["--node-labels", node.node_labels]
-        command += ["--metrics-address", node.metrics_address]
-        command += _journal_flags(node)
-        command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
-        command += [f"--pod-max-pids={node.pod_max_pids}"]
+        command = [sys.executable, str(worker_program()), *_arguments(node, endpoint)]
         address, namespace = config["target_host"], config["namespace"]
         begin, before = size_of(log), recorded_worker(node.state_dir)
         with signals_held_back():
@@ -106,10 +95,17 @@ def start(
     raise _not_ready(child, log, begin)
 
 
-def _journal_flags(node: NodeSettings) -> list[str]:
-    """Return the flags for what was said of the journal, now or at the node's last start."""
-    said = {"--journal-age": node.given.get(JOURNAL_AGE, ""), "--journal-size": node.given.get(JOURNAL_SIZE, "")}
-    return [word for name, text in said.items() if text for word in (name, text)]
+def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
+    """Return the worker's arguments: all that was said of the node, now or at its last start."""
+    said = {
+        NODE: node.node,
+        MEMORY_DIR: str(node.memory_dir),
+        LOG_DIR: str(node.log_dir),
+        RUNTIME_ENDPOINT: endpoint,
+        SIGNED: "true" if node.signed else "",
+    }
+    adopts = ["--adopt-cluster"] if node.adopt_cluster else []
+    return ["--state-dir", str(node.state_dir), *as_arguments({**node.given, **said}), *adopts]
 
 
 def _put_back(state_dir: Path, before: StartedWorker | None) -> None:

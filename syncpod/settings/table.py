@@ -1,0 +1,183 @@
+"""The one table of a node's settings: the variable of each, its flag, and whether the node keeps it for its next start.
+
+The worker's command line, the kept file, and the arguments with which `up` starts a worker are made from it. A new
+setting is a row here, a field of :class:`syncpod.settings.node.NodeSettings`, and an option of `up` if it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from syncpod.settings.values import flag as is_true
+from syncpod.settings.variables import (
+    ALLOWED_UNSAFE_SYSCTLS,
+    CAPACITY,
+    CGROUP_PARENT,
+    ENCRYPT,
+    JOURNAL_AGE,
+    JOURNAL_SIZE,
+    LOG_DIR,
+    LOG_FORMAT,
+    MANIFEST_DIR,
+    MAX_PARALLEL_IMAGE_PULLS,
+    MEMORY_DIR,
+    METRICS_ADDRESS,
+    NODE,
+    NODE_LABELS,
+    POD_CGROUPS,
+    POD_MAX_PIDS,
+    REGISTRY_AUTH_FILE,
+    RUNTIME_ENDPOINT,
+    SIGNED,
+)
+
+LOG_FORMATS: Final = ("text", "json")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting that a flag or a variable gives, and that the node keeps for its next start."""
+
+    name: str
+    """The flag as an argument of `node_settings`; "manifest_dir"."""
+    variable: str
+    help: str
+    """Of the worker's command line, without the variable's name."""
+    flag: str
+    """``--node-labels``."""
+    default: str = ""
+    """In words, for the help; "" = it goes without saying."""
+    metavar: str | None = None
+    """What stands for the value in the help; None = the flag's name in capitals."""
+    switch: str = ""
+    """The value that the flag gives, since it takes none: "true" or "false"; "" = it takes a value."""
+    choices: tuple[str, ...] | None = None
+    may_be_none: bool = False
+    """An empty flag takes back what was set before: there is none any more."""
+    none: str = ""
+    """The flag that does the same; "" = there is none."""
+    none_help: str = ""
+
+
+SETTINGS: Final = (
+    Setting("node", NODE, "the node's name", "--node", default="the host's"),
+    Setting("memory_dir", MEMORY_DIR, "where it keeps Secrets, on a memory file system", "--memory-dir"),
+    Setting("log_dir", LOG_DIR, "where the pods' logs go", "--log-dir"),
+    Setting(
+        "manifest_dir",
+        MANIFEST_DIR,
+        "a directory of manifests, one pod each, that the node keeps running",
+        "--manifests",
+        metavar="DIR",
+        may_be_none=True,
+        none="--no-manifests",
+        none_help="follow no directory of manifests any more; its pods stay as they are",
+    ),
+    Setting("cgroup_parent", CGROUP_PARENT, "the cgroup above the pods'", "--cgroup-parent"),
+    Setting("capacity", CAPACITY, "what pods may request together, as cpu=8,memory=32Gi,pods=110", "--capacity"),
+    Setting(
+        "node_labels",
+        NODE_LABELS,
+        "labels of the node, which a pod's nodeSelector and node affinity ask for",
+        "--node-labels",
+        metavar="KEY=VALUE,...",
+        may_be_none=True,
+    ),
+    Setting(
+        "pod_cgroups",
+        POD_CGROUPS,
+        "leave the pods' cgroups to the runtime, without limits for pods as a whole",
+        "--no-pod-cgroups",
+        switch="false",
+    ),
+    Setting(
+        "pod_max_pids",
+        POD_MAX_PIDS,
+        "how many processes and threads one pod may have",
+        "--pod-max-pids",
+        metavar="N",
+        default="-1, no limit of its own",
+    ),
+    Setting(
+        "allowed_unsafe_sysctls",
+        ALLOWED_UNSAFE_SYSCTLS,
+        "sysctls that pods may set besides the safe ones, as kernel.msgmax,net.core.*",
+        "--allowed-unsafe-sysctls",
+    ),
+    Setting(
+        "max_parallel_image_pulls",
+        MAX_PARALLEL_IMAGE_PULLS,
+        "how many images are pulled at once",
+        "--max-parallel-image-pulls",
+        default="1",
+    ),
+    Setting(
+        "registry_auth_file",
+        REGISTRY_AUTH_FILE,
+        "the node's own credentials for registries, as docker login writes them",
+        "--registry-auth-file",
+    ),
+    Setting("runtime_endpoint", RUNTIME_ENDPOINT, "the CRI socket, unix:///path", "--runtime-endpoint"),
+    Setting(
+        "journal_age",
+        JOURNAL_AGE,
+        "how long the node's journal keeps what happened: 90d, 36h; 0 = for ever",
+        "--journal-age",
+        metavar="DURATION",
+    ),
+    Setting(
+        "journal_size", JOURNAL_SIZE, "how large the node's journal may become: 256Mi", "--journal-size", metavar="SIZE"
+    ),
+    Setting(
+        "signed",
+        SIGNED,
+        "take only commands that are signed with the key of the state directory",
+        "--signed",
+        switch="true",
+    ),
+    Setting(
+        "encrypt",
+        ENCRYPT,
+        "sign, and encrypt what goes to Temporal with the key of the state directory",
+        "--encrypt",
+        switch="true",
+    ),
+    Setting(
+        "metrics_address",
+        METRICS_ADDRESS,
+        "serve metrics, health and, to its owner, pods there over HTTP",
+        "--metrics-address",
+        metavar="HOST:PORT",
+        may_be_none=True,
+    ),
+    Setting(
+        "log_format",
+        LOG_FORMAT,
+        "json: one object a line, with pod, step and trace",
+        "--log-format",
+        default="text",
+        choices=LOG_FORMATS,
+    ),
+)
+BY_NAME: Final[Mapping[str, Setting]] = {each.name: each for each in SETTINGS}
+BY_VARIABLE: Final[Mapping[str, Setting]] = {each.variable: each for each in SETTINGS}
+
+
+def as_arguments(texts: Mapping[str, str]) -> list[str]:
+    """Return a worker's arguments for these values by variable; one that may be none, and is absent, is taken back.
+
+    Raises SettingsInvalid for a switch that is neither true nor false.
+    """
+    return [word for each in SETTINGS for word in _argument(each, texts.get(each.variable, ""))]
+
+
+def _argument(setting: Setting, text: str) -> list[str]:
+    if setting.switch:
+        given = text and is_true(setting.variable, text) == (setting.switch == "true")
+        return [setting.flag] if given else []
+    if not text and setting.none:
+        return [setting.none]
+    # One word: a value may begin with a dash, as -1 does.
+    return [f"{setting.flag}={text}"] if text or setting.may_be_none else []

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syncpod.settings.command_line import parse_arguments
+from syncpod.settings.node import NodeSettings, node_settings
+from syncpod.settings.table import BY_NAME, SETTINGS, Setting, as_arguments
+
+VALUES = {
+    "node": "n1",
+    "memory_dir": "/m",
+    "log_dir": "/l",
+    "manifest_dir": "/manifests",
+    "cgroup_parent": "pods",
+    "capacity": "pods=7",
+    "node_labels": "disk=ssd",
+    "pod_cgroups": "false",
+    "pod_max_pids": "-1",
+    "allowed_unsafe_sysctls": "net.core.*",
+    "max_parallel_image_pulls": "3",
+    "registry_auth_file": "/auth.json",
+    "runtime_endpoint": "unix:///r.sock",
+    "journal_age": "7d",
+    "journal_size": "8Mi",
+    "signed": "true",
+    "encrypt": "true",
+    "metrics_address": "127.0.0.1:9105",
+    "log_format": "json",
+}
+"""A value of each setting that is not its default."""
+
+
+def worker_settings(directory: Path, arguments: list[str], environ: dict[str, str] | None = None) -> NodeSettings:
+    """Return the settings of a worker that is started with these arguments."""
+    _, read = parse_arguments(["--state-dir", str(directory), *arguments])
+    return read(environ or {})
+
+
+def test_each_setting_has_a_value_here() -> None:
+    assert list(VALUES) == list(BY_NAME)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_a_worker_is_given_what_was_said_of_its_node(setting: Setting, tmp_path: Path) -> None:
+    """Whether the flag or the variable gave it: `up` starts the worker by arguments, made from the node's settings."""
+    said = VALUES[setting.name]
+    by_variable = node_settings({setting.variable: said}, state_dir=str(tmp_path))
+    assert by_variable.given[setting.variable] == said
+    assert worker_settings(tmp_path, as_arguments(by_variable.given)) == by_variable
+
+
+@pytest.mark.parametrize("setting", [each for each in SETTINGS if each.may_be_none], ids=lambda setting: setting.name)
+def test_what_is_taken_back_is_not_taken_from_the_environment(setting: Setting, tmp_path: Path) -> None:
+    environ = {setting.variable: VALUES[setting.name]}
+    flags: dict[str, str | bool | None] = {setting.name: ""}
+    taken_back = node_settings(environ, state_dir=str(tmp_path), allow_foreign_kubelet=None, adopt_cluster=False, **flags)
+    assert setting.variable not in taken_back.given
+    assert worker_settings(tmp_path, as_arguments(taken_back.given), environ) == taken_back
