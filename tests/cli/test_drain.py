@@ -70,7 +70,7 @@ async def test_each_node_is_drained_even_if_another_fails(syncpod: Command, clie
     assert (await syncpod("get", "pod", f"{drained}-bare")).code == 0, "nothing is ended where a node is not there"
 
 
-async def test_the_readmes_drain_command_drains_a_node_with_its_example(
+async def test_the_drain_command_of_the_page_on_nodes_drains_a_node_with_the_example(
     syncpod: Command, client: Client, node: ScriptedNode
 ) -> None:
     name = node.queue.removeprefix("node/")
@@ -78,7 +78,9 @@ async def test_the_readmes_drain_command_drains_a_node_with_its_example(
     example["metadata"]["name"] = f"{name}-web"
     applied = await syncpod("apply", "-f", "-", "--node", name, stdin=as_json(example))
     assert applied.code == 0, applied.err
-    written = re.search(r'^\$ syncpod drain "\$\(hostname\)" (.*?)  +#', (ROOT / "README.md").read_text(), re.MULTILINE)
+    written = re.search(
+        r'^\$ syncpod drain "\$\(hostname\)" (.*?)  +#', (ROOT / "docs/nodes.md").read_text(), re.MULTILINE
+    )
     assert written is not None
     async with silent_node(client, name, cordoned=True):
         drained = await syncpod("drain", name, *written[1].split())
