@@ -55,6 +55,8 @@ def test_a_worker_is_given_what_was_said_of_its_node(setting: Setting, tmp_path:
 def test_what_is_taken_back_is_not_taken_from_the_environment(setting: Setting, tmp_path: Path) -> None:
     environ = {setting.variable: VALUES[setting.name]}
     flags: dict[str, str | bool | None] = {setting.name: ""}
-    taken_back = node_settings(environ, state_dir=str(tmp_path), allow_foreign_kubelet=None, adopt_cluster=False, **flags)
+    taken_back = node_settings(
+        environ, state_dir=str(tmp_path), allow_foreign_kubelet=None, adopt_cluster=False, **flags
+    )
     assert setting.variable not in taken_back.given
     assert worker_settings(tmp_path, as_arguments(taken_back.given), environ) == taken_back
