@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
 ]
 
 
-def names(defined: dict[str | None, Any]) -> set[str]:
+def names(defined: Mapping[str | None, Any]) -> set[str]:
     return {name for name in defined if name is not None}
 
 
