@@ -8,6 +8,6 @@ with ``--only`` and take minutes: :mod:`.simulated`, thousands of simulated pods
 probes.
 
 Separate programs, each run on every runtime (:mod:`.on_runtimes`): ``python -m bench.stop_cases`` and
-``bench.crash_points``, which write docs/stopping.md and docs/crash-points.md, and ``bench.takeover``, which measures
-how soon 50 pods answer after the death of their worker.
+``bench.crash_points``, which write docs/engineering/stop-cases.md and docs/crash-points.md, and ``bench.takeover``,
+which measures how soon 50 pods answer after the death of their worker.
 """

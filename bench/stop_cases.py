@@ -1,6 +1,6 @@
-"""``python -m bench.stop_cases``: measures how pods end, case by case, on each runtime; writes docs/stopping.md.
+"""``python -m bench.stop_cases``: measures how pods end, case by case, on each runtime.
 
-The end-to-end tests check order, events and exit codes of the same cases (`tests/e2e/test_stop_cases.py`); only their
+It writes docs/engineering/stop-cases.md. The end-to-end tests check order, events and exit codes of the same cases (`tests/e2e/test_stop_cases.py`); only their
 duration is measured here.
 """
 
@@ -19,7 +19,7 @@ from bench.on_runtimes import document, main
 from tests.agent.waiting import until
 from tests.e2e.faults_support import FaultyNode, Pod, open_to_all, shell
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "stopping.md"
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "engineering" / "stop-cases.md"
 
 GRACE = 4
 """The pods' grace period in seconds, unless a case says otherwise."""
@@ -227,27 +227,11 @@ async def _ending(case: Case, pod: Pod, place: Path) -> Ending:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-INTRODUCTION = f"""# Stopping
+INTRODUCTION = f"""# How pods end, case by case
 
-How pods end, case by case: the duration that the kubelet's rules give, and what was measured. Written by
-`python -m bench.stop_cases`, which starts a pod for each case and deletes them all at once.
-`tests/e2e/test_stop_cases.py` checks order, events and exit codes of the same cases.
-
-The grace period ({GRACE} s here, {PATIENT} s for pods that end by themselves) covers the whole stop: the preStop hook
-(its whole seconds are deducted), the time that a sidecar waits for the main containers, and the time between SIGTERM
-and SIGKILL, which is at least 2 s. So a pod can take 2 s longer than its grace period, but no more, as long as its
-runtime answers.
-
-The grace period goes on while the runtime or the worker is away. When they are back, a preStop hook runs within what is
-left of it. If nothing is left, it does not run, and the event `FailedPreStopHook` says so: `PreStopHook was not run`,
-or `PreStopHook may not have run` if the worker cannot know, because an earlier worker began the kill or the runtime
-went while the hook ran.
-
-A kill that does not finish is never forgotten. After 10 s, or one and a half times the grace period if that is longer,
-its step gives up with the event `ExceededGracePeriod` (`FailedKillPod` if the runtime refuses), and the pod gets the
-condition `syncpod.dev/KillOverdue`. The kill is retried after a back-off of 10 s that doubles up to 300 s, or earlier
-when a container has ended or an operator runs `syncpod retry`. Every exit of a container is recorded as the event
-`Exited`, with its exit code and reason.
+[The rules](../pod-behaviour.md#how-a-pod-stops) give the expected duration. `python -m bench.stop_cases` starts a
+pod for each case, deletes them all at once, and writes this page. `tests/e2e/test_stop_cases.py` checks order, events
+and exit codes of the same cases. The grace period is {GRACE} s here, and {PATIENT} s for pods that end by themselves.
 
 """
 """The beginning of the document."""

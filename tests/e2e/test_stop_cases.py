@@ -1,4 +1,4 @@
-"""Every case of docs/stopping.md on real runtimes: the order, events and exit codes with which a pod ends.
+"""On real runtimes, pods end with the order, events and exit codes of docs/engineering/stop-cases.md.
 
 Holds: A container that does not die is never forgotten.
 """

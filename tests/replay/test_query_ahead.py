@@ -1,6 +1,6 @@
 """What the SDK does with a query whose history goes on after the last completed workflow task.
 
-See docs/stuck-workflows.md.
+See docs/engineering/internals.md.
 
 A server fetches the history for a query when it hands the query out. What has come in since the last completed task,
 which has no task of its own yet, may be in it. A scripted server hands out exactly that: a query, and then the workflow
