@@ -1,7 +1,7 @@
 """``python -m bench.stop_cases``: measures how pods end, case by case, on each runtime.
 
-It writes docs/engineering/stop-cases.md. The end-to-end tests check order, events and exit codes of the same cases (`tests/e2e/test_stop_cases.py`); only their
-duration is measured here.
+It writes docs/engineering/stop-cases.md. The end-to-end tests check order, events and exit codes of the same cases
+(`tests/e2e/test_stop_cases.py`); only their duration is measured here.
 """
 
 from __future__ import annotations

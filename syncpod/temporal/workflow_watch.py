@@ -8,8 +8,8 @@ It also keeps queries from spoiling a run. For a query of a run that is not cach
 is, perhaps with signals that no workflow task has taken yet. The SDK (1.35) gives these signals to the workflow at the
 time of the last completed task, not as a replay, and then keeps the instance for the next task. So its commands become
 history, although a replay at the right time may produce other commands. Such an activation is refused here, so that the
-query fails and the instance is evicted (docs/engineering/internals.md). A run that has ended, perhaps by a reset, never takes
-its signals: they are withheld from the instance, which answers as the last task left it.
+query fails and the instance is evicted (docs/engineering/internals.md). A run that has ended, perhaps by a reset, never
+takes its signals: they are withheld from the instance, which answers as the last task left it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A recorded history that cannot be replayed is left behind, and its pod goes on.
 
 It is of a pod whose workflow took a signal at the time of the task before: docs/engineering/internals.md
-has the cause. The first run has that history, as if a worker of today had written it; the node's agent starts the second
-in its place.
+has the cause. The first run has that history, as if a worker of today had written it; the node's agent starts the
+second in its place.
 """
 
 import asyncio
