@@ -49,13 +49,13 @@ nightly: $(INSTALLED) ## test-all, with 20,000 simulated pods and more drawn exa
 test test-all nightly: export PYTHONDONTWRITEBYTECODE =
 
 planted: $(INSTALLED) ## seventy-nine planted bugs, an hour: does the suite find each? BUGS=names for some of them
-	@$(BIN)/python -m tests.planted $(BUGS)
+	@$(BIN)/python -m qa.planted $(BUGS)
 
 chaos: $(INSTALLED) ## ten minutes of faults, judged by what containers note; CHAOS="--runtime containerd16 --seed 7"
-	@$(BIN)/python -m tests.chaos --minutes 10 $(CHAOS)
+	@$(BIN)/python -m qa.chaos --minutes 10 $(CHAOS)
 
 differential: $(INSTALLED) ## the same manifests on a kubelet and on a node of ours; SCENARIOS="probe/* hook/*" for some
-	@$(BIN)/python -m tests.differential $(SCENARIOS)
+	@$(BIN)/python -m qa.differential $(SCENARIOS)
 
 lint: $(INSTALLED) check-requirements ## style, types, who imports whom, generated files
 	@$(BIN)/ruff check

@@ -75,7 +75,6 @@ from syncpod.counters import begin_at_zero
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import RuntimeVersion
-from syncpod.fault_points import cri_client
 from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.kernel import accepts
@@ -148,16 +147,17 @@ class _AskedToStop(Exception):
 
 
 _Result = TypeVar("_Result")
+CriOf = Callable[[str], CriClient]
 
 
-async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
+async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event, cri_of: CriOf) -> None:
     """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
     await require_directory(settings.manifest_dir)
     kept, awaited = read_kept_settings(settings.state_dir), AwaitedRuntime()
     with contextlib.suppress(_AskedToStop), contextlib.ExitStack() as last:
         endpoint = await _unless(stop, awaited_socket(settings, kept, awaited))
         await require_same_node(settings, kept, endpoint)
-        async with cri_client(endpoint, os.environ) as cri:
+        async with cri_of(endpoint) as cri:
             with take_lock(settings) as lock, _refusals(endpoint, connection["target_host"]):
                 recording = telemetry.configure(
                     service="syncpod-worker", instance=lock.life.identity, scraped=bool(settings.metrics_address)
@@ -515,15 +515,15 @@ def _runtime() -> Runtime:
 # --- the process ------------------------------------------------------------------------------------------------------
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the worker as a process; return its exit code."""
+def main(arguments: Sequence[str] | None = None, cri_of: CriOf = CriClient) -> int:
+    """Run the worker as a process; return its exit code. `cri_of` makes the client of the runtime at a socket."""
     level, read_settings = parse_arguments(arguments)
     try:
         settings = read_settings(os.environ)
         _log(level, is_json=settings.json_log)
         prefer_this_process()
         _spare_the_collector()
-        asyncio.run(_until_signalled(settings, connection_settings()))
+        asyncio.run(_until_signalled(settings, connection_settings(), cri_of))
     except (SettingsInvalid, NoServer, CannotServe) as refusal:
         sys.stderr.write(f"syncpod worker: {refusal}\n")
         return 2
@@ -559,14 +559,14 @@ def _spare_the_collector() -> None:
     gc.set_threshold(50_000, 50, 100)
 
 
-async def _until_signalled(settings: NodeSettings, connection: ClientConnectConfig) -> None:
+async def _until_signalled(settings: NodeSettings, connection: ClientConnectConfig, cri_of: CriOf) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     accepts.say_in_one_sentence(loop)
     loop.set_default_executor(started_pool(_THREADS, "asyncio"))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _asked_to_stop, stop)
-    serving = asyncio.create_task(serve(settings, connection, stop), name="serve")
+    serving = asyncio.create_task(serve(settings, connection, stop, cri_of), name="serve")
     stopping = asyncio.create_task(stop.wait(), name="stopping")
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -34,10 +34,10 @@ from bench.prototype_process import Prototype, launched, plan_of
 from bench.reports import Phase, kubelet_phase, node_phase, until_reported
 from bench.stage import NODE, bare_context, compiled
 from bench.watch import Condition, Watch
+from qa.differential.kubelet import VERSION, Kubelet
 from syncpod.cli.machine.server_database import drop_costly_indexes
 from syncpod.cri.client import CriClient
 from syncpod.translation.names import POD_NAME_LABEL
-from tests.differential.kubelet import VERSION, Kubelet
 from tests.runtimes.bare import BareCri
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.leftovers import unmount_below

@@ -1,6 +1,6 @@
 """``python -m bench.crash_points``: kills a worker at every boundary of a pod's life; writes docs/crash-points.md.
 
-A boundary is the moment before or after one call to the runtime that changes something (`syncpod/fault_points.py`). For
+A boundary is the moment before or after one call to the runtime that changes something (`qa/fault_points.py`). For
 each boundary of each phase of a pod's life, a fresh pod is started, the worker kills itself there, as `kill -9` would,
 and the next worker continues. Each worker sees one pod to the end of its phase and dies with the next pod.
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.on_runtimes import document, main
-from syncpod.fault_points import VARIABLE, Boundary, read_boundaries
+from qa.fault_points import VARIABLE, Boundary, read_boundaries
 from tests.e2e.faults_census import Census, Count, census
 from tests.e2e.faults_support import FaultyNode, Pod, open_to_all, shell, until
 from tests.runtimes.images import BUSYBOX_2

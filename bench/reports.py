@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from qa.differential.kubelet import Kubelet
 from syncpod.node.read_socket import ask_known
-from tests.differential.kubelet import Kubelet
 
 _PAUSE_SECONDS: Final = 0.003
 """Between questions: a report is seen at most this late, plus one answer."""

@@ -180,12 +180,20 @@ def run_syncpod(
 
 def _serve() -> None:
     import worker  # what takes the time; the tests' own process has no use for it
+    from qa.fault_points import cri_client
     from syncpod.cli import main as syncpod
     from syncpod.cli.manual import commands_of
     from syncpod.cli.program import program
 
     _import_late_modules()
-    mains: dict[str, Main] = {"worker": worker.main, "syncpod": with_a_worker(syncpod.run, worker.main)}
+
+    def worker_with_fault_points(arguments: list[str]) -> int:
+        return worker.main(arguments, functools.partial(cri_client, environ=os.environ))
+
+    mains: dict[str, Main] = {
+        "worker": worker_with_fault_points,
+        "syncpod": with_a_worker(syncpod.run, worker_with_fault_points),
+    }
     list(commands_of(program()))  # kept, for each command that is forked
     gc.collect()
     gc.freeze()  # a fork that collects garbage would copy all of it: a tenth of a second of CPU for each worker

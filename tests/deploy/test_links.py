@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("syncpod", "workflows", "activities", "protos", "bench", "tests", "docs", "deploy", "examples")
+ROOMS = ("syncpod", "workflows", "activities", "protos", "bench", "qa", "tests", "docs", "deploy", "examples")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for room in ROOMS for page in (ROOT / room).rglob("*.md"))])
 PROGRAMS = sorted(
     [

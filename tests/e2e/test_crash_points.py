@@ -17,7 +17,7 @@ import pytest
 
 from bench.crash_points import DOCUMENT, INTRODUCTION, LIVES, Life, one_of_each, run
 from bench.on_runtimes import title
-from syncpod.fault_points import Boundary, When
+from qa.fault_points import Boundary, When
 from tests.e2e.faults_support import FaultyNode
 from tests.runtimes.selection import ALL, asked_for
 

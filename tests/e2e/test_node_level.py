@@ -22,9 +22,9 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
+from qa.fault_points import VARIABLE
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
 from syncpod.cri.client import CriClient
-from syncpod.fault_points import VARIABLE
 from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
 from syncpod.pod import admit_pod
 from syncpod.temporal.plugin import DATA_CONVERTER

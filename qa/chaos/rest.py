@@ -1,0 +1,59 @@
+"""Compares the engine's answers about a pod with the notes of its containers, once the faults have stopped.
+
+Reading a pod takes a while, up to a minute on a busy machine, and a crash loop continues meanwhile. So a pod is judged
+only by a look during which it wrote no note, and each pod has looks of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from qa.chaos.checker import Violation, check
+from qa.chaos.notes import Note
+from qa.chaos.record import PodRecord
+
+
+@dataclass(frozen=True)
+class Look:
+    """The result of one look at a pod."""
+
+    record: PodRecord
+    written: tuple[Note, ...]
+    """Its notes from the time of the look. If there are any, the look proves nothing."""
+    violations: tuple[Violation, ...]
+
+    @property
+    def is_at_rest(self) -> bool:
+        return not self.written and not self.violations
+
+    @property
+    def awaited(self) -> str:
+        """What keeps the pod from being at rest."""
+        written = [f"{self.record.name} notes {each.what} of {each.container} {each.restart}" for each in self.written]
+        return "; ".join([*written, *map(str, self.violations)])
+
+
+def look_at(
+    records: Iterable[PodRecord], before: Sequence[Note], after: Sequence[Note], killed: Collection[str]
+) -> list[Look]:
+    """Compare records with the notes from before and after they were read."""
+    looks = []
+    for record in records:
+        known = [note for note in before if note.uid == record.uid]
+        written = tuple([note for note in after if note.uid == record.uid][len(known) :])
+        violations = [] if written or not record.shown else check(known, [record], killed).violations
+        if not record.shown:
+            violations = [Violation("the pods are shown", record.name, "`syncpod get` does not list it")]
+        looks.append(Look(record, written, tuple(violations)))
+    return looks
+
+
+def restless(looks: Iterable[Look]) -> list[Violation]:
+    """The violations of pods that do not come to rest in time."""
+    found: list[Violation] = []
+    for look in looks:
+        found += look.violations
+        if look.written:
+            found.append(Violation("pods come to rest", look.record.name, look.awaited))
+    return found

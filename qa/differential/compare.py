@@ -1,0 +1,80 @@
+"""What two observations differ in, and what is said of it."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from qa.differential.explained import DEFECTS, EXPLAINED
+from qa.differential.sentence import Facts, Sentence
+
+Kind = Literal["equal", "explained", "defect", "unexplained", "undecided"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One fact that is not the same on both sides; None where a side does not have it."""
+
+    path: str
+    kubelet: Any
+    ours: Any
+    sentence: Sentence | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All facts of a scenario, on both sides."""
+
+    kubelet: Facts
+    ours: Facts
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a scenario came to."""
+
+    title: str
+    kind: Kind
+    differences: tuple[Difference, ...] = ()
+    why: str = ""
+    seen: Seen | None = None
+    """What was compared; None where there was nothing to compare."""
+
+
+def judge(title: str, seen: Seen) -> Verdict:
+    """Say what the differences of a scenario come to: the worst of them decides."""
+    found = tuple(_differences(title, seen))
+    if not found:
+        return Verdict(title, "equal", seen=seen)
+    if any(each.sentence is None for each in found):
+        return Verdict(title, "unexplained", found, seen=seen)
+    defect = any(each.sentence in DEFECTS for each in found)
+    return Verdict(title, "defect" if defect else "explained", found, seen=seen)
+
+
+def _differences(title: str, seen: Seen) -> Iterator[Difference]:
+    """Yield what differs, in the order of its paths, each with the first sentence that fits."""
+    for path in sorted(seen.kubelet.keys() | seen.ours.keys()):
+        theirs, mine = seen.kubelet.get(path), seen.ours.get(path)
+        if theirs != mine:
+            yield Difference(path, theirs, mine, _sentence_for(title, path, seen))
+
+
+def _sentence_for(title: str, path: str, seen: Seen) -> Sentence | None:
+    """Return the first sentence that fits a difference of a scenario, None if none does."""
+    for sentence in (*EXPLAINED, *DEFECTS):
+        here = any(fnmatch.fnmatchcase(title, each) for each in sentence.scenarios)
+        this = any(fnmatch.fnmatchcase(path, each) for each in sentence.paths)
+        if here and this and _holds(sentence, path, seen):
+            return sentence
+    return None
+
+
+def _holds(sentence: Sentence, path: str, seen: Seen) -> bool:
+    """Say whether a sentence explains the two values: by themselves, and by what other facts make of the kubelet's."""
+    theirs, mine = seen.kubelet.get(path), seen.ours.get(path)
+    if sentence.holds is not None and not sentence.holds(theirs, mine):
+        return False
+    return sentence.turned is None or sentence.turned(seen.kubelet, seen.ours).get(path) == mine

@@ -1,0 +1,228 @@
+"""The kubelet that we are compared with: built from the Go module proxy, and run alone, with static pods only.
+
+    python -m qa.differential.kubelet build
+
+It is kept in `~/.cache/syncpod/kubelet-1.36.2`; `SYNCPOD_KUBELET` names another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import yaml
+
+from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
+from tests.runtimes.require import Missing, cache_directory
+
+VERSION: Final = "1.36.2"
+_STAGED: Final = re.compile(r"^(\s*(k8s\.io/\S+) => )\./staging/src/\S+$", re.MULTILINE)
+_VERSION_PACKAGE: Final = "k8s.io/component-base/version"
+CONTAINER_LOGS: Final = Path("/var/log/containers")
+"""Where a kubelet links to the logs of containers; it cannot be told another place."""
+
+
+def program() -> Path:
+    """The kubelet of this machine. Raises `Missing`, saying how it is built."""
+    path = Path(os.environ.get("SYNCPOD_KUBELET") or cache_directory() / f"kubelet-{VERSION}" / "kubelet")
+    if not os.access(path, os.X_OK):
+        raise Missing(f"there is no kubelet at {path}: python -m qa.differential.kubelet build makes one")
+    return path
+
+
+def build() -> Path:
+    """Build the kubelet into the cache, which takes ten minutes or more. Raises `Missing`, CalledProcessError.
+
+    The module k8s.io/kubernetes names its staging modules by paths that the module proxy's zip does not have: each is
+    replaced by its published version, v0 for v1.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise Missing("go is not installed")
+    asked = [go, "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"]
+    found = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, cwd="/").stdout)
+    target = cache_directory() / f"kubelet-{VERSION}" / "kubelet"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="syncpod-kubelet-") as name:
+        source = Path(name, "src")
+        left_out = shutil.ignore_patterns("go.work", "go.work.sum", "vendor", "staging")
+        shutil.copytree(found["Dir"], source, symlinks=True, ignore=left_out, copy_function=shutil.copyfile)
+        subprocess.run(["chmod", "-R", "u+w", source], check=True)
+        modules = source / "go.mod"
+        modules.write_text(_STAGED.sub(rf"\1\2 v0.{VERSION.partition('.')[2]}", modules.read_text()))
+        flags = f"-X {_VERSION_PACKAGE}.gitVersion=v{VERSION}"
+        command = ["nice", go, "build", "-p", "2", "-ldflags", flags, "-o", str(target), "./cmd/kubelet"]
+        subprocess.run(command, cwd=source, env=os.environ | {"GOFLAGS": "-mod=mod"}, check=True)
+    return target
+
+
+class Kubelet:
+    """One kubelet without an API server, on a CRI socket. `close` ends it, and removes what it has made."""
+
+    def __init__(self, directory: Path, *, endpoint: str, node: str, cgroup_root: str) -> None:
+        """Start it with its state, its pods' logs and its own log in `directory`. Raises `Missing`."""
+        executable = program()
+        self.directory = directory
+        self.node = node
+        self.manifests = directory / "manifests"
+        self.pod_logs = directory / "logs"
+        self.root = directory / "root"
+        self.log = directory / "kubelet.log"
+        self._cgroup_root = cgroup_root
+        for place in (self.manifests, self.pod_logs, self.root):
+            place.mkdir(parents=True)
+        self._make_cgroup_root()
+        port, self._read_only_port = _free_ports(2)
+        config = directory / "config.yaml"
+        config.write_text(yaml.safe_dump(self._configuration(endpoint, port)))
+        command: list[str | Path] = [
+            executable,
+            "--config",
+            config,
+            "--root-dir",
+            self.root,
+            "--cert-dir",
+            directory / "pki",
+        ]
+        command += ["--hostname-override", node, "-v", "3"]
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        self._read = 0
+        self.events: dict[str, list[dict[str, str]]] = {}
+        """The events of each pod, by its name, as far as `read_log` has come."""
+        self.refused: dict[str, str] = {}
+        """Why files were refused, by their names."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    async def ready(self, *, patience: float = 120.0) -> Self:
+        """Wait until it answers. Raises RuntimeError with the end of its log."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                await self.pods()
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    end = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+                    raise RuntimeError(f"the kubelet did not start; the end of {self.log}:\n{end}") from None
+                await asyncio.sleep(0.2)
+            else:
+                return self
+
+    async def pods(self) -> dict[str, Any]:
+        """The pods that it has, with their status, by name. Raises OSError while it does not answer."""
+        return await asyncio.to_thread(self._pods)
+
+    def read_log(self) -> None:
+        """Take from its log what has been added: events, and files that it has refused."""
+        with self.log.open("rb") as log:
+            log.seek(self._read)
+            text = log.read()
+        whole = text.rpartition(b"\n")[0]
+        self._read += len(whole) + bool(whole)
+        for line in whole.splitlines():
+            if line.startswith(b"{"):
+                self._take(json.loads(line))
+
+    def close(self) -> None:
+        """End it with SIGKILL; remove its cgroups, its mounts and its links to logs. Its runtime ends its pods."""
+        self._process.kill()
+        self._process.wait()
+        remove_cgroup(self._cgroup_root)
+        unmount_below(self.directory)
+        if CONTAINER_LOGS.is_dir():
+            for link in CONTAINER_LOGS.iterdir():
+                if link.is_symlink() and link.readlink().is_relative_to(self.directory):
+                    link.unlink()
+
+    def _take(self, entry: Mapping[str, Any]) -> None:
+        if entry.get("msg") == "Event occurred":
+            name = (
+                str(entry["object"]).rpartition("/")[2] if isinstance(entry["object"], str) else entry["object"]["name"]
+            )
+            self.events.setdefault(name, []).append({key: str(value) for key, value in entry.items()})
+        elif "manifest" in entry.get("msg", "").lower() and entry.get("path"):
+            self.refused[Path(entry["path"]).name] = str(entry.get("err", entry["msg"]))
+
+    def _pods(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._read_only_port}/pods", timeout=30) as answer:
+            listed = json.load(answer)
+        return {pod["metadata"]["name"]: pod for pod in listed["items"] or ()}
+
+    def _configuration(self, endpoint: str, port: int) -> dict[str, Any]:
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "staticPodPath": str(self.manifests),
+            "podLogsDir": str(self.pod_logs),
+            "containerRuntimeEndpoint": endpoint,
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": self._cgroup_root,
+            "address": "127.0.0.1",
+            "port": port,
+            "readOnlyPort": self._read_only_port,
+            "healthzPort": 0,
+            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            "failSwapOn": False,
+            "failCgroupV1": False,
+            "makeIPTablesUtilChains": False,
+            "oomScoreAdj": 0,
+            "maxPods": 500,
+            "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
+            "imageGCHighThresholdPercent": 100,
+            "logging": {"format": "json"},
+            "featureGates": {"ContainerStopSignals": True},
+        }
+
+    def _make_cgroup_root(self) -> None:
+        """Make the cgroup above its own in each hierarchy: a kubelet expects it there."""
+        for hierarchy in CGROUPS.iterdir():
+            if (hierarchy / "cgroup.procs").exists() and not hierarchy.is_symlink():
+                cgroup = hierarchy / self._cgroup_root.strip("/")
+                cgroup.mkdir(exist_ok=True)
+                for name in ("cpuset.cpus", "cpuset.mems"):
+                    if (cgroup / name).exists() and not (cgroup / name).read_text().strip():
+                        (cgroup / name).write_text((hierarchy / name).read_text())
+
+
+def _free_ports(count: int) -> list[int]:
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
+
+
+def main() -> int:
+    """Build the kubelet and print where it is."""
+    if sys.argv[1:] != ["build"]:
+        sys.stderr.write("usage: python -m qa.differential.kubelet build\n")
+        return 2
+    try:
+        sys.stdout.write(f"{build()}\n")
+    except (Missing, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""The two sides of the comparison: a kubelet and a node of ours, each behind a recording CRI socket of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from qa.differential.kubelet import Kubelet
+from qa.differential.recording import Recording
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.node import NodeView, node_workflow_id
+from syncpod.node.read_socket import ask_node
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.leftovers import unmount_below
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+_TRIES: Final = 20
+NODE: Final = "differ"
+"""What both nodes are called."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a pod, as often as it was seen."""
+
+    type: str
+    reason: str
+    container: str
+    message: str
+    count: int = 1
+
+
+@dataclass
+class Side:
+    """One of the two: where its manifests, logs and shared directories are, and what it runs on."""
+
+    name: str
+    directory: Path
+    runtime: Containerd
+    recording: Recording
+    source: Source
+
+    @property
+    def shared(self) -> Path:
+        """The directory that scenarios call `@dir@`."""
+        return self.directory / "shared"
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Where it keeps what it mounts into containers."""
+        return self.source.roots
+
+    def write(self, file: str, manifest: dict[str, Any]) -> None:
+        """Have it run a pod: its file is written beside the directory and renamed into it."""
+        own = self.shared / manifest["metadata"]["name"]
+        own.mkdir(mode=0o777, parents=True, exist_ok=True)
+        own.chmod(0o777)
+        beside = self.directory / f".{file}"
+        beside.write_text(json.dumps(manifest).replace("@dir@", str(own)))
+        beside.rename(self.source.manifests / file)
+
+    def remove(self, file: str) -> None:
+        """Have it end that pod."""
+        (self.source.manifests / file).unlink(missing_ok=True)
+
+    def logs(self, pod: dict[str, Any]) -> dict[str, str]:
+        """What the newest instance of each container has written, by container."""
+        meta = pod["metadata"]
+        return logs_below(self.source.pod_logs / f"{meta['namespace']}_{meta['name']}_{meta['uid']}")
+
+
+class Source(Protocol):
+    """What is asked of a kubelet and of a node alike."""
+
+    manifests: Path
+    pod_logs: Path
+    roots: tuple[Path, ...]
+
+    async def pods(self, names: Collection[str]) -> dict[str, Any]:
+        """Those of these pods that it has, by name, with their status."""
+        ...
+
+    async def events(self, name: str) -> list[Event]:
+        """The events of a pod."""
+        ...
+
+    async def last_events(self, name: str) -> list[Event]:
+        """The events of a pod that has ended."""
+        ...
+
+    async def refusals(self) -> dict[str, str]:
+        """Why files were refused, by their names."""
+        ...
+
+
+class KubeletSource:
+    """A kubelet, asked on its read-only port and read from its log."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+        self.manifests = kubelet.manifests
+        self.pod_logs = kubelet.pod_logs
+        self.roots: tuple[Path, ...] = (kubelet.root,)
+
+    async def pods(self, names: Collection[str]) -> dict[str, Any]:
+        """Those of these pods that it has."""
+        return {name: pod for name, pod in (await self._kubelet.pods()).items() if name in names}
+
+    async def events(self, name: str) -> list[Event]:
+        """The events of a pod, from its log: without an API server it sends them nowhere."""
+        self._kubelet.read_log()
+        counted: dict[Event, int] = {}
+        for entry in self._kubelet.events.get(name, ()):
+            container = entry.get("fieldPath", "").partition("{")[2].rstrip("}")
+            event = Event(entry["type"], entry["reason"], container, entry.get("message", ""))
+            counted[event] = counted.get(event, 0) + 1
+        return [Event(each.type, each.reason, each.container, each.message, n) for each, n in counted.items()]
+
+    async def last_events(self, name: str) -> list[Event]:
+        """The events of a pod that has ended."""
+        return await self.events(name)
+
+    async def refusals(self) -> dict[str, str]:
+        """Why files were refused."""
+        self._kubelet.read_log()
+        return self._kubelet.refused
+
+
+class NodeSource:
+    """A node of ours, asked on its worker's socket."""
+
+    def __init__(self, directory: Path, client: Client) -> None:
+        self._state = directory / "state"
+        self._client = client
+        self.manifests = directory / "manifests"
+        self.pod_logs = directory / "logs"
+        self.roots: tuple[Path, ...] = (directory / "state", directory / "memory")
+
+    async def pods(self, names: Collection[str]) -> dict[str, Any]:
+        """Those of these pods that it has."""
+        told = await ask_node(self._state, "pod", [], [pod_workflow_id("default", name) for name in names])
+        answers = [each.answer for each in told.values() if each.answer]
+        return {pod["metadata"]["name"]: pod for pod in answers}
+
+    async def events(self, name: str) -> list[Event]:
+        """The events of a pod."""
+        id = pod_workflow_id("default", name)
+        told = await ask_node(self._state, "events", [], [id])
+        for _ in range(_TRIES):
+            if id in told:
+                break
+            await asyncio.sleep(1)  # a busy node may not have answered in time
+            told = await ask_node(self._state, "events", [], [id])
+        return [_event(each) for each in (told[id].answer if id in told else ())]
+
+    async def last_events(self, name: str) -> list[Event]:
+        """The events of a pod that has ended: its workflow may be closed, and its node have forgotten it."""
+        handle = self._client.get_workflow_handle(pod_workflow_id("default", name))
+        answer: list[dict[str, Any]] = await handle.query("events", rpc_timeout=timedelta(seconds=60))
+        return [_event(each) for each in answer]
+
+    async def refusals(self) -> dict[str, str]:
+        """Why files were refused, from the node's own events."""
+        handle = self._client.get_workflow_handle(node_workflow_id(NODE))
+        try:
+            view = NodeView.model_validate(await handle.query("node"))
+        except RPCError:
+            return {}
+        said = [each.message for each in view.events if each.reason == "FailedManifest"]
+        named = ((word.strip(":,;\"'"), message) for message in said for word in message.split())
+        return {Path(word).name: message for word, message in named if word.endswith(".json")}
+
+
+def _event(said: dict[str, Any]) -> Event:
+    return Event(said["type"], said["reason"], said.get("container", ""), said["message"], said.get("count", 1))
+
+
+@dataclass
+class Stage:
+    """Both sides, running."""
+
+    kubelet: Side
+    ours: Side
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@contextlib.asynccontextmanager
+async def stage(version: str) -> AsyncIterator[Stage]:
+    """Start a containerd for each side, a kubelet and a node, and leave nothing of them. Raises `Missing`."""
+    async with contextlib.AsyncExitStack() as stack:
+        top = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-differ-", ignore_cleanup_errors=True))
+        )
+        await asyncio.to_thread(top.chmod, 0o755)
+        runtimes = []
+        for _ in range(2):
+            runtime = await asyncio.to_thread(Containerd.launch, version, gates=False)
+            stack.push_async_callback(asyncio.to_thread, runtime.close)
+            runtimes.append(runtime)
+        sides = [_laid_out(top / name) for name in ("kubelet", "ours")]
+        recordings = [
+            await stack.enter_async_context(Recording(place / "cri.sock", runtime.endpoint))
+            for place, runtime in zip(sides, runtimes, strict=True)
+        ]
+        kubelet = Kubelet(
+            sides[0] / "node", endpoint=recordings[0].endpoint, node=NODE, cgroup_root=runtimes[0].cgroup_parent
+        )
+        stack.callback(kubelet.close)
+        server = await asyncio.to_thread(DevServer.launch)
+        stack.push_async_callback(asyncio.to_thread, server.close)
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+        worker = _worker(sides[1] / "node", runtimes[1], recordings[1], server)
+        stack.callback(unmount_below, sides[1])
+        stack.callback(worker.close)
+        await kubelet.ready()
+        await worker.ready()
+        yield Stage(
+            Side("kubelet", sides[0], runtimes[0], recordings[0], KubeletSource(kubelet)),
+            Side("syncpod", sides[1], runtimes[1], recordings[1], NodeSource(sides[1] / "node", client)),
+        )
+
+
+def _worker(directory: Path, runtime: Containerd, recording: Recording, server: DevServer) -> NodeProcess:
+    (directory / "manifests").mkdir(parents=True)
+    arguments = ("--cgroup-parent", runtime.cgroup_parent, "--manifests", str(directory / "manifests"))
+    return NodeProcess(
+        directory,
+        *arguments,
+        runtime=recording.endpoint,
+        temporal=server.address,
+        node=NODE,
+        SYNCPOD_CAPACITY="pods=500",
+    )
+
+
+def _laid_out(place: Path) -> Path:
+    (place / "shared").mkdir(parents=True)
+    return place
+
+
+def logs_below(directory: Path) -> dict[str, str]:
+    """The newest log of each container below a pod's directory of logs, without CRI's head of each line."""
+    said = {}
+    for container in directory.iterdir() if directory.is_dir() else ():
+        numbered = sorted((int(path.stem), path) for path in container.glob("*.log") if path.stem.isdigit())
+        if numbered:
+            lines = numbered[-1][1].read_text(errors="replace").splitlines()
+            said[container.name] = "\n".join(line.split(" ", 3)[3] for line in lines if line.count(" ") >= 3)
+    return said

@@ -1,0 +1,71 @@
+"""All manifests on one node, some at a time; each result is there to be asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Self
+
+from qa.manifests.cases import Case, Manifests, Row, come_to
+from qa.manifests.node import Node, node_on
+from qa.manifests.stand_ins import MADE, import_into
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
+
+_AT_ONCE = 10
+"""Manifests at a time: most of them wait for most of their time."""
+
+_SLOW = ("restart-all-containers", "healthcheck", "termination", "liveness")
+"""In the paths of those that take long, and so begin first."""
+
+
+class Run:
+    """The manifests on their way."""
+
+    def __init__(self, node: Node, manifests: Manifests, only: str) -> None:
+        self._node = node
+        self._manifests = manifests
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        wanted = (case for case in manifests.cases if only in str(manifests.directory / case.path))
+        ordered = sorted(wanted, key=lambda case: not any(slow in case.path for slow in _SLOW))
+        self._rows = {case.path: self._begin(case) for case in ordered}
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def begun(
+        cls, manifests: Manifests, runtime: Runtime, server: DevServer, directory: Path, *, only: str = ""
+    ) -> AsyncIterator[Self]:
+        """Begin with all of them on a node of their own; those not asked for by the end are broken off.
+
+        `only` leaves out those whose path does not have that in it.
+        """
+        if isinstance(runtime, Containerd):
+            import_into(runtime, directory)
+        async with node_on(runtime, server, directory) as node:
+            if isinstance(runtime, Containerd):
+                await node.images(each.image for each in MADE)
+            run = cls(node, manifests, only)
+            try:
+                yield run
+            finally:
+                for task in run._rows.values():
+                    task.cancel()
+                await asyncio.gather(*run._rows.values(), return_exceptions=True)
+
+    async def row(self, case: Case) -> Row:
+        """What a manifest came to, once it has."""
+        return await self._rows[case.path]
+
+    async def rows(self) -> dict[str, Row]:
+        """What all of them came to, by their paths."""
+        return dict(zip(self._rows, await asyncio.gather(*self._rows.values()), strict=True))
+
+    def _begin(self, case: Case) -> asyncio.Task[Row]:
+        async def one() -> Row:
+            async with self._slots:
+                return await come_to(case, self._node, self._manifests)
+
+        return asyncio.ensure_future(one())

@@ -1,0 +1,82 @@
+"""Bugs on the way from a Pod to a runtime, and in what a node knows of itself."""
+
+from qa.planted.plant import Plant
+
+CRI = "syncpod/cri"
+TRANSLATION = "syncpod/translation"
+NODE = "syncpod/node"
+
+BUGS = (
+    Plant(
+        name="half-a-secret-spoken",
+        room=CRI,
+        file="syncpod/cri/redaction.py",
+        before="ordered = sorted(words, key=len, reverse=True)",
+        after="ordered = sorted(words, key=len)",
+        harm="Where one Secret begins another, the rest of the longer one stands in an error.",
+        tests=("tests/cri/test_redaction.py",),
+    ),
+    Plant(
+        name="credentials-to-another-port",
+        room=CRI,
+        file="syncpod/cri/keyring.py",
+        before="        wanted_port == found_port",
+        after="        bool(wanted_labels)",
+        harm="A registry's password is sent to whatever listens on another port of its host.",
+        tests=("tests/node/test_keyring.py",),
+    ),
+    Plant(
+        name="stop-cut-off-at-two-minutes",
+        room=CRI,
+        file="syncpod/cri/client.py",
+        before="self._timeout + seconds,",
+        after="self._timeout,",
+        harm="A stop with a grace of more than two minutes fails, and is begun again and again.",
+        tests=("tests/cri/test_client.py", "tests/cri/test_client_calls.py"),
+    ),
+    Plant(
+        name="escalation-unless-allowed",
+        room=TRANSLATION,
+        file="syncpod/translation/security.py",
+        before="no_new_privs=security.allow_privilege_escalation is False",
+        after="no_new_privs=not security.allow_privilege_escalation",
+        harm="sudo and ping fail in every container that says nothing of privilege escalation.",
+        tests=("tests/translation/test_security.py",),
+    ),
+    Plant(
+        name="secrets-may-be-written",
+        room=TRANSLATION,
+        file="syncpod/translation/mounts.py",
+        before="readonly=mount.read_only or (is_ours and volume.empty_dir is None)",
+        after="readonly=mount.read_only",
+        harm="A container can change the Secret that is shown to all others of its pod.",
+        tests=("tests/translation/test_mounts.py",),
+    ),
+    Plant(
+        name="any-start-mark-withdrawn",
+        room=NODE,
+        file="syncpod/node/start_marks.py",
+        before="if mark is not None and mark.id == container_id:",
+        after="if mark is not None:",
+        harm="Another container of the pod is run twice, since the note of its start is taken away.",
+        tests=("tests/node/test_start_marks.py",),
+    ),
+    Plant(
+        name="others-pods-are-listed",
+        room=NODE,
+        file="syncpod/node/reader.py",
+        before="selection = {names.NODE_LABEL: self._owner, **labels}",
+        after="selection = dict(labels) or {names.NODE_LABEL: self._owner}",
+        harm="A container that another node's agent made for the same UID is taken for the pod's own, and killed.",
+        tests=("tests/node/test_reader.py",),
+    ),
+    Plant(
+        name="any-secret-of-that-name",
+        room=NODE,
+        file="syncpod/node/pull_records.py",
+        before="return same_words or shown.coordinates == known.coordinates",
+        after="return same_words or shown.name == known.name",
+        harm="A private image on the node runs for whoever names a Secret as its owner did.",
+        tests=("tests/node/test_pull_records.py",),
+    ),
+)

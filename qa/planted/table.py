@@ -1,0 +1,15 @@
+"""All eighty-four bugs, in the order of the rooms."""
+
+from qa.planted.bugs import activities, agent, decisions, edges, embedded, files, runtime_port, workflows
+from qa.planted.plant import Plant
+
+TABLE: tuple[Plant, ...] = (
+    *workflows.BUGS,
+    *activities.BUGS,
+    *decisions.BUGS,
+    *files.BUGS,
+    *runtime_port.BUGS,
+    *agent.BUGS,
+    *embedded.BUGS,
+    *edges.BUGS,
+)
