@@ -3,7 +3,7 @@
 The server's visibility table has an index for each search attribute that a workflow may have, 58 in all. Each write of
 a row replaces the row in all of them: some sixty pages of 4 KiB, for a pod's start three times. A node has thousands of
 rows at most, which are read as fast without an index. Without them the server writes a third as many bytes
-(docs/performance.md).
+(docs/engineering/performance-log.md).
 """
 
 from __future__ import annotations
