@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("ARCHITECTURE.md", "docs/code-map.md", "docs/engineering/internals.md", "docs/testing.md", "docs/upgrading.md")
-PATH = r"`((?:syncpod|workflows|activities|protos|bench|tests|docs)/[\w./-]*|worker\.py)`"
+PATH = r"`((?:syncpod|workflows|activities|protos|bench|qa|tests|docs)/[\w./-]*|worker\.py)`"
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 NAMED_ANYWHERE = {path for page in PAGES for path in re.findall(PATH, (ROOT / page).read_text())}
 DEFINITIONS = {
