@@ -214,7 +214,7 @@ REFUSED = {tried_by_a_user: {"PermissionError"}, tried_by_a_pod: {"PermissionErr
 def test_no_port_and_no_file_lets_anybody_command_the_node(
     environ: dict[str, str], owner: dict[str, str], tries: dict[str, Any], attacker: Callable[..., str]
 ) -> None:
-    """Each row of the table of ports in docs/security.md."""
+    """Each row of the table of ports in docs/threat-model.md."""
     before = names(environ)
     done = json.loads(attacker(environ, {**tries, "name": attacker.__name__.replace("_", "-")}))
     frontend = owner["TEMPORAL_ADDRESS"].rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""docs/fleet-security.md has a row for each attack that is tried, and a test for each row."""
+"""docs/engineering/attacks.md has a row for each attack of a fleet that is tried, and a test for each row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from tests.gate import test_attacks
 
 ROOT = Path(__file__).parents[2]
-TABLES = re.findall(r"^\|.*\| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", (ROOT / "docs/fleet-security.md").read_text(), re.M)
+_, _, PAGE = (ROOT / "docs/engineering/attacks.md").read_text().partition("\n## A stolen node\n")
+TABLES = re.findall(r"^\|.*\| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE, re.M)
 ROWS = [row for table in TABLES for row in table.splitlines()]
 NAMED = [re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", row.rstrip("| ").rpartition("|")[2]) for row in ROWS]
 

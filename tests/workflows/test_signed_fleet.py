@@ -338,7 +338,7 @@ async def test_a_copy_of_a_start_begins_no_second_run(fleet: SignedFleet) -> Non
 async def test_another_worker_begins_nothing_with_a_copy_of_what_a_run_went_on_with(fleet: SignedFleet) -> None:
     """It has not seen the starts. Only with a copy of the very first one a deleted workload is back.
 
-    So docs/fleet-security.md says that of the first five minutes of a workload.
+    So docs/threat-model.md says that of the first five minutes of a workload.
     """
     machine = await fleet.join(1)
     workload = await fleet.apply(fleet.document(replicas=1))
