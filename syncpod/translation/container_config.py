@@ -14,10 +14,10 @@ from protos.cri.v1.api_pb2 import (
 from syncpod.cri.port import ImageStatus
 from syncpod.cri.stop_signals import stop_signal_number
 from syncpod.pod import Container, EphemeralContainer, Pod
+from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.env import NO_SOURCES, Sources, environment
-from syncpod.translation.expansion import expand
 from syncpod.translation.labels import container_annotations, container_labels
 from syncpod.translation.mounts import NOTHING, container_mounts, container_place
 from syncpod.translation.paths import UnsafeName, container_log_file, message_file
@@ -62,14 +62,17 @@ def container_config(
     if message is not None:
         place = container_place(container.termination_message_path)
         mounts.append(Mount(container_path=place, host_path=str(message), selinux_relabel=node.host.selinux))
+    program = ProgramSize()
+    for name, value in variables.items():  # each was counted when it was made
+        program.add(size_of(name) + 1 + size_of(value))
     return ContainerConfig(
         metadata=ContainerMetadata(name=container.name, attempt=restart_count),
         image=ImageSpec(
             image=observed_image.id if observed_image is not None else container.image,
             user_specified_image=container.image,
         ),
-        command=_expanded(container.command, variables, f"{path}.command"),
-        args=_expanded(container.args, variables, f"{path}.args"),
+        command=_expanded(container.command, variables, program, f"{path}.command"),
+        args=_expanded(container.args, variables, program, f"{path}.args"),
         working_dir=container.working_dir,
         envs=[KeyValue(key=name, value=value.encode(errors="surrogateescape")) for name, value in variables.items()],
         mounts=mounts,
@@ -116,12 +119,17 @@ def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
     return f"spec.{field}[{index}]"
 
 
-def _expanded(words: tuple[str, ...], variables: Mapping[str, str], path: str) -> list[str]:
-    """Return a command's words with their references expanded, as text that CRI can carry."""
-    expanded = [expand(word, variables) for word in words]
-    for index, word in enumerate(expanded):
+def _expanded(words: tuple[str, ...], variables: Mapping[str, str], program: ProgramSize, path: str) -> list[str]:
+    """Return a command's words with their references expanded, as text that CRI can carry; count them in `program`."""
+    expanded = []
+    for index, written in enumerate(words):
         try:
+            word = expand(written, variables)
+            program.add(size_of(word))
             word.encode()
+        except TooLong as wrong:
+            raise ContainerConfigError(f"{path}[{index}]: {wrong}") from None
         except UnicodeEncodeError:
             raise ContainerConfigError(f"{path}[{index}]: refers to a value that is not UTF-8 text") from None
+        expanded.append(word)
     return expanded

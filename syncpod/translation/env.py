@@ -1,16 +1,17 @@
 """The environment of a container."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from syncpod.objects import Kind, ObjectRef
 from syncpod.pod import Container, EnvVarSource, FileKeySelector, Pod
+from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 from syncpod.pod.go_text import go_quote
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.downward import field_value, resource_value
 from syncpod.translation.env_file import EnvFileInvalid, env_file_value
-from syncpod.translation.expansion import expand
 
 
 class ObjectMissing(ContainerConfigError):
@@ -96,20 +97,30 @@ def environment(
     escapes. ``path`` is the container's path in the pod.
 
     Mirrors kubelet_pods.go, v1.36, makeEnvironmentVariables. Differences: the kubelet passes the variables in the
-    random order of a Go map, and leaves a NUL byte for the runtime to fail on. Raises :class:`ContainerConfigError`,
-    and :class:`ObjectMissing` if an object may still be created. Their texts never show a value of a ConfigMap, a
-    Secret or a file.
+    random order of a Go map, leaves a NUL byte for the runtime to fail on, and has no limit. Here each variable,
+    and all that are declared together, are no larger than what Linux gives a program. Raises
+    :class:`ContainerConfigError`, and :class:`ObjectMissing` if an object may still be created. Their texts never show
+    a value of a ConfigMap, a Secret or a file.
     """
     scope = _Scope(pod, container, node, pod_ips, sources)
-    variables = dict(scope.from_whole_objects())
+    program, variables = ProgramSize(), {}
+    for here, prefix, key, text in scope.from_whole_objects(path):
+        with _at(here):
+            program.add(len(prefix) + len(key) + 1 + len(text))  # before a prefix is added to each of many keys
+        variables[f"{prefix}{key}"] = _text(text)
     for index, variable in enumerate(container.env):
-        value: str | None = variable.value
+        here, value = f"{path}.env[{index}]", variable.value
         if variable.value:
-            value = expand(variable.value, variables)
+            with _at(f"{here}.value"):
+                value = expand(variable.value, variables)
         elif variable.value_from is not None:
-            value = scope.from_source(variable.value_from, f"{path}.env[{index}].valueFrom")
-        if value is not None:
-            variables[variable.name] = value
+            found = scope.from_source(variable.value_from, f"{here}.valueFrom")
+            if found is None:
+                continue
+            value = found
+        with _at(here):
+            program.add(size_of(variable.name) + 1 + size_of(value))
+        variables[variable.name] = value
     for name, value in variables.items():
         if "\0" in value:
             raise ContainerConfigError(f"{path}: the value of variable {name} has a NUL byte, which none can have")
@@ -126,8 +137,9 @@ class _Scope:
     pod_ips: tuple[str, ...]
     sources: Sources
 
-    def from_whole_objects(self) -> Iterator[tuple[str, str]]:
-        for source in self.container.env_from:
+    def from_whole_objects(self, path: str) -> Iterator[tuple[str, str, str, bytes]]:
+        """Yield the variables of envFrom: the path of their source, its prefix, the key and the value."""
+        for index, source in enumerate(self.container.env_from):
             if (config_map := source.config_map_ref) is not None:
                 values = self._object("ConfigMap", config_map.name, bool(config_map.optional))
             elif (secret := source.secret_ref) is not None:
@@ -135,7 +147,7 @@ class _Scope:
             else:
                 continue
             for key, value in sorted(values.items() if values is not None else ()):
-                yield f"{source.prefix}{key}", _text(value)
+                yield f"{path}.envFrom[{index}]", source.prefix, key, value
 
     def from_source(self, source: EnvVarSource, path: str) -> str | None:
         """Return a value; None if it is optional and missing."""
@@ -196,6 +208,15 @@ class _Scope:
 
     def _ref(self, kind: Kind, name: str) -> ObjectRef:
         return ObjectRef(kind, self.pod.metadata.namespace or "default", name)
+
+
+@contextmanager
+def _at(path: str) -> Iterator[None]:
+    """Raise ContainerConfigError with this path where something is too long for a program."""
+    try:
+        yield
+    except TooLong as wrong:
+        raise ContainerConfigError(f"{path}: {wrong}") from None
 
 
 def _text(value: bytes) -> str:

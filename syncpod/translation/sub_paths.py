@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from syncpod.pod import Container, Pod, VolumeMount
+from syncpod.pod.expansion import LONGEST_PATH, TooLong, expand, references
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
-from syncpod.translation.expansion import expand, references
 from syncpod.translation.mounts import volume_places
 from syncpod.translation.paths import pod_directory, safe_name
 from syncpod.volumes.subpath import SubPath
@@ -53,7 +53,10 @@ def _text(mount: VolumeMount, variables: Mapping[str, str], path: str) -> str:
         written = mount.sub_path_expr
         if missing := sorted(name for name in references(written) if not variables.get(name)):
             raise ContainerConfigError(f"missing value for {', '.join(missing)}")
-        text = expand(written, variables)
+        try:
+            text = expand(written, variables, most=LONGEST_PATH)
+        except TooLong as wrong:
+            raise ContainerConfigError(f"{path}.subPathExpr: {wrong}") from None
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -255,7 +255,7 @@ class Prober:
                 worker = ProbeWorker(
                     f"{type_} probe of {container.name} in {pod.ref.namespace}/{pod.ref.name}",
                     first_state(type_, pod.results.get((observed.id, type_))),
-                    with_static_variables(probe, container),
+                    probe,
                     self._schedule,
                     partial(self._ask, pod, instance, type_),
                     partial(self._tell, pod, instance),
@@ -278,7 +278,9 @@ class Prober:
     async def _ask(self, pod: _Pod, instance: _Instance, type_: ProbeType, probe: Probe) -> Answer:
         began, result = time.monotonic(), "unknown"
         try:
-            answer = await run_probe(probe, self._target(pod, instance), self._cri)
+            # Expanded for each run, and not kept: the commands of many containers are large.
+            expanded = with_static_variables(probe, instance.container)
+            answer = await run_probe(expanded, self._target(pod, instance), self._cri)
             result = "failed" if answer.result == "failure" else "successful"
         except NoAnswer as error:
             log.debug("%s probe of %s in %s: %s", type_, instance.container.name, pod.ref.name, error)

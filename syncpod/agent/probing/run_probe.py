@@ -9,7 +9,7 @@ from syncpod.handlers.http_get import http_get
 from syncpod.handlers.tcp_socket import tcp_socket
 from syncpod.lifecycle.probing import timeout_seconds
 from syncpod.pod import Container, Probe
-from syncpod.translation.expansion import expand
+from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 
 _TRIES = 3
 """How often a probe that could not be carried out is tried at once (maxProbeRetries)."""
@@ -19,13 +19,20 @@ def with_static_variables(probe: Probe, container: Container) -> Probe:
     """Return the probe with ``$(NAME)`` in its command replaced by the container's env values in the manifest.
 
     A variable with valueFrom is empty here, and one from envFrom is not replaced (container/helpers.go, v1.36,
-    ExpandContainerCommandOnlyStatic).
+    ExpandContainerCommandOnlyStatic). Raises :class:`NoAnswer` for a command that has become too long for
+    Linux, which admission refuses.
     """
     if probe.exec is None:
         return probe
     values = {variable.name: variable.value or "" for variable in container.env}
-    command = tuple(expand(word, values) for word in probe.exec.command)
-    return probe.model_copy(update={"exec": probe.exec.model_copy(update={"command": command})})
+    program, command = ProgramSize(), []
+    try:
+        for word in probe.exec.command:
+            command.append(expand(word, values))
+            program.add(size_of(command[-1]))
+    except TooLong as wrong:
+        raise NoAnswer(f"its command {wrong}") from None
+    return probe.model_copy(update={"exec": probe.exec.model_copy(update={"command": tuple(command)})})
 
 
 async def run_probe(probe: Probe, target: Target, cri: CriRuntime) -> Answer:

@@ -9,6 +9,7 @@ from syncpod.pod.spec import PodSpec
 from syncpod.pod.validation import syntax
 from syncpod.pod.validation.env import check_env, check_env_from
 from syncpod.pod.validation.probes import check_lifecycle, check_probe
+from syncpod.pod.validation.programs import check_program
 from syncpod.pod.validation.resources import check_resize_policy, check_resources
 from syncpod.pod.validation.security import check_security_context
 from syncpod.pod.validation.volumes import check_mounts
@@ -89,6 +90,7 @@ def _check_common(container: Container, around: Surroundings, path: str) -> Iter
     yield from _check_ports(container, f"{path}.ports")
     yield from check_env(container.env, around.volumes, f"{path}.env")
     yield from check_env_from(container.env_from, f"{path}.envFrom")
+    yield from check_program(container, path)
     yield from check_mounts(container, around.volumes, path)
     yield from check_resources(container.resources, f"{path}.resources", claims=around.claims)
     yield from check_resize_policy(container.resize_policy, f"{path}.resizePolicy", around.spec.restart_policy)
