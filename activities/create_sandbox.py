@@ -157,7 +157,7 @@ async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
         f"this node deleted the pod at {at:%Y-%m-%dT%H:%M:%SZ}; the Temporal server knows nothing of that, perhaps "
         "because its database was restored from a copy: it is not started again"
     )
-    raise PodFault(Fault.POD_REJECTED, message, rejection=Rejection(reason="PodDeleted", message=message))
+    raise PodFault(Fault.POD_REJECTED, message, rejection=Rejection(reason="PodDeleted", message=message, final=True))
 
 
 def _noted_unless_deleted(node: NodeContext, request: CreateSandbox) -> datetime | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from activities.node.fences import Fences
 from activities.node.hooks import PreStops
 from activities.node.known_images import KnownImages
-from activities.node.ledger import Ledger
+from activities.node.ledger import Ledger, WaitsForRoom
 from activities.node.pairs import Pairs
 from activities.node.pod_queues import PodQueue
 from activities.node.pulls import Pulls, PullSettings
@@ -74,9 +74,9 @@ class Node:
     pull_settings: PullSettings = field(default_factory=PullSettings)
     dead_kept: int = 1
     """How many dead instances of each container are kept when the next one starts."""
-    has_room: Callable[[tuple[PodRef, ...]], None] = lambda waiting: None
-    """Called when resources of the node are free again, with the pods that wait for room to be resized, in the order in
-    which they are to be served."""
+    has_room: Callable[[tuple[WaitsForRoom, ...]], None] = lambda waiting: None
+    """Called when resources of the node are free again, with the pods that wait for room, in the order in which they
+    are to be served."""
     pressure: Callable[[Pod], str] = lambda pod: ""
     """Returns why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
     fences: Fences = field(default_factory=Fences)

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from syncpod.messages import StepName
 from syncpod.messages.identity import PodRef
 from syncpod.node.fit import Capacity, Demand, Refusal, Taken, demand_of, rank_of_resize, refusal_of_resize
 from syncpod.node.pod_records import read_pod_records
@@ -36,6 +37,13 @@ class PutOff:
     """Why there may be room again, once the pod has been told; None while it waits to be told."""
 
 
+class WaitsForRoom(NamedTuple):
+    """A pod that is to be told that the node has room again, and its step that asks for it."""
+
+    ref: PodRef
+    step: StepName
+
+
 class Ledger:
     """Counts what admitted pods take, from their admission to their end. It keeps sums, so that reading is cheap.
 
@@ -48,6 +56,7 @@ class Ledger:
         self._pods: dict[str, _Admitted] | None = None
         self._taken = Taken()
         self._put_off: dict[str, PutOff] = {}
+        self._rejected: dict[str, PutOff] = {}
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
@@ -57,16 +66,23 @@ class Ledger:
             if self._pods is None:
                 self._pods = await asyncio.to_thread(_from_records, self._context)
                 self._taken = Taken(entry.demand for entry in self._pods.values())
-            yield Page(self._pods, self._taken, self._put_off)
+            yield Page(self._pods, self._taken, self._put_off, self._rejected)
 
 
 class Page:
     """The ledger while it is locked."""
 
-    def __init__(self, pods: dict[str, _Admitted], taken: Taken, put_off: dict[str, PutOff]) -> None:
+    def __init__(
+        self,
+        pods: dict[str, _Admitted],
+        taken: Taken,
+        put_off: dict[str, PutOff],
+        rejected: dict[str, PutOff],
+    ) -> None:
         self._pods = pods
         self._taken = taken
         self._put_off = put_off
+        self._rejected = rejected
 
     @property
     def burstable_milli_cpu(self) -> int:
@@ -102,6 +118,7 @@ class Page:
         before = self._pods.get(ref.uid)
         self._strike(ref.uid)
         self._put_off.pop(ref.uid, None)
+        self._rejected.pop(ref.uid, None)
         entry = _Admitted(ref.incarnation, demand_of(pod))
         self._pods[ref.uid] = entry
         self._taken.add(entry.demand)
@@ -127,6 +144,10 @@ class Page:
             self._put_off[ref.uid] = PutOff(ref, rank_of_resize(pod), demand_of(pod))
         return refusal
 
+    def reject(self, ref: PodRef, pod: Pod) -> None:
+        """Note that a pod was not admitted for lack of room or of a host port, and is told as soon as it fits."""
+        self._rejected[ref.uid] = PutOff(ref, rank_of_resize(pod), demand_of(pod))
+
     def why_again(self, ref: PodRef, pod: Pod) -> Trigger | None:
         """Return why a pod with a deferred resize asks again; None if its resize was not deferred, as far as is known.
 
@@ -139,20 +160,39 @@ class Page:
             return "pod_updated"
         return put_off.told_of or "periodic_retry"
 
-    def take_waiting(self, trigger: Trigger) -> tuple[PodRef, ...]:
-        """Return the pods that wait for room to be resized, by rank, then by how long they have waited.
+    def take_waiting(self, trigger: Trigger, capacity: Capacity) -> tuple[WaitsForRoom, ...]:
+        """Return the pods that wait for room: to be resized, then to be admitted; by rank, then by how long they wait.
 
         The caller tells them. They then wait no longer; a pod that asks again and still finds no room waits again. So a
-        pod that no longer wants the resize is told once in vain, and not each time a pod ends. `trigger` is why there
-        may be room.
+        pod that no longer wants the resize is told once in vain, and not each time a pod ends. Of the pods that were
+        rejected, only as many are told as fit now: there may be many. `trigger` is why there may be room.
         """
         waiting = [each for each in self._put_off.values() if each.told_of is None]
         self._put_off.update((each.ref.uid, replace(each, told_of=trigger)) for each in waiting)
-        return tuple(each.ref for each in sorted(waiting, key=lambda each: each.rank))
+        resized = (WaitsForRoom(each.ref, StepName.ALLOCATE_RESOURCES) for each in sorted(waiting, key=_rank))
+        return (*resized, *(WaitsForRoom(each.ref, StepName.CREATE_SANDBOX) for each in self._take_fitting(capacity)))
+
+    def _take_fitting(self, capacity: Capacity) -> list[PutOff]:
+        """Return the rejected pods that fit now, together, and note them as told."""
+        fitting: list[PutOff] = []
+        try:
+            for each in sorted(self._rejected.values(), key=_rank):
+                if self._taken.refusal(each.demand, capacity) is None:
+                    self._taken.add(each.demand)
+                    fitting.append(each)
+        finally:
+            for each in fitting:
+                self._taken.remove(each.demand)
+        for each in fitting:
+            del self._rejected[each.ref.uid]
+        return fitting
 
     def strike(self, ref: PodRef) -> bool:
         """Stop counting this life of the pod, or any life if `ref` names none; say whether it was counted."""
         counted = self._is_of(ref) if ref.incarnation else ref.uid in self._pods
+        waits = self._rejected.get(ref.uid)
+        if waits is not None and ref.incarnation in ("", waits.ref.incarnation):
+            del self._rejected[ref.uid]
         if counted:
             self._strike(ref.uid)
             self._put_off.pop(ref.uid, None)
@@ -177,6 +217,10 @@ class Page:
         entry = self._pods.pop(uid, None)
         if entry is not None:
             self._taken.remove(entry.demand)
+
+
+def _rank(waiting: PutOff) -> tuple[int, bool]:
+    return waiting.rank
 
 
 def _from_records(context: NodeContext) -> dict[str, _Admitted]:

@@ -9,6 +9,7 @@ from activities.node.ledger import Page, Trigger
 from activities.node.metrics import count_rejection
 from activities.step_attempt import PodFault, StepAttempt
 from syncpod.messages.identity import PodRef
+from syncpod.messages.sources import is_asked_again
 from syncpod.messages.steps import CreateSandbox, Fault, Rejection
 from syncpod.node.labels import is_asked_for
 from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
@@ -20,7 +21,10 @@ _OS_LABEL = "kubernetes.io/os"
 
 
 async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
-    """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has then failed for good.
+    """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has failed.
+
+    Its workflow may ask again (`is_asked_again`). If it lacked room or a host port, it is
+    told as soon as it fits.
 
     Once admitted, this life of the pod is never rejected, even if the node changes, or has lost its record of it. When
     this returns, the pod's record, which must exist, says that it was admitted, and it counts until it has finished or
@@ -48,10 +52,12 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     matches = is_asked_for(pod, node.context)
     async with node.ledger.open() as page:
         refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
-        # A rejection is final, so first make sure that the pods that take the room still exist.
+        # A rejection may be final, so first make sure that the pods that take the room still exist.
         if refusal is not None and await strike_what_is_gone(node, ref, page):
             refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         if refusal is not None:
+            if matches and is_asked_again(pod.metadata):
+                page.reject(ref, pod)
             raise _rejected(*refusal)
         if needs_app_armor(pod) and not node.context.host.apparmor:
             raise _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
@@ -91,7 +97,8 @@ async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
     records = await asyncio.to_thread(read_pod_records, node.context)
     if not page.forget_others({own.uid, *(record.pod.metadata.uid for record in records)}):
         return False
-    node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own.uid))
+    waiting = page.take_waiting("pods_removed", node.context.capacity)
+    node.has_room(tuple(each for each in waiting if each.ref.uid != own.uid))
     # Hazard: this must come last. If it fails, the next attempt no longer finds that any pod has gone.
     await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
     return True
@@ -101,7 +108,7 @@ async def _strike(attempt: StepAttempt, trigger: Trigger) -> None:
     node = attempt.node
     async with node.ledger.open() as page:
         if page.strike(attempt.ref):
-            node.has_room(page.take_waiting(trigger))
+            node.has_room(page.take_waiting(trigger, node.context.capacity))
             # Hazard: last, for the same reason as above.
             await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
 
@@ -116,7 +123,7 @@ def _mark(attempt: StepAttempt, mark: Mark) -> None:
 async def _check_features(attempt: StepAttempt, pod: Pod) -> None:
     """Raise PodFault for an OS or a feature that is missing here (lifecycle/predicate.go, v1.36, Admit)."""
     if (wrong := os_refusal(pod)) is not None:
-        raise _rejected(*wrong)
+        raise _rejected(*wrong, final=True)
     security = pod.spec.security_context
     if security is not None and security.supplemental_groups_policy == "Strict":
         status = await attempt.node.cri.status()
@@ -149,6 +156,7 @@ def needs_app_armor(pod: Pod) -> bool:
     return any(profile is not None and profile.type != "Unconfined" for profile in profiles)
 
 
-def _rejected(reason: str, message: str) -> PodFault:
+def _rejected(reason: str, message: str, *, final: bool = False) -> PodFault:
     count_rejection(reason)
-    return PodFault(Fault.POD_REJECTED, f"{reason}: {message}", rejection=Rejection(reason=reason, message=message))
+    rejection = Rejection(reason=reason, message=message, final=final)
+    return PodFault(Fault.POD_REJECTED, f"{reason}: {message}", rejection=rejection)

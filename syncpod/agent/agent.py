@@ -226,8 +226,8 @@ class Agent:
         else:
             self._loop.call_soon_threadsafe(queue.arm, workflow_id, container, restart, delay_seconds)
 
-    def room_freed(self, waiting: tuple[PodRef, ...]) -> None:
-        """Tell the pods that wait to be resized, in this order, that the node has room again.
+    def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
+        """Tell the pods that wait to be resized or admitted, in this order, that the node has room again.
 
         A pod that cannot be reached asks again by itself, some minutes later.
         """
@@ -239,12 +239,10 @@ class Agent:
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _tell_of_room(self, waiting: tuple[PodRef, ...]) -> None:
-        for ref in waiting:
+    async def _tell_of_room(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
+        for ref, step in waiting:
             try:
-                await self.signals.end_backoff(
-                    pod_workflow_id(ref.namespace, ref.name), StepName.ALLOCATE_RESOURCES.value, "room on the node"
-                )
+                await self.signals.end_backoff(pod_workflow_id(ref.namespace, ref.name), step.value, "room on the node")
             except RPCError as error:
                 log.warning("pod %s/%s cannot be told that there is room: %s", ref.namespace, ref.name, error)
 

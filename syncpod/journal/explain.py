@@ -142,7 +142,7 @@ class Explanation:
     @property
     def known_until(self) -> datetime:
         """Up to when the state is known: the moment itself, or when the last worker before it ended."""
-        if self.is_gone or self.phase in ("Succeeded", "Failed"):  # nothing of it changes any more
+        if self.is_gone or (self.phase in ("Succeeded", "Failed") and not self.waits):  # nothing of it changes any more
             return self.at
         if self.last_sign is not None:
             return min(self.at, max(self.last_sign, self.records.seen))

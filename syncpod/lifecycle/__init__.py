@@ -13,6 +13,7 @@ Nothing here reads a clock, talks to a runtime or to Temporal, or remembers anyt
   `printed_status`: what ``get pods`` prints of it.
 - `probing`: the results of probes. `pleg`: what happened between two listings of a pod.
 - `eviction`, `eviction_ranking`, `storage_limits`: which pods a node evicts. `node_affinity`: which pods it admits.
+  `rejection`: what is said of those that it does not.
 - `container_gc`, `image_gc`, `orphans`: what a node removes.
 - `version`: the version number of these decisions.
 

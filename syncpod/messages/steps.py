@@ -219,6 +219,8 @@ class Rejection(Message):
 
     reason: str = ""
     message: str = ""
+    final: bool = False
+    """Nothing that could change on the node would have it admitted: this life of the pod is over."""
 
 
 class Allocation(Message):
@@ -285,7 +287,7 @@ class Fault(StrEnum):
     UNSUPPORTED_BY_RUNTIME = "UnsupportedByRuntime"
     FAILED_MOUNT = "FailedMount"
     POD_REJECTED = "PodRejected"
-    """Admission: the pod is never admitted; :class:`Rejection` says why."""
+    """Admission: the pod is not admitted; :class:`Rejection` says why."""
     EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
     """Something has not ended long after its grace; it is killed again."""
     FAILED_KILL_POD = "FailedKillPod"

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from activities.node.context import Node
-from activities.node.ledger import Ledger, Page
+from activities.node.ledger import Ledger, Page, WaitsForRoom
 from activities.pods import admission
 from activities.step_attempt import StepAttempt
+from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import StepInput
 from syncpod.node.pod_records import PodRecord, write_pod_record
@@ -31,6 +32,14 @@ def ref(name: str) -> PodRef:
     return PodRef(namespace="default", name=name, uid=name)
 
 
+def resize(name: str) -> WaitsForRoom:
+    return WaitsForRoom(ref(name), StepName.ALLOCATE_RESOURCES)
+
+
+def admission_of(name: str) -> WaitsForRoom:
+    return WaitsForRoom(ref(name), StepName.CREATE_SANDBOX)
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/default"))
@@ -48,11 +57,11 @@ async def test_a_waiting_pod_that_does_not_ask_again_is_notified_once(ledger: Le
         full(page)
         assert page.refusal_of_resize(ref("reverted"), asking("600m"), CAPACITY)
         assert page.strike(ref("gone"))
-        assert page.take_waiting("pod_terminated") == (ref("reverted"),)
+        assert page.take_waiting("pod_terminated", CAPACITY) == (resize("reverted"),)
         for name in ("short", "lived"):
             page.enter(ref(name), asking("100m"))
             assert page.strike(ref(name))
-            assert page.take_waiting("pod_terminated") == ()
+            assert page.take_waiting("pod_terminated", CAPACITY) == ()
 
 
 async def test_a_pod_refused_again_waits_again_by_rank(ledger: Ledger) -> None:
@@ -62,10 +71,27 @@ async def test_a_pod_refused_again_waits_again_by_rank(ledger: Ledger) -> None:
         for _ in range(2):
             assert page.refusal_of_resize(ref("reverted"), asking("600m"), CAPACITY)
             assert page.refusal_of_resize(ref("patient"), asking("600m", priority=10), CAPACITY)
-            assert page.take_waiting("pod_terminated") == (ref("patient"), ref("reverted"))
+            assert page.take_waiting("pod_terminated", CAPACITY) == (resize("patient"), resize("reverted"))
         assert page.refusal_of_resize(ref("patient"), asking("600m"), CAPACITY)
         assert page.strike(ref("patient"))
-        assert page.take_waiting("pod_terminated") == (), "who has gone waits for nothing"
+        assert page.take_waiting("pod_terminated", CAPACITY) == (), "who has gone waits for nothing"
+
+
+async def test_rejected_pods_are_told_once_they_fit_together_by_rank(ledger: Ledger) -> None:
+    """A node that has room for one of many pods again does not have all of them ask in vain."""
+    async with ledger.open() as page:
+        full(page)
+        for name, priority in (("last", 0), ("first", 10), ("big", 20)):
+            pod = asking("900m" if name == "big" else "400m", priority=priority)
+            assert page.refusal(ref(name), pod, CAPACITY)
+            page.reject(ref(name), pod)
+        assert page.strike(ref("gone"))
+        assert page.take_waiting("pod_terminated", CAPACITY) == (admission_of("first"),)
+        page.enter(ref("first"), asking("400m"))
+        assert page.take_waiting("pod_terminated", CAPACITY) == ()
+        assert not page.strike(ref("big")), "it was never counted"
+        assert page.strike(ref("patient"))
+        assert page.take_waiting("pod_terminated", CAPACITY) == (admission_of("last"),)
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["it has ended", "others were removed"])
@@ -73,7 +99,7 @@ async def test_waiting_pods_are_notified_even_if_cgroup_weights_cannot_be_set(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
     """The step is tried again, and by then finds no pod gone."""
-    told: list[PodRef] = []
+    told: list[WaitsForRoom] = []
 
     def fails(*_: Any) -> None:
         raise OSError("no cgroup can be written")
@@ -93,7 +119,7 @@ async def test_waiting_pods_are_notified_even_if_cgroup_weights_cannot_be_set(
     if own:
         with pytest.raises(OSError, match="no cgroup"):
             await admission.finish(attempt)
-    assert told == [ref("patient")]
+    assert told == [resize("patient")]
 
 
 def write_record(context: NodeContext, uid: str) -> None:

@@ -104,7 +104,7 @@ async def test_pods_that_wait_for_room_are_notified_by_rank(bench: Bench) -> Non
     """Row 115: when a pod shrinks, and when one goes; not when nothing is left that was not before."""
     with_cores(bench, 2000)
     told: list[list[PodRef]] = []
-    bench.node.has_room = lambda waiting: told.append(list(waiting))
+    bench.node.has_room = lambda waiting: told.append([each.ref for each in waiting])
     big, gone, first, second = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(4))
     for pod in (big, gone, first, second):
         await pod.create_sandbox()
@@ -126,7 +126,7 @@ async def test_a_resize_gets_the_room_of_a_pod_removed_by_raw_calls(bench: Bench
     """Row 115 (ours): `syncpod prune` removes pods by bare calls; the next step that asks for room finds out."""
     with_cores(bench, 2000)
     told: list[list[PodRef]] = []
-    bench.node.has_room = lambda waiting: told.append(list(waiting))
+    bench.node.has_room = lambda waiting: told.append([each.ref for each in waiting])
     gone, waits, asks = (bench.pod(container(resources={"requests": {"cpu": "600m"}})) for _ in range(3))
     for pod in (gone, waits, asks):
         await pod.create_sandbox()

@@ -519,6 +519,16 @@ def test_nothing_is_due_now_while_no_worker_serves_the_node() -> None:
     assert second.startswith("create_sandbox is tried again then, not before ") and f"{after} (X)" in second
 
 
+def test_a_rejected_pod_says_when_its_node_is_asked_again() -> None:
+    rejected = {"phase": "Failed", "reason": "NodePorts", "message": "Pod was rejected: no free ports"}
+    wait = {"subject": "create_sandbox", "until": (NOW + timedelta(seconds=7)).isoformat(), "reason": "NodePorts"}
+    waits = explain(replace(running(60), present=rejected | {"waits": [wait]}), NOW)
+    assert of(waits, "Next").startswith("the node is asked again whether it admits the pod in 7.0s, at ")
+    assert of(waits, "Next").endswith(", or as soon as it has room for it or its worker starts anew (NodePorts)")
+    for_good = explain(replace(running(60), present=rejected), NOW)
+    assert of(for_good, "Next").startswith("nothing: its node has rejected it, and is not asked again")
+
+
 def test_what_was_running_when_the_worker_ended_is_not_said_to_run_now() -> None:
     present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}]}
     records = LifeRecords(WEB, ago(60), ago(50), present=present, instances=(Instance("app", 0, started_at=ago(60)),))

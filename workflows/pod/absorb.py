@@ -18,7 +18,7 @@ from syncpod.messages.signals import BackoffExpired, Evict, Pleg, ProbeChanged, 
 from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition
 from workflows.pod import facts, resizing, restart_of_all
-from workflows.pod.desired import apply, delete, resize, try_ephemeral_container
+from workflows.pod.desired import apply, ask_to_be_admitted, delete, resize, try_ephemeral_container
 from workflows.pod.outcome import evict, meet_node, observe, take_probe_result
 from workflows.pod.state import PodState
 from workflows.rejections import Rejected, sentence
@@ -74,6 +74,7 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
         _forget_not_ready(state)
     if any(event.type == "Boot" for event in signal.events):
         resizing.ask_again(state)
+        ask_to_be_admitted(state)
 
 
 def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
@@ -167,6 +168,8 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
     signal = Restart.model_validate(payload, extra="forbid")
     if state.ending:
         raise Rejected("the pod is ending or has ended: nothing of it is started again")
+    if state.rejection is not None:
+        raise Rejected("the node has not admitted the pod yet: `syncpod retry` asks it again")
     spec = state.pod.spec
     mains = [container.name for container in spec.containers]
     sidecars = [container.name for container in spec.init_containers if is_sidecar(container)]

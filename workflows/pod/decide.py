@@ -200,12 +200,12 @@ def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[Plann
 
 
 def expiry(state: PodState) -> datetime | None:
-    """Return when the pod reaches its active deadline; None if it has none, has not started, or is ending anyway.
+    """Return when the pod reaches its active deadline; None if it has none, is not admitted, or is ending anyway.
 
     Mirrors active_deadline.go, v1.36, pastActiveDeadline.
     """
     seconds, since = state.pod.spec.active_deadline_seconds, state.status.start_time
-    if seconds is None or since is None or state.ending:
+    if seconds is None or since is None or state.ending or state.rejection is not None:
         return None
     return moment_after(since, seconds)
 

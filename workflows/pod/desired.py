@@ -12,6 +12,7 @@ from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
+from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import moment_after
 from syncpod.messages.applied import Change
 from syncpod.messages.signals import DeletePod
@@ -86,12 +87,19 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
     _forget_old_images(state, updated)
     before = state.pod
     resizing.desire(state, updated)
+    ask_to_be_admitted(state)
     state.volumes_behind = state.volumes_behind or _shows_what_changed(before, updated)
     same_spec = updated.metadata.generation == before.metadata.generation
     what = "labels or annotations" if same_spec else f"generation {updated.metadata.generation}"
     changed = pod_changes(before, updated)
     why = f"{what}: {', '.join(changed)}" if changed else what
     state.note(now, "update", update, why, fact="" if same_spec else Fact.SPEC_CHANGED)
+
+
+def ask_to_be_admitted(state: PodState) -> None:
+    """Have the node asked at once whether it admits the pod that it has rejected: the pod or the node has changed."""
+    if state.rejection is not None:
+        state.backoff = backoff.forget(state.backoff, backoff.step_key(StepName.CREATE_SANDBOX.value))
 
 
 def _shows_what_changed(before: Pod, updated: Pod) -> bool:

@@ -15,12 +15,14 @@ from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_containers, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.probing import failure_text
+from syncpod.lifecycle.rejection import rejection_message
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import moment_after
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.signals import Evict, ProbeChanged
+from syncpod.messages.sources import is_asked_again
 from syncpod.messages.steps import (
     AllocateResources,
     CreateSandbox,
@@ -34,7 +36,7 @@ from syncpod.messages.steps import (
     StartContainer,
     StepResult,
 )
-from syncpod.pod import Pod, PodCondition
+from syncpod.pod import Pod, PodCondition, PodStatus
 from workflows.pod import facts, resizing
 from workflows.pod.decide import DEADLINE_EXCEEDED, expiry
 from workflows.pod.decision import Step
@@ -291,11 +293,34 @@ def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
     state.note(now, "decision", "fail", f"{failure.reason}: {failure.message}")
 
 
-def _reject_pod(state: PodState, rejection: Rejection, now: datetime) -> None:
-    """Fail a pod that its node does not admit (kubelet.go, v1.36, rejectPod)."""
-    message = f"Pod was rejected: {rejection.message}"
-    state.failure = PodFailure(reason=rejection.reason, message=message, rejected=True)
+def _reject_pod(state: PodState, step: Step, rejection: Rejection, now: datetime) -> None:
+    """Fail a pod that its node does not admit (kubelet.go, v1.36, rejectPod), until the node is asked again, if it is.
+
+    Difference: the kubelet does not ask again before it is restarted.
+    """
+    failure = PodFailure(reason=rejection.reason, message=rejection_message(rejection.message), rejected=True)
+    if rejection.final or not is_asked_again(state.pod.metadata):
+        state.failure = failure
+    else:
+        if state.rejection is not None:
+            _forget_failed_phase(state)
+        state.rejection = failure
+        state.backoff = backoff.record_failure(
+            state.backoff, step.key, now=now, reason=rejection.reason, message=rejection.message
+        )
     state.event(now, "Warning", rejection.reason, rejection.message)
+
+
+def _admitted(state: PodState, step: Step) -> None:
+    """Take back that the pod was rejected, once a step to make its sandbox ends in any other way: it starts now."""
+    if isinstance(step.input, CreateSandbox) and state.rejection is not None:
+        state.rejection = None
+        _forget_failed_phase(state)
+
+
+def _forget_failed_phase(state: PodState) -> None:
+    """Have the status computed as that of a pod that is new: otherwise a terminal phase stays, with its reason."""
+    state.status = PodStatus(conditions=state.status.conditions)  # a rejected pod has only those of others
 
 
 # --- results of steps -------------------------------------------------------------------------------------------------
@@ -317,10 +342,12 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
     state.backoff = backoff.forget(state.backoff, step.key)
     match result.outcome:
         case Outcome.SPENT:
+            _admitted(state, step)
             state.sandbox_floor = max(state.sandbox_floor, getattr(step.input, "attempt", 0) + 1)
         case Outcome.IMAGE_ABSENT:
             state.missing_images = (*state.missing_images, step.container)
         case Outcome.DONE | Outcome.ADOPTED:
+            _admitted(state, step)
             _done(state, step)
             if result.left_to_node:
                 _leave_to_node(state)
@@ -465,7 +492,7 @@ def failed_step(
                 _look(state, step, result, started, now)
             told = bool(result.events)
             if result.rejection is not None:
-                _reject_pod(state, result.rejection, now)
+                _reject_pod(state, step, result.rejection, now)
                 state.note(
                     now,
                     "step",
@@ -477,6 +504,7 @@ def failed_step(
                 return
         except ValueError as wrong:
             state.reject(now, step.name.value, f"the step's status cannot be read: {wrong}")
+    _admitted(state, step)
     if fault == Fault.POST_START_HOOK_ERROR and isinstance(step.input, StartContainer):
         failed = FailedHook(container=step.container, restart=step.input.restart, message=message)
         state.failed_hooks = (*state.failed_hooks, failed)[-FAILED_HOOKS_KEPT:]

@@ -30,11 +30,12 @@ def update_status(
     hooked = facts.hooked(state, under_way)
     decision = _computed(state, _waiting(state, holds), now, hooked)
     over = decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes)
-    if over:
+    waits = state.rejection is not None and not state.ending
+    if over and not waits:
         # The phase may be reached only after all kills: a sidecar is killed once the last main container has ended.
         state.terminated = True
         decision = _computed(state, {}, now)  # nothing waits to run any more
-    state.status, state.reached = decision.status, decision.phase
+    state.status, state.reached = decision.status, "Pending" if waits else decision.phase
     if over or state.removed:
         state.status = terminated_pod_status(state.pod, state.status, now=now)
 
@@ -90,8 +91,8 @@ def _computed(
             waiting=waiting,
             exits={exit_.name: exit_ for exit_ in state.exits},
             probes=ProbeResults(startup=state.probes.get("startup", {}), readiness=state.probes.get("readiness", {})),
-            terminal=state.terminated,
-            failure=state.failure,
+            terminal=state.terminated or state.rejection is not None,
+            failure=state.failure or state.rejection,
             actuated=state.applied_resources if state.actuated or state.cgroup_behind else None,
             resize=resizing.conditions(state),
             followed=facts.followed(state),

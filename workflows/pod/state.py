@@ -198,7 +198,10 @@ class PodState(BaseModel):
 
     deletion: Deletion | None = None
     failure: PodFailure | None = None
-    """Why the pod as a whole has failed: rejected, evicted, past its deadline, or at its limit of restarts."""
+    """Why the pod as a whole has failed for good: rejected, evicted, past its deadline, or at its limit of restarts."""
+    rejection: PodFailure | None = None
+    """Why the node has not admitted the pod, while it is to be asked again. The status shows the pod as Failed, but the
+    pod is not over: its sandbox is held back like one that could not be made."""
     ends_sooner: bool = False
     """Since the last decision, the pod has been told to end, or to end sooner. A stuck kill must not delay that."""
     kill_by: datetime | None = None

@@ -22,18 +22,16 @@ from syncpod.agent.pod_workflows import OpenWorkflows
 from syncpod.agent.record_cache import RecordCache
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import (
-    API_SOURCE,
     FILE_SOURCE,
     MADE_LIMIT,
     SEEN_ANNOTATION,
-    SOURCE_ANNOTATION,
     MadePod,
     NodeView,
     RecallPods,
     SourceView,
 )
+from syncpod.messages.sources import list_of
 from syncpod.node.pod_records import PodRecord
-from syncpod.pod.static import HASH_ANNOTATION
 from syncpod.translation.context import NodeContext
 
 
@@ -135,14 +133,10 @@ def _is_earlier(seen: datetime | None, life: Life) -> bool:
 
 
 def _made(record: PodRecord) -> _Made | None:
-    """Return the pod of a record if it was made for a list.
-
-    A copy of such a pod does not count: its UID differs from the one in its annotation.
-    """
+    """Return the pod of a record if it was made for a list."""
     meta = record.pod.metadata
-    source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
-    says = meta.annotations.get(HASH_ANNOTATION, "" if source == FILE_SOURCE else meta.uid)
-    if source in ("", API_SOURCE) or says != meta.uid:
+    source = list_of(meta)
+    if not source:
         return None
     pod = MadePod(namespace=meta.namespace or "default", name=meta.name, uid=meta.uid, source=source)
     return _Made(pod, meta.creation_timestamp, _seen(meta.annotations.get(SEEN_ANNOTATION, "")))

@@ -20,8 +20,10 @@ from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
 from syncpod.cli.temporal.pods import handle_of, not_found, require_pod
 from syncpod.cli.view.durations import short_duration
+from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.queries import HistoryRecord
+from syncpod.messages.sources import is_asked_again, list_of
 from syncpod.pod import Pod
 
 ACCEPT_SECONDS: Final = 5.0
@@ -34,9 +36,22 @@ async def pod_to_signal(client: Client, namespace: str, name: str) -> Pod:
     pod = (await require_pod(client, namespace, name)).pod
     if pod.metadata.deletion_timestamp is not None:
         raise Failure(f'pod "{name}" is being deleted')
+    if was_rejected(pod.status.phase, pod.status.message):
+        raise Failure(f'pod "{name}" has not run: {pod.status.reason}: {pod.status.message}. {_how_to_go_on(pod)}')
     if pod.status.phase in ("Succeeded", "Failed"):
         raise Failure(f'pod "{name}" has ended: {pod.status.phase}')
     return pod
+
+
+def _how_to_go_on(pod: Pod) -> str:
+    """Return the sentence that says what has a pod run that its node has rejected."""
+    flag = "" if pod.metadata.namespace == "default" else f" -n {pod.metadata.namespace}"
+    name = pod.metadata.name
+    if is_asked_again(pod.metadata):
+        return f"Its node is asked again by itself, and now with `syncpod retry{flag} {name}`"
+    if list_of(pod.metadata):
+        return "Its node is not asked again: what it belongs to in the fleet decides what follows"
+    return f"Its node is not asked again: `syncpod delete{flag} pod {name}`, and then apply it anew"
 
 
 async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -> None:

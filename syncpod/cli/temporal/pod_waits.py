@@ -17,7 +17,9 @@ from syncpod.cli.temporal.pod_reads import ask_read_pods
 from syncpod.cli.temporal.pods import handle_of, read_pod, read_pods
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.unready import unready
+from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.sources import is_asked_again
 from syncpod.pod import Pod
 
 POLL_SECONDS: Final = 0.25
@@ -43,7 +45,9 @@ def settled(fetched: FetchedPod | None) -> Settled:
         case "Succeeded":
             return Settled.SUCCEEDED
         case "Failed":
-            return Settled.FAILED
+            status = fetched.pod.status
+            waits = was_rejected(status.phase, status.message) and is_asked_again(fetched.pod.metadata)
+            return Settled.NOT_YET if waits else Settled.FAILED
     return Settled.READY if is_ready(fetched.pod) else Settled.NOT_YET
 
 

@@ -18,6 +18,8 @@ from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import RESTART_OF_ALL, Instance
+from syncpod.lifecycle.rejection import was_rejected
+from syncpod.lifecycle.step_name import StepName
 
 ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
@@ -34,6 +36,7 @@ _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 _PLAIN: Final = re.compile(r"[^:,;]*")
 """What may be followed by another word without being read as if that were about its last part alone."""
+_SANDBOX: Final = StepName.CREATE_SANDBOX.value
 _MISSING: Final = re.compile(r'(configmap|secret) "[^"]+" not found$')
 """The end of the message of a wait that the node ends once an object appears."""
 
@@ -234,6 +237,8 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
         said.append(_removal(one, clock))
     if said:
         return said
+    if was_rejected(one.phase, one.message):
+        return ["nothing: its node has rejected it, and is not asked again; delete it and apply it anew"]
     if one.phase in ("Succeeded", "Failed"):
         return ["nothing: it has finished"]
     if one.awaited is not None and one.awaited.runs:
@@ -273,8 +278,15 @@ def what_is_due(wait: Wait, one: Explanation) -> str:
         return f"{wait.subject} is killed again"
     if wait.subject == RESTART_OF_ALL:
         return "all containers start again"
+    if is_rejection(wait, one):
+        return "the node is asked again whether it admits the pod"
     is_container = any(each.name == wait.subject for each in one.containers)
     return f"{wait.subject} starts again" if is_container else f"{wait.subject} is tried again"
+
+
+def is_rejection(wait: Wait, one: Explanation) -> bool:
+    """Say whether a pod waits for its node to admit it: it has failed, and is asked again."""
+    return wait.subject == _SANDBOX and was_rejected(one.phase, one.message)
 
 
 def _due(wait: Wait, one: Explanation, clock: Clock, *, is_served: bool) -> str:
@@ -289,6 +301,8 @@ def _due(wait: Wait, one: Explanation, clock: Clock, *, is_served: bool) -> str:
         f"in {length(left)}, at {clock(wait.until)}" if left > timedelta(0) else f"now, due since {clock(wait.until)}"
     )
     sooner = ", or as soon as it exists" if _MISSING.search(wait.message) else ""
+    if is_rejection(wait, one):
+        sooner = ", or as soon as it has room for it or its worker starts anew"
     return f"{what} {when}{sooner} ({wait.reason})"
 
 
