@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "invariants.md"
-_HOLDS = re.compile(r"^Holds: (.+)\.$", re.MULTILINE)
+_HOLDS = re.compile(r"^Holds: (.+?)\.?$", re.MULTILINE)
 _CONTRACT = re.compile(r'^# Holds: (.+)\.\n\[\[tool\.importlinter\.contracts\]\]\nname = "(.+)"$', re.MULTILINE)
 _INVARIANT = re.compile(r"^- \*\*(.+?)\.\*\*")
 _TESTS = "  Tests: "
