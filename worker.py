@@ -78,13 +78,13 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.kernel import accepts
+from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.priority import prefer_this_process
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.lifecycle import version
 from syncpod.messages.identity import NodeFacts, node_task_queue
 from syncpod.messages.signature import Keys
 from syncpod.node.begun_runs import BegunRuns
-from syncpod.node.daemon_thread import started_pool
 from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life

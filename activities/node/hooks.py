@@ -24,7 +24,7 @@ def hook_target(context: NodeContext, view: ObservedPod, container_id: str, port
     """Return the target of a container's hook; for a pod on the node's network it has the node's address."""
     sandbox = next((each for each in view.sandboxes if each.ready), None)
     ip = (sandbox.ip if sandbox is not None else None) or next(iter(context.host.addresses), "")
-    return Target(container_id, ip, dict(ports))
+    return Target(view.uid, container_id, ip, dict(ports))
 
 
 async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRuntime) -> str:

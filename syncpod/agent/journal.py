@@ -27,8 +27,8 @@ from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
 from syncpod.journal.records import Instance, Life, Line, TaskRecords
 from syncpod.kernel.boot import boot_id
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.messages.identity import PodRef
-from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.log_end import end_of_log
 from syncpod.temporal.senders import Sent

@@ -13,6 +13,8 @@ BODY_LIMIT = 10 * 1024
 class Target:
     """The container that a handler is for."""
 
+    uid: str
+    """UID of the pod. The threads that its handlers need count for the pod."""
     container_id: str
     ip: str
     """The pod's address, used unless the probe or hook names a host."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from functools import partial
 from ipaddress import ip_address
+from typing import Final
+
+from syncpod.handlers.pod_shares import PodShares
+from syncpod.kernel.daemon_thread import DaemonThreads
+
+_LOOKUPS: Final = PodShares(4, partial(DaemonThreads().run, name="name lookup"))
+"""A name server decides how long a lookup takes, and nothing can interrupt it. So lookups take threads of their own,
+and those of one pod wait for one another."""
 
 
 class NotConnected(Exception):
@@ -17,13 +26,15 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def dial(host: str, port: int) -> socket.socket:
+async def dial(host: str, port: int, uid: str) -> socket.socket:
     """Connect to an address, or to a name, whose addresses are tried in turn; the caller closes the socket.
+
+    `uid` is that of the pod for which the name is looked up.
 
     There is no timeout here: the caller cancels. Raises :class:`NotConnected`.
     """
     failed = f"dial tcp: lookup {host}: no such host"
-    for family, address in await _addresses(host, port):
+    for family, address in await _addresses(host, port, uid):
         end = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             await asyncio.get_running_loop().sock_connect(end, address)
@@ -40,7 +51,7 @@ async def dial(host: str, port: int) -> socket.socket:
     raise NotConnected(failed)
 
 
-async def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
+async def _addresses(host: str, port: int, uid: str) -> list[tuple[int, tuple[str, int]]]:
     try:
         family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
     except ValueError:
@@ -48,7 +59,7 @@ async def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
     else:
         return [(family, (host, port))]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await _LOOKUPS.run(uid, partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
     except (OSError, ValueError) as error:  # ValueError: an invalid name, with a label that is empty or too long
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise NotConnected(f"dial tcp: lookup {host}: {reason}") from error

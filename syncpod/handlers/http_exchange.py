@@ -8,21 +8,29 @@ for itself which headers to add and which to merge. Difference: with TLS the kub
 from __future__ import annotations
 
 import asyncio
-import ssl
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import lru_cache, partial
 from typing import Final
 from urllib.parse import SplitResult
 
 from syncpod.handlers.dialing import dial, host_and_port
+from syncpod.handlers.tls import TlsConnection
 
 _BLOCK: Final = 16 * 1024
+_SMALL: Final = 4 * 1024
+_SMALL_READS: Final = 16
+_PAUSE_SECONDS: Final = 0.02
+"""After so many reads of fewer bytes each, there is a pause before each read: a server that sends a byte at a time
+costs fifty reads a second, however fast it is."""
 _HEAD_LIMIT: Final = 1024 * 1024
 """The largest size of a status line with its headers, including all informational responses before it, in bytes."""
 _CHUNK_OVERHEAD: Final = 16 * 1024
 """How many bytes chunk headers may have beyond what their chunks need (net/http/internal, chunkedReader)."""
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
+_END: Final = re.compile(rb"\n\r?\n")
+_READ_FIELDS: Final = re.compile(rb"\n[ \t]*(content-length|location|transfer-encoding)[ \t]*:([^\n]*)", re.IGNORECASE)
+"""The headers that matter here. A head may have half a million others, so they are not even looked at."""
 _LENGTH_DIGITS: Final = 19
 _LONGEST: Final = (1 << 63) - 1
 """The largest body length, an int64 as in Go's client, and its number of digits."""
@@ -59,40 +67,39 @@ class Response:
         if self._fields.get("transfer-encoding", "").lower() == "chunked":
             return await _chunks(self._read, self._rest, limit)
         length = _length(self._fields)
-        wanted, data = limit if length is None else min(limit, length), self._rest
+        wanted, data = limit if length is None else min(limit, length), bytearray(self._rest)
         while len(data) < wanted and (block := await self._read()):
             data += block
         if len(data) < wanted and length is not None:
             raise NotHttp("unexpected EOF")
-        return data[:wanted]
+        return bytes(data[:wanted])
 
 
-async def get(url: SplitResult, headers: Iterable[tuple[str, str]]) -> Response:
-    """GET a URL with exactly these headers, in this order, repeated ones included.
+async def get(url: SplitResult, headers: Iterable[tuple[str, str]], uid: str) -> Response:
+    """GET a URL with exactly these headers, in this order, repeated ones included, for the pod with this UID.
 
     The caller closes the response. Certificates are not checked. There is no timeout here: the caller cancels. Raises
-    NotConnected, :class:`NotHttp`, OSError (a connection that breaks, a server without TLS).
+    NotConnected, :class:`NotHttp`, OSError (a connection that breaks, a server without TLS), NoAnswer.
     """
     path = url.path or "/"
     target = f"{path}?{url.query}" if url.query else path
     lines = (f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "", "")
     request = "\r\n".join(lines).encode()
     host, secure = url.hostname or "", url.scheme == "https"
-    connection = await dial(host, url.port or (443 if secure else 80))
+    connection = await dial(host, url.port or (443 if secure else 80), uid)
+    # The connection is a plain socket, with TLS or without. Nothing else owns it, so nothing else closes it.
     loop = asyncio.get_running_loop()
-    close: _Close = connection.close
+    read = _paced(lambda: loop.sock_recv(connection, _BLOCK))
     try:
-        if secure:  # from here on the transport owns the connection, and closes it in any case
-            reader, writer = await asyncio.open_connection(sock=connection, ssl=_unchecked(), server_hostname=host)
-            close = partial(
-                _abort, writer
-            )  # keeps the writer alive: a writer that is garbage-collected closes its connection
-            writer.write(request)
-            return await _response(_fairly(lambda: reader.read(_BLOCK)), close)
-        await loop.sock_sendall(connection, request)
-        return await _response(_fairly(lambda: loop.sock_recv(connection, _BLOCK)), close)
+        if secure:
+            tls = TlsConnection(host, uid, lambda data: loop.sock_sendall(connection, data), read)
+            await tls.begin(request)
+            read = tls.read
+        else:
+            await loop.sock_sendall(connection, request)
+        return await _response(read, connection.close)
     except BaseException:
-        close()
+        connection.close()
         raise
 
 
@@ -102,76 +109,73 @@ def host_header(url: SplitResult) -> str:
     return host_and_port(host, url.port) if url.port is not None else f"[{host}]" if ":" in host else host
 
 
-def _abort(writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-
-
-@lru_cache(maxsize=1)
-def _unchecked() -> ssl.SSLContext:
-    """Return a TLS context that accepts any certificate: a probe checks whether a server answers, not its identity."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _fairly(read: _Read) -> _Read:
-    """Let the event loop run other tasks before each read except the first.
+def _paced(read: _Read) -> _Read:
+    """Let the event loop run other tasks before each read except the first, and pause once a server sends in drips.
 
     A read of bytes that have already arrived does not wait. So a server that never pauses would block the loop, and not
     even a timeout would be noticed.
     """
-    began = False
+    began, small = False, 0
 
     async def next_block() -> bytes:
-        nonlocal began
+        nonlocal began, small
         if began:
-            await asyncio.sleep(0)
+            await asyncio.sleep(_PAUSE_SECONDS if small >= _SMALL_READS else 0)
         began = True
-        return await read()
+        block = await read()
+        small += len(block) < _SMALL
+        return block
 
     return next_block
 
 
 async def _response(read: _Read, close: _Close) -> Response:
     """Read the head of the response, and check that the length of its body is valid."""
-    rest, room = b"", _HEAD_LIMIT
+    data, room = bytearray(), _HEAD_LIMIT
     while True:
-        status, fields, used, rest = await _head(read, rest, room)
+        head = await _head(read, data, room)
+        status = _status(head)
         if status not in _INFORMATIONAL or status == 101:
             break
-        room -= used
+        room -= len(head)
+    fields: dict[str, str] = {}
+    for name, value in _READ_FIELDS.findall(head):
+        fields.setdefault(name.decode().lower(), value.decode("latin-1").strip())
     _length(fields)
-    return Response(status, fields, rest, read, close)
+    return Response(status, fields, bytes(data), read, close)
 
 
-async def _head(read: _Read, data: bytes, room: int) -> tuple[int, dict[str, str], int, bytes]:
-    """Read a status line and its headers, of `room` bytes at most.
+async def _head(read: _Read, data: bytearray, room: int) -> bytes:
+    """Read a status line and its headers, of `room` bytes at most, and take them from `data`, which has what was read.
 
-    Return the status, the headers by lower-case name, their length in bytes, and what came after. Raises NotHttp.
+    Each byte is looked at once, however few come at a time. Raises NotHttp.
     """
-    while (end := data.find(b"\r\n\r\n")) < 0 and (bare := data.find(b"\n\n")) < 0:
+    looked = 0
+    while (found := _END.search(data, looked)) is None:
         if len(data) > room:
             raise _too_long()
+        looked = max(0, len(data) - 2)
         if not (block := await read()):
             raise NotHttp("EOF" if not data else f'malformed HTTP response "{_shown(data)}"')
         data += block
         if not data.startswith(b"HTTP/"[: len(data)]):
             raise NotHttp(f'malformed HTTP response "{_shown(data)}"')
-    used = end + 4 if end >= 0 else bare + 2
+    used = found.end()
+    del found  # while there is a match, what it was found in cannot change
     if used > room:
         raise _too_long()
-    head, rest = data[: end if end >= 0 else bare], data[used:]
-    first, *lines = head.decode("latin-1").replace("\r\n", "\n").split("\n")
-    version, _, status = first.partition(" ")
+    head = bytes(data[:used])
+    del data[:used]
+    return head
+
+
+def _status(head: bytes) -> int:
+    """Return the status in a head. Raises NotHttp."""
+    version, _, status = head[: head.index(b"\n")].decode("latin-1").partition(" ")
     code = status.strip()[:3]
     if not version.startswith("HTTP/1.") or len(code) != 3 or not code.isdecimal():
-        raise NotHttp(f'malformed HTTP response "{_shown(data)}"')
-    fields: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        fields.setdefault(name.strip().lower(), value.strip())
-    return int(code), fields, used, rest
+        raise NotHttp(f'malformed HTTP response "{_shown(head)}"')
+    return int(code)
 
 
 def _too_long() -> NotHttp:
@@ -192,12 +196,14 @@ def _length(fields: Mapping[str, str]) -> int | None:
     return int(digits)
 
 
-async def _chunks(read: _Read, data: bytes, limit: int) -> bytes:
+async def _chunks(read: _Read, began: bytes, limit: int) -> bytes:
     """Return the first bytes of a body in chunks. Raises NotHttp, also where it is mostly chunk headers."""
-    body, overhead = b"", 0
+    body, data, overhead = bytearray(), bytearray(began), 0
     while len(body) < limit:
-        while (end := data.find(b"\n")) < 0:
-            data += await _more(read, len(data))
+        looked = 0
+        while (end := data.find(b"\n", looked)) < 0:
+            looked = len(data)
+            data += await _more(read, looked)
         size = data[:end].partition(b";")[0].strip()
         try:
             left = int(size, 16)
@@ -208,13 +214,14 @@ async def _chunks(read: _Read, data: bytes, limit: int) -> bytes:
         overhead = max(0, overhead + end + 1 + 2 - 16 - 2 * left)
         if overhead > _CHUNK_OVERHEAD:
             raise NotHttp("chunked encoding contains too much non-data")
-        data = data[end + 1 :]
+        del data[: end + 1]
         if not left:
             break
         while len(data) < min(left + 2, limit):
             data += await _more(read, 0)
-        body, data = body + data[:left], data[left + 2 :]
-    return body[:limit]
+        body += data[: min(left, limit)]
+        del data[: left + 2]
+    return bytes(body[:limit])
 
 
 async def _more(read: _Read, have: int) -> bytes:
@@ -224,8 +231,8 @@ async def _more(read: _Read, have: int) -> bytes:
     return block
 
 
-def _shown(data: bytes) -> str:
-    return data.partition(b"\n")[0][:64].decode("ascii", errors="backslashreplace").strip()
+def _shown(data: bytes | bytearray) -> str:
+    return data[:64].partition(b"\n")[0].decode("ascii", errors="backslashreplace").strip()
 
 
 def _readable(text: str) -> str:

@@ -19,6 +19,8 @@ PROBE_AGENT: Final = "kube-probe/1.36"
 HOOK_AGENT: Final = "kube-lifecycle/1.36"
 _REQUESTS: Final = 10
 """How many requests one probe makes at most: the first one, and its redirects."""
+_LONGEST_REDIRECT: Final = 16 * 1024
+"""Characters of the longest redirect that is followed: to parse one costs more than to send it. Go has no limit."""
 _SHOWN: Final = 256
 """Characters of an invalid redirect that are reported: it may be as long as all headers together."""
 _MOVED: Final = (301, 302, 303, 307, 308)
@@ -88,19 +90,19 @@ class _Request:
             raise NoAddress("the pod has no address yet")
         port = port_number(action.port, target)
         self.url = probe_url((action.scheme or "HTTP").lower(), host, port, action.path)
-        self._action, self._user_agent = action, user_agent
+        self._action, self._user_agent, self._uid = action, user_agent, target.uid
 
     async def send(self) -> Response:
         """Return the first response that is not a redirect, or one to another host.
 
-        Raises NotConnected, NotHttp, OSError.
+        Raises NotConnected, NotHttp, OSError, NoAnswer.
         """
         first = url = _split(self.url)
         if not first.hostname:
             raise NotHttp("http: no Host in request URL")
         headers, named_host = _headers(self._action, self._user_agent)
         for _ in range(_REQUESTS):
-            response = await get(url, (("Host", named_host or host_header(url)), *headers))
+            response = await get(url, (("Host", named_host or host_header(url)), *headers), self._uid)
             if response.status not in _MOVED or not response.location:
                 return response
             try:
@@ -131,6 +133,8 @@ def _redirect_target(url: SplitResult, location: str) -> tuple[SplitResult, bool
     An invalid redirect is a failed request, although there was a response (net/http, client.go, Client.do).
     """
     try:
+        if len(location) > _LONGEST_REDIRECT:
+            raise NotHttp(f"it is longer than {_LONGEST_REDIRECT} bytes")
         if wrong := _WRONG_ESCAPE.search(_QUERY.sub("", location)):
             raise NotHttp(f'invalid URL escape "{wrong.group()}"')
         return _split(urljoin(url.geturl(), _encoded(location))), bool(urlsplit(location).netloc)

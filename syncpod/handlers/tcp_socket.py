@@ -17,7 +17,7 @@ async def tcp_socket(action: TCPSocketAction, target: Target, timeout_seconds: f
     port = port_number(action.port, target)
     try:
         async with asyncio.timeout(timeout_seconds):
-            connection = await dial(host, port)
+            connection = await dial(host, port, target.uid)
     except TimeoutError:
         return Answer("failure", f"dial tcp {host_and_port(host, port)}: i/o timeout")
     except NotConnected as error:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.kernel.daemon_thread import in_daemon_thread
 
 
 class DiskHangs(OSError):

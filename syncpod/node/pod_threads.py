@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from syncpod.node.daemon_thread import DaemonThreads
+from syncpod.kernel.daemon_thread import DaemonThreads
 
 _T = TypeVar("_T")
 

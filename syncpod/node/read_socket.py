@@ -190,7 +190,7 @@ async def _connect(state_dir: Path) -> tuple[asyncio.StreamReader, asyncio.Strea
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await loop.sock_connect(connection, address)
-        return await asyncio.open_unix_connection(sock=connection, limit=LINE_LIMIT)
     except BaseException:
         connection.close()
         raise
+    return await asyncio.open_unix_connection(sock=connection, limit=LINE_LIMIT)  # which owns it from here on

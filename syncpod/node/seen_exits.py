@@ -17,9 +17,9 @@ from pathlib import Path
 
 from syncpod.cri.answers import is_id
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
-from syncpod.node.daemon_thread import started_pool
 
 log = logging.getLogger(__name__)
 

@@ -235,12 +235,12 @@ async def test_a_retried_pod_kill_says_nothing_of_a_container_that_had_ended_bef
 
 async def test_a_cancelled_hook_is_not_reported_as_failed() -> None:
     with pytest.raises(asyncio.CancelledError):
-        await carry_out_hook(SAYS_BYE, Target("c1", "", {}), raising(asyncio.CancelledError()))
+        await carry_out_hook(SAYS_BYE, Target("u1", "c1", "", {}), raising(asyncio.CancelledError()))
 
 
 async def test_a_failed_hook_is_reported_with_its_own_message() -> None:
     with pytest.raises(HookFailed, match=r"^it rained$"):
-        await carry_out_hook(SAYS_BYE, Target("c1", "", {}), raising(HookFailed("it rained")))
+        await carry_out_hook(SAYS_BYE, Target("u1", "c1", "", {}), raising(HookFailed("it rained")))
 
 
 async def test_it_is_noted_on_the_node_whether_a_post_start_hook_has_ended(

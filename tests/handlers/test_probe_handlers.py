@@ -46,7 +46,7 @@ async def serving(handler: Handler) -> AsyncIterator[int]:
 
 
 def target(**ports: int) -> Target:
-    return Target("c1", "127.0.0.1", ports)
+    return Target("u1", "c1", "127.0.0.1", ports)
 
 
 def answering(status: int, **more: Any) -> Handler:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from syncpod.node import daemon_thread, pod_threads
-from syncpod.node.daemon_thread import started_pool
+from syncpod.kernel import daemon_thread
+from syncpod.kernel.daemon_thread import started_pool
+from syncpod.node import pod_threads
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from tests.agent.waiting import until
 

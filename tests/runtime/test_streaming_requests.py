@@ -222,7 +222,7 @@ async def test_the_newest_terminal_size_counts_however_the_messages_are_split() 
 
 
 @pytest.mark.parametrize(
-    "wrong", [b"[]", b'{"Width":-1}', b'{"Width":70000}', b'{"Width":"8"}', b"nonsense", b"9" * 5000]
+    "wrong", [b"[]", b'{"Width":-1}', b'{"Width":70000}', b'{"Width":"8"}', b"nonsense", b"9" * 5000, b"{}" * 40_000]
 )
 async def test_an_invalid_size_ends_the_reading_of_sizes(wrong: bytes) -> None:
     sizes = TerminalSizes()

@@ -18,13 +18,13 @@ from syncpod.agent.eviction.disk_usage import disk_usage
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerStats, CriRuntime
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.lifecycle.eviction import RESOURCES, Signal
 from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import storage_limits
 from syncpod.messages.identity import PodRef
 from syncpod.node.cgroups import count_processes
-from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext

@@ -26,11 +26,11 @@ from syncpod.agent.eviction.disk_usage import disk_usage
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import Excess, StorageLimits, StorageUsage, storage_excess, storage_limits
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import Evict
-from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.pod_records import PodRecord
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, etc_hosts_file, log_directory_of, volume_directory

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.libc import malloc_trim
 from syncpod.kernel.program_pages import free_own_pages, free_program_pages
-from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.settings.server_record import recorded_server_pid
 
 REST_SECONDS: Final = 60.0

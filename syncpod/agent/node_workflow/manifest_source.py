@@ -23,6 +23,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
 from syncpod.agent.pod_workflows import OpenWorkflows
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.inotify import Change, DirectoryWatch
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import (
@@ -36,7 +37,6 @@ from syncpod.messages.node import (
     SourceView,
     SyncPods,
 )
-from syncpod.node.daemon_thread import in_daemon_thread
 
 log = logging.getLogger(__name__)
 

@@ -295,7 +295,7 @@ class Prober:
         on_node = pod.spec.spec.host_network
         ip = self._host_ip() if on_node else (ready.ip or "" if ready is not None else "")
         ports = {port.name: port.container_port for port in instance.container.ports if port.name}
-        return Target(instance.observed.id, ip, ports)
+        return Target(pod.ref.uid, instance.observed.id, ip, ports)
 
     # --- signalling ---------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from typing import Final
 
 from syncpod.agent.eviction.disk_usage import disk_usage
 from syncpod.agent.record_cache import RecordCache
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.lifecycle.storage_limits import storage_limits
-from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.disks import Disk, read_disk
 from syncpod.node.pod_records import PodRecord
 from syncpod.translation.context import NodeContext

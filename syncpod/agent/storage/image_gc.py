@@ -30,6 +30,7 @@ from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerSummary, CriRuntime, ImageStatus
 from syncpod.cri.records import sandbox_image
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.lifecycle.image_gc import (
     DiskSpace,
     ImageGcPolicy,
@@ -39,7 +40,6 @@ from syncpod.lifecycle.image_gc import (
     removable,
     still_too_full,
 )
-from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.pod_records import PodRecord
 from syncpod.node.pull_records import PulledRecord, pulled_images
 from syncpod.translation.context import NodeContext

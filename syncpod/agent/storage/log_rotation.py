@@ -38,8 +38,8 @@ from typing import Final, Protocol
 from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
-from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.log_files import COMPRESSED, UNFINISHED, LogDirectory, is_being_written, log_directory
 from syncpod.node.pod_threads import DiskWork, PodThreads
 from syncpod.settings.node import LogSettings

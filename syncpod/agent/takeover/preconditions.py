@@ -21,7 +21,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError, Unavailable
 from syncpod.cri.port import RuntimeVersion
-from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.node.pods_left import has_pods, has_records
 from syncpod.settings.directories import require_own_manifests
 from syncpod.settings.errors import SettingsInvalid

@@ -8,6 +8,8 @@ from typing import Final
 
 _LONGEST: Final = 256
 """The most bytes of one size; a normal one has 30."""
+_MOST: Final = 64 * 1024
+"""The most bytes that may come at once: a message of 32 MiB would have a million sizes."""
 
 
 class TerminalSizes:
@@ -26,10 +28,12 @@ class TerminalSizes:
         """Add data from the client, which may end within an object."""
         if self._broken:
             return
-        self._text += data.decode("ascii", errors="replace")
-        while "}" in self._text:
-            said, brace, self._text = self._text.partition("}")
-            size = _size(said + brace)
+        if len(data) > _MOST:
+            self._broken = True
+            return
+        *said, self._text = (self._text + data.decode("ascii", errors="replace")).split("}")
+        for each in said:
+            size = _size(each + "}")
             if size is None:
                 self._broken = True
                 return

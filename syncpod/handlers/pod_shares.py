@@ -1,0 +1,49 @@
+"""Threads for work whose length a pod decides: a pod has at most its share of them, and waits only for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+_T = TypeVar("_T")
+
+
+class Start(Protocol):
+    """Has work done by a thread."""
+
+    def __call__(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Return a future for the result."""
+
+
+class PodShares:
+    """The shares of all pods of a node in some threads. All methods belong to one event loop."""
+
+    def __init__(self, of_a_pod: int, start: Start) -> None:
+        """Have `start` begin at most so many pieces of work of one pod at the same time."""
+        self._of_a_pod, self._start = of_a_pod, start
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By pod UID. What waits or runs keeps a pod's entry."""
+
+    async def run(self, uid: str, work: Callable[[], _T]) -> _T:
+        """Have `work` done by a thread when it is the pod's turn, and return its result, or raise what it raises.
+
+        Cancelling does not stop the thread, which keeps the pod's place until it ends.
+        """
+        turn = self._turns.setdefault(uid, asyncio.Semaphore(self._of_a_pod))
+        await turn.acquire()
+        try:
+            running = self._start(work)
+        except BaseException:
+            turn.release()
+            raise
+        running.add_done_callback(partial(_ended, turn))
+        return await asyncio.shield(running)
+
+
+def _ended(turn: asyncio.Semaphore, running: asyncio.Future[Any]) -> None:
+    turn.release()
+    if not running.cancelled():
+        running.exception()  # whoever waits for it gets it; if nobody does any more, it concerns nobody

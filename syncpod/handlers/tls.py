@@ -1,0 +1,207 @@
+"""TLS to a server in a container, on a connection that stays the caller's.
+
+The server decides what a handshake costs, and what its records do. So no step of OpenSSL's runs on the event loop: each
+has a thread, which works on memory only, and never waits for the network. Two threads serve all pods, and a pod has at
+most one of them at a time. What Go's client does not offer is refused, since it is what costs most: Diffie-Hellman
+over finite fields, where a server may choose a modulus of 10,000 bits, and renegotiation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Final, TypeVar
+
+from syncpod.handlers.answer import NoAnswer
+from syncpod.handlers.pod_shares import PodShares
+
+_T = TypeVar("_T")
+
+_BLOCK: Final = 16 * 1024
+_RECEIVED_LIMIT: Final = 2 * 1024 * 1024
+"""The most bytes that a connection may bring, in any form; the largest head of a response is half of it. Records
+without content, tickets and new keys are not counted anywhere else."""
+_FIRST_LIMIT: Final = 64 * 1024
+"""The most bytes up to the end of the server's first message; OpenSSL takes 20,000 of the message itself."""
+
+_CIPHERS: Final = ":".join(
+    f"ECDHE-{key}-{cipher}"
+    for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305", "AES128-SHA", "AES256-SHA")
+    for key in ("ECDSA", "RSA")
+)
+"""Those of Go 1.24 for TLS 1.2 (crypto/tls/cipher_suites.go): ECDHE only, without RSA key exchange."""
+_GROUPS: Final = frozenset((23, 24, 25, 29, 4588))
+"""Those of Go 1.24 (crypto/tls/defaults.go): P-256, P-384, P-521, X25519, X25519MLKEM768."""
+
+_CHANGE_CIPHER_SPEC, _ALERT, _HANDSHAKE = 20, 21, 22
+_LARGEST_RECORD: Final = 16 * 1024 + 256
+_HELLO_REQUEST: Final = bytes(4)
+_SERVER_HELLO: Final = 2
+_KEY_SHARE: Final = 51
+_RETRY: Final = hashlib.sha256(b"HelloRetryRequest").digest()
+"""Takes the place of a ServerHello's random bytes in a HelloRetryRequest (RFC 8446, 4.1.3)."""
+
+
+class TlsConnection:
+    """The client's side of one TLS connection; certificates are not checked. The caller closes what is below it."""
+
+    def __init__(
+        self, host: str, uid: str, send: Callable[[bytes], Awaitable[None]], receive: Callable[[], Awaitable[bytes]]
+    ) -> None:
+        """`uid` is the pod's, whose share of the threads this takes. `receive` returns b"" at the end."""
+        self._uid, self._send, self._receive = uid, send, receive
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._object = _context().wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._gate = RetryGate()
+        self._received = 0
+
+    async def begin(self, request: bytes) -> None:
+        """Shake hands and send the request. Raises OSError (an ssl.SSLError is one), NoAnswer."""
+        await self._through(partial(self._begun, request))
+
+    async def read(self) -> bytes:
+        """Return the next bytes, b"" at the end. Raises OSError, NoAnswer."""
+        return await self._through(self._read)
+
+    async def _through(self, call: Callable[[], _T]) -> _T:
+        """Make a call of OpenSSL's, again and again until it has what it needs from the server."""
+        data: bytes | None = None
+        while True:
+            outcome, sent = await _in_a_thread(self._uid, partial(self._try, call, data))
+            if sent:
+                await self._send(sent)  # also the alert that tells the server of a failure
+            if not isinstance(outcome, Exception):
+                return outcome
+            if not isinstance(outcome, ssl.SSLWantReadError):
+                raise outcome
+            data = await self._receive()
+            self._received += len(data)
+            if self._received > _RECEIVED_LIMIT:
+                raise ConnectionError(f"tls: the server sent more than {_RECEIVED_LIMIT} bytes")
+
+    def _try(self, call: Callable[[], _T], data: bytes | None) -> tuple[_T | Exception, bytes]:
+        """Take what has arrived, and make the call, in a thread; return its outcome, and what is to be sent."""
+        outcome: _T | Exception
+        try:
+            if data:
+                self._incoming.write(self._gate.passed(data))
+            elif data is not None:
+                self._incoming.write_eof()
+            outcome = call()
+        except OSError as error:
+            outcome = error
+        return outcome, self._outgoing.read()
+
+    def _begun(self, request: bytes) -> None:
+        self._object.do_handshake()
+        self._object.write(request)
+
+    def _read(self) -> bytes:
+        """Return what has arrived, up to a block: a record may have a single byte."""
+        read = bytearray()
+        try:
+            while len(read) < _BLOCK and (content := self._object.read(_BLOCK - len(read))):
+                read += content
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            pass  # if there was something before, the next call comes here again
+        except ssl.SSLWantReadError:
+            if not read:
+                raise
+        return bytes(read)
+
+
+class RetryGate:
+    """Lets a server's first records pass, unless they ask for a group that Go does not offer.
+
+    OpenSSL offers finite fields of up to 8,192 bits, and Python's interface cannot say otherwise. A server that wants
+    one must ask for it in a HelloRetryRequest, because only an elliptic curve comes with the first key.
+    """
+
+    def __init__(self) -> None:
+        """Begin before the first record."""
+        self._record, self._message = bytearray(), bytearray()
+        self._open, self._room = False, _FIRST_LIMIT
+
+    def passed(self, data: bytes) -> bytes:
+        """Take the next bytes of the server; return those that OpenSSL may have. Raises ConnectionError."""
+        if self._open:
+            return data
+        self._room -= len(data)
+        self._record += data
+        passed = bytearray()
+        while not self._open and len(self._record) >= 5:
+            kind, size = self._record[0], int.from_bytes(self._record[3:5], "big")
+            if kind not in (_CHANGE_CIPHER_SPEC, _ALERT, _HANDSHAKE) or size > _LARGEST_RECORD:
+                self._open = True  # OpenSSL says what is wrong with it
+            elif len(self._record) < 5 + size:
+                break
+            else:
+                if kind == _HANDSHAKE:
+                    self._add(bytes(self._record[5 : 5 + size]))
+                passed += self._record[: 5 + size]
+                del self._record[: 5 + size]
+        if self._open:
+            passed += self._record
+            self._record.clear()
+        elif self._room < 0:
+            raise ConnectionError(f"tls: the server's first message does not end within {_FIRST_LIMIT} bytes")
+        return bytes(passed)
+
+    def _add(self, part: bytes) -> None:
+        """Add a part of the first message, and open once it is whole and harmless."""
+        self._message += part
+        while self._message.startswith(_HELLO_REQUEST):  # OpenSSL skips it
+            del self._message[:4]
+        if self._message and self._message[0] != _SERVER_HELLO:
+            self._open = True
+        elif len(self._message) >= 4 and len(self._message) >= 4 + (size := int.from_bytes(self._message[1:4], "big")):
+            if (group := _retry_group(bytes(self._message[4 : 4 + size]))) is not None and group not in _GROUPS:
+                raise ConnectionError("tls: server selected unsupported group")
+            self._open = True
+
+
+def _retry_group(hello: bytes) -> int | None:
+    """Return the group that a HelloRetryRequest asks for; None for any other ServerHello, and a broken one."""
+    if hello[2:34] != _RETRY:
+        return None
+    at = 35 + int.from_bytes(hello[34:35], "big") + 3 + 2  # past the session, cipher and compression, and the length
+    while at + 4 <= len(hello):
+        kind, size = (int.from_bytes(hello[start : start + 2], "big") for start in (at, at + 2))
+        if kind == _KEY_SHARE:
+            return int.from_bytes(hello[at + 4 : at + 6], "big")
+        at += 4 + size
+    return None
+
+
+@lru_cache(maxsize=1)
+def _context() -> ssl.SSLContext:
+    """Return a TLS context that accepts any certificate: a probe checks whether a server answers, not its identity."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    return context
+
+
+_POOL: Final = ThreadPoolExecutor(2, "tls")
+"""Has no thread before the first step. None of them can hang, since they only compute."""
+
+
+def _started(work: Callable[[], _T]) -> asyncio.Future[_T]:
+    try:
+        return asyncio.wrap_future(_POOL.submit(work))
+    except RuntimeError as error:  # the machine, or this user, has no process id left
+        raise NoAnswer(f"tls: {error}") from error
+
+
+_SHARES: Final = PodShares(1, _started)
+
+
+async def _in_a_thread(uid: str, work: Callable[[], _T]) -> _T:
+    return await _SHARES.run(uid, work)
