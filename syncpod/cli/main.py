@@ -89,7 +89,7 @@ def _usage(error: Exception, words: Sequence[str]) -> str:
     from syncpod.cli.input.kubectl_words import option_elsewhere
 
     if way := option_elsewhere(" ".join(command_words(program(), words)), getattr(error, "option_name", "")):
-        return f"{message}: {way}"
+        return f"{message.partition(' (Possible options')[0]}: {way}"
     # These words come from the parser that typer uses.
     message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)
     message = message.replace("Input should be", "must be")

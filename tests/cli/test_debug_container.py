@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from syncpod.cli.commands import debug
+from syncpod.cli.commands import attached_container
 from syncpod.cli.commands.debug_container import PROFILES, Wanted, debug_container, debug_copy, default_profile
 from syncpod.cli.failure import FAILED, BadInput, Failure
 from syncpod.cli.streams import log_files
@@ -178,7 +178,7 @@ async def test_an_unreadable_log_after_the_container_has_joined_is_a_failure_and
 
     monkeypatch.setattr(log_files, "read_log", read_log)
     with pytest.raises(Failure, match=r"^/var/log/pods/look/0\.log: permission denied; run as root$") as failed:
-        await debug._follow(cast("CriClient", Runtime()), "id")
+        await attached_container._follow(cast("CriClient", Runtime()), "id")
     assert failed.value.code == FAILED
 
 

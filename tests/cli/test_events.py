@@ -177,7 +177,7 @@ async def test_watching_prints_each_event_once(
     [
         (("--types", "Bad"), "--types: must be Normal or Warning"),
         (("--for", "web"), "--for: must be pod/NAME, not web"),
-        (("--for", "svc/web"), "'svc/web': only pods can be named here"),
+        (("--for", "svc/web"), "'svc/web': there are no Services"),
         (("-o", "table"), "--output: must be wide, json, yaml, name, not table"),
         (("web", "-A"), "a named pod is in one namespace"),
     ],

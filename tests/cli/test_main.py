@@ -67,7 +67,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "--frob"), "No such option: --frob; see `syncpod get --help`"),
         (("explain", "pod/web", "--since"), "'--since' requires an argument; see `syncpod explain --help`"),
         (("fleet", "logs", "web", "-c"), "'-c' requires an argument; see `syncpod fleet logs --help`"),
-        (("patch", "pod", "web", "--subresource", "resize", "-p", "{}"), "--subresource: `syncpod resize POD` changes"),
+        (("patch", "pod", "web", "--subresource", "resize", "-p", "{}"), "no Temporal server at 127.0.0.1:1"),
         (("fleet", "drain", "n1", "--grace-period=30"), "--grace-period: each pod ends within its own grace period"),
         (("fleet", "drain", "n1", "--disable-eviction"), "there are no PodDisruptionBudgets to bypass"),
         (("fleet", "drain", "--pod-selector=app=web", "n1"), "--pod-selector: a drain goes on until the node is empty"),
@@ -117,15 +117,18 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "pod", "web", "-A"), "name what to list, or choose it with --selector"),
         (
             ("get", "deployment/web"),
-            "'deployment/web': pods, configmaps and secrets can be named here",
+            "'deployment/web': a fleet has them: `syncpod fleet get deployments`",
         ),
-        (("get", "svc"), "'svc': only pods, configmaps, secrets and nodes are here; a pod of that name is pod/svc"),
+        (("get", "svc"), "'svc': there are no Services: `syncpod port-forward POD PORT` reaches a pod"),
         (("get", "pods,events"), "'events': see `syncpod events`; a pod of that name is pod/events"),
         (("get", "events"), "no Temporal server at 127.0.0.1:1"),
         (("get", "all", "-n", "prod"), "no Temporal server at 127.0.0.1:1"),
         (("-n", "prod", "get", "pods"), "no Temporal server at 127.0.0.1:1"),
         (("--namespace=prod", "describe", "web"), "no Temporal server at 127.0.0.1:1"),
-        (("rollout", "restart", "deploy/web"), "'rollout' is not a command here: `syncpod restart POD` restarts"),
+        (
+            ("rollout", "restart", "deploy/web"),
+            "'rollout' is not a command here: a pod has no rollouts: `syncpod restart",
+        ),
         (
             ("diff", "-f", "pod.yaml"),
             "'diff' is not a command here: `syncpod plan -f FILE` shows what an apply would do",
@@ -137,7 +140,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("create", "--dry-run=client", "cm", "a"), "--dry-run: write it after the kind: create cm --dry-run=client"),
         (("create", "-f", "pod.yaml", "--dry-run=yes"), "--dry-run: must be none, client or server, not yes"),
         (("apply", "-k", "prod"), "-k: kustomizations are not built here: kubectl kustomize prod | syncpod apply -f -"),
-        (("delete", "deploy", "web"), "'deploy': only pods, configmaps, secrets and nodes are here"),
+        (("delete", "deploy", "web"), "'deploy': a fleet has them: `syncpod fleet get deployments`"),
         (("logs", "web", "--tail=abc"), "Invalid value for '--tail': must be a whole number; see `syncpod logs"),
         (("apply",), "name a manifest with -f FILE"),
         (("apply", "-f", "/none.yaml"), "/none.yaml: No such file or directory"),
@@ -276,8 +279,9 @@ def test_resources_are_named_in_each_of_kubectls_ways(words: list[str], things: 
     [
         (["cm/"], "the configmap's name is missing"),
         (["cm", "cm/a"], "the kind is named already; write a"),
-        (["cm,svc"], "'svc': only pods, configmaps, secrets and nodes are here"),
-        (["svc/a"], "'svc/a': pods, configmaps and secrets can be named here"),
+        (["cm,svc"], "'svc': there are no Services"),
+        (["svc/a"], "'svc/a': there are no Services"),
+        (["x/a"], "'x/a': pods, configmaps and secrets can be named here"),
     ],
 )
 def test_an_unsupported_resource_kind_is_refused(words: list[str], sentence: str) -> None:
@@ -288,7 +292,7 @@ def test_an_unsupported_resource_kind_is_refused(words: list[str], sentence: str
 @pytest.mark.parametrize("name", ["web", "rs", "ev", "deploy", "cm", "pod", "po"])
 def test_a_lone_word_is_a_pods_name_where_one_pod_is_named(name: str) -> None:
     assert pod_name([name]) == pod_name([f"pod/{name}"]) == name
-    with pytest.raises(BadInput, match="only pods"):
+    with pytest.raises(BadInput, match="a fleet has them"):
         pod_name(["deploy", name])
 
 

@@ -105,7 +105,7 @@ async def test_wait_waits_for_creation_and_deletion(
         (("web", "-A", READY), "named pods are in one namespace"),
         (("web", READY, "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
         (("web", READY, "-o", "wide"), "--output: must be json, yaml, name, not wide"),
-        (("svc/web", READY), "'svc/web': only pods can be named here"),
+        (("svc/web", READY), "'svc/web': there are no Services"),
     ],
 )
 async def test_an_impossible_wait_is_refused(syncpod: Command, arguments: tuple[str, ...], sentence: str) -> None:

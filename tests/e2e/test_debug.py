@@ -13,6 +13,7 @@ import select
 import subprocess
 import sys
 import time
+import uuid
 
 from tests.e2e.clients import machine_of, syncpod
 from tests.e2e.engine import RUNS, EngineNode, LivePod, Pods, conditions_of, shell, status_of
@@ -184,3 +185,18 @@ async def test_a_debug_copy_runs_while_the_pod_is_left_alone(pods: Pods, engine:
     seen = await copy.get()
     assert [each["name"] for each in seen["spec"]["containers"]] == ["app", "look"]
     assert await pod.get() == before
+
+
+async def test_a_pod_that_is_run_for_its_output_passes_on_its_exit_code_and_is_deleted(
+    pods: Pods, engine: EngineNode
+) -> None:
+    """As `kubectl run -i --rm`: attached to piped input, and without any."""
+    flags = ("--rm", "--image", BUSYBOX, "--restart", "Never")
+    script = "echo hello; exit 3\n"
+    name, other = (f"{base}-{uuid.uuid4().hex[:6]}" for base in ("once", "told"))
+    piped = await syncpod(engine, "run", name, "-i", *flags, "--", "sh", stdin=script)
+    assert (piped.code, piped.out) == (3, f'pod/{name} created\nhello\npod "{name}" deleted\n'), piped.err
+    told = await syncpod(engine, "run", other, "--attach", *flags, "--", "sh", "-c", "echo out; exit 4")
+    assert (told.code, told.out) == (4, f'pod/{other} created\nout\npod "{other}" deleted\n'), told.err
+    gone = await syncpod(engine, "get", "pod", name)
+    assert gone.code == 1 and f'pods "{name}" not found' in gone.err

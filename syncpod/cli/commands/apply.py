@@ -48,6 +48,7 @@ def apply(
     recursive: Recursive = False,
     ignore_other_kinds: IgnoreOtherKinds = False,
     kustomize: Kustomize = "",
+    stray: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> None:
     """Create or change pods, ConfigMaps and Secrets.
 
@@ -65,6 +66,8 @@ def apply(
     """
     from syncpod.cli.input.manifests import admitted
 
+    if stray:
+        raise BadInput(f"{stray[0]}: name a manifest with -f: syncpod apply -f {stray[0]}")
     if kustomize:
         raise BadInput(f"-k: kustomizations are not built here: kubectl kustomize {kustomize} | syncpod apply -f -")
     if not filename:

@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.view.event_lines import PodEvent
+    from syncpod.cli.view.jsonpath import Path
     from syncpod.pod import Pod
 
+Types = Annotated[
+    str, typer.Option("--types", metavar="Normal,Warning", help="Only events of these types.", show_default="both")
+]
+SortBy = Annotated[
+    str, typer.Option("--sort-by", metavar="FIELD", help="Sort by this field of an Event: .firstTimestamp, .count.")
+]
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _TYPES = ("Normal", "Warning")
 _WATCH_SECONDS = 1.0
@@ -32,14 +39,13 @@ def events(
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     about: Annotated[str, typer.Option("--for", metavar="pod/NAME", help="Only events of this pod.")] = "",
-    types: Annotated[
-        str, typer.Option("--types", metavar="Normal,Warning", help="Only events of these types.", show_default="both")
-    ] = "",
+    types: Types = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print each new event.")] = False,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="wide|json|yaml|name", help="The output format.")
     ] = "",
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
+    sort_by: SortBy = "",
 ) -> None:
     """List the events of pods, the newest last.
 
@@ -51,7 +57,7 @@ def events(
     names = pod_names(what or []) + _named_by_for(about)
     _check(names, output, all_namespaces=all_namespaces)
     wanted = _types(types)
-    printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers)
+    printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers, order=_order(sort_by, watch=watch))
     where = "" if all_namespaces else f" in {namespace} namespace"
     told = None if watch else _told(None if all_namespaces else namespace, names, wanted)
     if told is not None:
@@ -87,6 +93,17 @@ def events(
     if watch:
         interrupts.enable()
     session.run(work)
+
+
+def _order(sort_by: str, *, watch: bool) -> Path | None:
+    """Return the path to sort by; None = there is none. Raises BadInput."""
+    if not sort_by:
+        return None
+    if watch:
+        raise BadInput("--sort-by: a watch prints events in the order in which they come")
+    from syncpod.cli.view.sorting import sort_path
+
+    return sort_path(sort_by)
 
 
 def _check(names: Sequence[str], output: str, *, all_namespaces: bool) -> None:
@@ -301,8 +318,10 @@ def _field_paths(pod: dict[str, Any]) -> dict[str, str]:
 class _Printer:
     """Prints events, and later only those that are new or repeated."""
 
-    def __init__(self, output: str, *, namespaces: bool, headers: bool) -> None:
+    def __init__(self, output: str, *, namespaces: bool, headers: bool, order: Path | None) -> None:
+        """`order`: the path in an Event to sort by; None = the newest is last."""
         self._output = output
+        self._order = order
         self.namespaces = namespaces
         self._headers = headers
         self._table = Columns()
@@ -310,6 +329,7 @@ class _Printer:
 
     def print_whole(self, found: Sequence[PodEvent]) -> None:
         """Print one document of all."""
+        found = self._sorted(found)
         from syncpod.cli.view.documents import print_documents
         from syncpod.cli.view.event_lines import document
 
@@ -317,11 +337,20 @@ class _Printer:
 
     def print(self, found: Sequence[PodEvent]) -> None:
         """Print what has not been printed yet."""
+        found = self._sorted(found)
         news = [event for event in found if self._printed.get(event.key) != (event.record.count, event.last)]
         # If a pod does not answer for a moment, keep track of its events that were printed.
         self._printed |= {event.key: (event.record.count, event.last) for event in found}
         if news:
             self._write(news)
+
+    def _sorted(self, found: Sequence[PodEvent]) -> Sequence[PodEvent]:
+        if self._order is None:
+            return found
+        from syncpod.cli.view.event_lines import document
+        from syncpod.cli.view.sorting import in_order
+
+        return in_order(found, self._order, document)
 
     def _write(self, news: Sequence[PodEvent]) -> None:
         from syncpod.cli.view.event_lines import document, lines

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +16,8 @@ from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration
 from syncpod.cli.input.options import Namespace, PodNames
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from syncpod.cli.view.explanation import HasLog
     from syncpod.journal.reading import LifeRecords
     from syncpod.journal.records import Absence, Life
@@ -58,6 +61,10 @@ OfContainer = Annotated[
 ]
 
 
+_FIELDS: Final = re.compile(r"(po|pods?|cm|configmaps?|secrets?|deploy(ment)?s?)(\.[A-Za-z.]+)?|nodes?\.[A-Za-z.]+")
+"""A kind, or fields of one, as in ``kubectl explain pod.spec``; a pod of such a name is pod/NAME."""
+
+
 def explain(
     what: PodNames = None,
     namespace: Namespace = "default",
@@ -96,6 +103,7 @@ def explain(
     _check(output, at, start=start, of_start=any(of_start.values()))
     if trace_log and not trace:
         raise BadInput("--trace-log: only with --trace")
+    _refuse_fields(what or [])
     if (nodes := named_nodes(what or [])) is not None:
         _require_none_of_pods(at, uid, start=start)
         explain_node.explain_node(nodes, output, read_span(since))
@@ -109,6 +117,15 @@ def explain(
     if at is not None and moment.date() != now.astimezone().date() and _is_clock(at):
         remark(f"Note: {at} is taken as {moment.astimezone():%Y-%m-%d %H:%M:%S}: today's is still to come")
     _explain_pod(namespace, name, uid, output, moment, begin, now)
+
+
+def _refuse_fields(words: Sequence[str]) -> None:
+    """Raise BadInput for fields of a kind, which kubectl's `explain` is about."""
+    if len(words) == 1 and _FIELDS.fullmatch(words[0]):
+        raise BadInput(
+            f"{words[0]}: this explains the state of a pod, `explain NAME`; a Pod's fields are explained in "
+            "https://kubernetes.io/docs/reference/kubernetes-api/, and docs/pod-support.md says which are supported"
+        )
 
 
 def _explain_start(

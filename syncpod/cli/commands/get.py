@@ -11,7 +11,7 @@ import typer
 from syncpod.cli.console import Columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, read_field_selector, read_selector
-from syncpod.cli.input.options import AllNamespaces, FieldConditions, Namespace, Selector, Things
+from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames, Namespace, Selector, Things
 from syncpod.cli.listed import ListedPod
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 
@@ -68,10 +68,11 @@ def get(
     show_labels: Annotated[bool, typer.Option("--show-labels", help="Show all labels in the last column.")] = False,
     field_selector: FieldConditions = "",
     sort_by: SortBy = "",
+    filename: Filenames = None,
 ) -> None:
     r"""List pods, nodes, or this machine's ConfigMaps and Secrets.
 
-    Name them as with kubectl: `pod web`, `pod/web`, or just `web`; `configmaps`, `cm settings`, `secret/keys`, `nodes`.
+    Name them as with kubectl: `pod web`, `pod/web`, just `web`; `cm settings`, `secret/keys`, `nodes`; `-f FILE`.
 
     A JSONPath is written as with kubectl: text, and paths in braces, `{.metadata.name}{"\n"}`; for several objects,
     `{.items[*].metadata.name}`, or for each one `{range .items[*]}{.metadata.name}{"\n"}{end}`. A path has fields,
@@ -88,10 +89,10 @@ def get(
         from syncpod.cli.streams import interrupts
 
         interrupts.enable()
+    if filename:
+        what, namespace = _of_manifests(filename, what, namespace)
     if (nodes := named_nodes(what or [])) is not None:
-        for flag, given in (("--selector", selector), ("--field-selector", field_selector), ("--sort-by", sort_by)):
-            if given:
-                raise BadInput(f"{flag}: nodes are listed by name, or all of them")
+        _require_names_alone({"--selector": selector, "--field-selector": field_selector, "--sort-by": sort_by})
         from syncpod.cli.commands.node_listing import get_nodes
 
         get_nodes(nodes, output, labels, headers=not no_headers, watch=watch)
@@ -99,7 +100,7 @@ def get(
     things = named(what or [])
     conditions = read_selector(selector)
     fields = read_field_selector(field_selector, of_pods=set(things) == {"Pod"})
-    order = _order(sort_by)
+    order = _order(sort_by) if sort_by else None
     if watch and order is not None:
         raise BadInput("--sort-by: a watch prints changes in the order in which they come")
     if any(things.values()) and fields.fields:
@@ -112,14 +113,30 @@ def get(
     _get(things, _Request(scope, conditions, fields, order, output, labels, not no_headers, len(things) > 1, watch))
 
 
-def _order(sort_by: str) -> Path | None:
-    """Return the path to sort by; None = there is none. Raises BadInput."""
-    from syncpod.cli.view.jsonpath import parse_path
+def _require_names_alone(flags: Mapping[str, str]) -> None:
+    """Raise BadInput if a flag is given that chooses among nodes, or sorts them."""
+    if given := next((flag for flag, text in flags.items() if text), ""):
+        raise BadInput(f"{given}: nodes are listed by name, or all of them")
 
-    try:
-        return parse_path(sort_by) if sort_by else None
-    except ValueError as wrong:
-        raise BadInput(f"--sort-by: {wrong}") from None
+
+def _of_manifests(filename: Sequence[str], what: list[str] | None, namespace: str) -> tuple[list[str], str]:
+    """Return the words that name what is in manifests, and its namespace. Raises BadInput if `what` names something."""
+    from syncpod.cli.input.manifests import named_in
+
+    if what:
+        raise BadInput("name what to list, or give its manifest with -f, not both")
+    pods, objects = named_in(filename, "" if namespace == "default" else namespace)
+    namespaces = {each for each, _ in pods} | {each.namespace for each in objects}
+    if len(namespaces) > 1:
+        raise BadInput(f"-f: is of several namespaces ({', '.join(sorted(namespaces))}): choose one with --namespace")
+    words = [f"pod/{name}" for _, name in pods] + [f"{each.kind.lower()}/{each.name}" for each in objects]
+    return words, next(iter(namespaces), "default")
+
+
+def _order(sort_by: str) -> Path:
+    from syncpod.cli.view.sorting import sort_path
+
+    return sort_path(sort_by)
 
 
 def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> None:

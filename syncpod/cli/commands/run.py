@@ -6,76 +6,133 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.options import Namespace, Node, Timeout
+from syncpod.cli.input.options import AttachUntilEnd, Namespace, Node, OurStdin, OurTerminal, Timeout
 
 if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.input.manifests import Manifests
     from syncpod.pod import Admission
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="NAME [-- ARG...]", show_default=False, hidden=True)]
 _RESTARTS = ("Always", "OnFailure", "Never")
 
 
+Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image.")]
+Env = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")]
+Labels = Annotated[
+    str, typer.Option("--labels", "-l", metavar="KEY=VALUE,...", help="Labels.", show_default="run=NAME")
+]
+Port = Annotated[int, typer.Option("--port", metavar="PORT", help="The port that it serves.", show_default=False)]
+IsCommand = Annotated[bool, typer.Option("--command", help="What follows -- is the command, not its arguments.")]
+Restart = Annotated[str, typer.Option("--restart", metavar="Always|OnFailure|Never", help="The restart policy.")]
+PullPolicy = Annotated[
+    str, typer.Option("--image-pull-policy", metavar="Always|IfNotPresent|Never", help="When to pull the image.")
+]
+Remove = Annotated[bool, typer.Option("--rm", help="Delete the pod when what we have attached to has ended.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is ready or has finished.")]
+ClientDryRun = Annotated[
+    str, typer.Option("--dry-run", metavar="none|client", help="client: only print what would be made.")
+]
+OutputOfDryRun = Annotated[
+    str, typer.Option("--output", "-o", metavar="json|yaml|name", help="The output format of a dry run.")
+]
+
+
 def run(
     words: Words = None,
-    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image.")] = "",
-    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
-    labels: Annotated[
-        str, typer.Option("--labels", "-l", metavar="KEY=VALUE,...", help="Labels.", show_default="run=NAME")
-    ] = "",
-    port: Annotated[
-        int, typer.Option("--port", metavar="PORT", help="The port that it serves.", show_default=False)
-    ] = 0,
-    command: Annotated[
-        bool, typer.Option("--command", help="What follows -- is the command, not its arguments.")
-    ] = False,
-    restart: Annotated[
-        str, typer.Option("--restart", metavar="Always|OnFailure|Never", help="The restart policy.")
-    ] = "Always",
-    image_pull_policy: Annotated[
-        str, typer.Option("--image-pull-policy", metavar="Always|IfNotPresent|Never", help="When to pull the image.")
-    ] = "",
+    image: Image = "",
+    env: Env = None,
+    labels: Labels = "",
+    port: Port = 0,
+    command: IsCommand = False,
+    restart: Restart = "Always",
+    image_pull_policy: PullPolicy = "",
+    stdin: OurStdin = False,
+    tty: OurTerminal = False,
+    attach: AttachUntilEnd = None,
+    remove: Remove = False,
     namespace: Namespace = "default",
     node: Node = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is ready or has finished.")] = False,
+    wait: Wait = False,
     timeout: Timeout = "5m",
-    dry_run: Annotated[
-        str, typer.Option("--dry-run", metavar="none|client", help="client: only print what would be made.")
-    ] = "none",
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="json|yaml|name", help="The output format of a dry run.")
-    ] = "",
+    dry_run: ClientDryRun = "none",
+    output: OutputOfDryRun = "",
 ) -> None:
     """Make a pod of one container, and run it.
 
     What follows `--` are the arguments of the image's command, or with --command the command itself. `attach` and
-    `logs` show what it prints; `exec` runs something beside it.
-    """
+    `logs` show what it prints; `exec` runs something beside it. With `-i` or --attach it is attached to until it ends,
+    and its exit code is passed on; with --rm the pod is deleted then.
+
+    \b
+    Examples:
+      syncpod run web --image nginx --port 80
+      syncpod run shell -it --rm --image busybox --restart Never -- sh
+    """  # noqa: D301
     from syncpod.cli.commands.apply import apply_manifests
-    from syncpod.cli.commands.create import existing_pods
     from syncpod.cli.input.arguments import read_timeout
-    from syncpod.cli.input.manifests import Manifests
 
     if not words or not image:
         raise BadInput("name the pod and its image: syncpod run NAME --image IMAGE")
     _check(restart, dry_run, output)
+    is_attached = stdin if attach is None else attach
+    _check_streams(stdin=stdin, tty=tty, is_attached=is_attached, remove=remove, wait=wait)
+    tty = tty and (not is_attached or has_terminal(stdin=stdin))
     name, *rest = words
+    streams = {"stdin": stdin, "tty": tty, "stdinOnce": stdin and is_attached and not tty}  # a terminal may come again
     container = {
         "command" if command else "args": rest,
         "env": [_variable(each) for each in env or ()],
         "ports": [{"containerPort": port}] if port else [],
         "imagePullPolicy": image_pull_policy,
+        **streams,
     }
     document = _document(name, image, container, namespace=namespace, labels=labels, restart=restart)
     admission = _admitted(document)
     if dry_run == "client":
         _print(document, name, output)
-        return
+    elif is_attached:
+        raise typer.Exit(_attached(_new(admission), node, name, namespace, remove=remove))
+    else:
+        apply_manifests(_new(admission), node, read_timeout(timeout), wait=wait)
+
+
+def _new(admission: Admission) -> Manifests:
+    """Return a pod as a manifest that can be applied. Raises Failure if there is one of its name."""
+    from syncpod.cli.commands.create import existing_pods
+    from syncpod.cli.input.manifests import Manifests
+
     manifests = Manifests([admission], [])
     if existing := existing_pods(manifests):
         raise Failure("\n".join(existing))
-    apply_manifests(manifests, node, read_timeout(timeout), wait=wait)
+    return manifests
+
+
+def _attached(manifests: Manifests, node: str, name: str, namespace: str, *, remove: bool) -> int:
+    """Run the pod, and follow its container until it ends; return the exit code."""
+    from syncpod.cli.commands.apply import apply_manifests
+    from syncpod.cli.commands.delete import delete
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.temporal import session
+
+    async def work(client: Client) -> int:
+        from syncpod.cli.commands.attached_container import stay, until_begun
+        from syncpod.cli.temporal.pods import require_pod
+
+        pod = (await require_pod(client, namespace, name)).pod
+        return await stay(await until_begun(client, pod, name), name)
+
+    apply_manifests(manifests, node)
+    interrupts.enable()
+    try:
+        return session.run(work)
+    finally:
+        if remove:
+            delete([f"pod/{name}"], namespace=namespace)
 
 
 def _document(
@@ -110,6 +167,16 @@ def _check(restart: str, dry_run: str, output: str) -> None:
         raise BadInput(f"--dry-run: must be none or client, not {dry_run}")
     if output not in ("", "json", "yaml", "name") or (output and dry_run == "none"):
         raise BadInput("--output: json, yaml or name, of a --dry-run=client")
+
+
+def _check_streams(*, stdin: bool, tty: bool, is_attached: bool, remove: bool, wait: bool) -> None:
+    """Raise BadInput for flags about attaching that do not go together."""
+    if remove and not is_attached:
+        raise BadInput("--rm: only with -i or --attach, since the pod is deleted when what we attach to has ended")
+    if tty and not stdin:
+        raise BadInput("--tty: needs --stdin (-it)")
+    if is_attached and wait:
+        raise BadInput("either --wait or --attach")
 
 
 def _print(document: dict[str, Any], name: str, output: str) -> None:

@@ -26,17 +26,40 @@ _KINDS: Final[Mapping[str, Kind]] = {word: kind for kind, words in _WORDS.items(
 
 _NODE_WORDS: Final = ("no", "node", "nodes")
 
-_OTHER_KIND: Final = re.compile(
-    "all|cronjobs?|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
-    "no|nodes?|ns|namespaces?|pv|pvc|rs|replicasets?|sa|svc|services?|sts|statefulsets?"
-)
-"""Words that name a kind in kubectl, but not here."""
-
 _ELSEWHERE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("ev", "event", "events"), "syncpod events"),
-    **dict.fromkeys(_NODE_WORDS, "syncpod get nodes"),
+    **dict.fromkeys(("ev", "event", "events"), "see `syncpod events`"),
+    **dict.fromkeys(_NODE_WORDS, "see `syncpod get nodes`"),
+    **dict.fromkeys(
+        ("deploy", "deployment", "deployments", "deployments.apps"), "a fleet has them: `syncpod fleet get deployments`"
+    ),
+    **dict.fromkeys(
+        ("ds", "daemonset", "daemonsets", "daemonsets.apps"), "a fleet has them: `syncpod fleet get daemonsets`"
+    ),
+    **dict.fromkeys(
+        ("rs", "replicaset", "replicasets", "sts", "statefulset", "statefulsets"),
+        "a node has pods alone, and a fleet Deployments and DaemonSets: `syncpod fleet get all`",
+    ),
+    **dict.fromkeys(
+        ("job", "jobs", "cj", "cronjob", "cronjobs"), "a pod with `restartPolicy: OnFailure` runs to its end"
+    ),
+    **dict.fromkeys(
+        ("svc", "service", "services", "ep", "endpoints", "ing", "ingress", "ingresses", "netpol", "networkpolicies"),
+        "there are no Services: `syncpod port-forward POD PORT` reaches a pod, and `get pods -o wide` has its address",
+    ),
+    **dict.fromkeys(
+        ("ns", "namespace", "namespaces"), "a namespace is there with its first pod: `syncpod get pods -A` shows all"
+    ),
+    **dict.fromkeys(
+        ("pv", "persistentvolume", "persistentvolumes", "pvc", "persistentvolumeclaim", "persistentvolumeclaims"),
+        "there are no claims: a pod names its hostPath or emptyDir itself",
+    ),
+    **dict.fromkeys(("sa", "serviceaccount", "serviceaccounts"), "pods have no accounts at an API server here"),
+    **dict.fromkeys(
+        ("all", "crd", "crds", "cs", "componentstatuses", "hpa", "quota", "limits", "pdb", "role", "roles"),
+        "only pods, configmaps, secrets and nodes are here",
+    ),
 }
-"""Of those, the ones that have their own command."""
+"""Words that name a kind in kubectl, and what there is instead."""
 
 _LONG_SPAN: Final = re.compile(r"(?=[0-9]+[yd])(?:(?P<years>[0-9]{1,9})y)?(?:(?P<days>[0-9]{1,9})d)?(?P<rest>.*)")
 """Years and days, which Go's durations do not have, and the Go duration that may follow."""
@@ -207,11 +230,7 @@ def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
         return list(dict.fromkeys(_KINDS[part] for part in first)), list(words[1:])
     for part in first:
         if part in _ELSEWHERE:
-            raise BadInput(f"{part!r}: see `{_ELSEWHERE[part]}`; a pod of that name is pod/{part}")
-        if _OTHER_KIND.fullmatch(part):
-            raise BadInput(
-                f"{part!r}: only pods, configmaps, secrets and nodes are here; a pod of that name is pod/{part}"
-            )
+            raise BadInput(f"{part!r}: {_ELSEWHERE[part]}; a pod of that name is pod/{part}")
     return [], list(words)
 
 
@@ -229,5 +248,5 @@ def _split(word: str, kinds: Mapping[str, Kind], sentence: str) -> tuple[Kind, s
 
 def _refuse_elsewhere(word: str) -> None:
     """Raise BadInput for a ``KIND/NAME`` that another command shows."""
-    if command := _ELSEWHERE.get(word.partition("/")[0]):
-        raise BadInput(f"{word!r}: see `{command}`")
+    if way := _ELSEWHERE.get(word.partition("/")[0]):
+        raise BadInput(f"{word!r}: {way}")

@@ -11,11 +11,13 @@ from typer.core import TyperGroup
 from syncpod.cli.failure import BadInput
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
-    "rollout": "`syncpod restart POD` restarts a pod's containers, and `syncpod history POD` shows what has been done",
+    "rollout": "a pod has no rollouts: `syncpod restart POD` restarts its containers, `syncpod history POD` shows what "
+    "has been done; `syncpod fleet rollout` is for a fleet's Deployments and DaemonSets",
     "diff": "`syncpod plan -f FILE` shows what an apply would do",
     "replace": "`syncpod apply -f FILE` changes a pod; `syncpod delete -f FILE` first, where it may not be changed",
     "set": "`syncpod apply -f FILE` changes images, and `syncpod resize` CPU and memory",
-    "scale": "there are no replicas: apply each pod under a name of its own",
+    "scale": "one node has no replicas: apply each pod under a name of its own; a fleet has Deployments (`syncpod "
+    "fleet apply -f FILE`)",
     "autoscale": "there are no replicas: `syncpod resize` changes a pod's CPU and memory",
     "expose": "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here",
     "proxy": "there is no API server: `syncpod port-forward POD PORT` reaches a pod from here",
@@ -23,8 +25,39 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "config": "TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE name the server, SYNCPOD_STATE_DIR the state directory",
     "cluster-info": "`syncpod get nodes` shows the nodes, and `syncpod node` this machine",
     "taint": "`syncpod cordon NODE` has a node take no new pods",
-    "auth": "there is no API server: whoever reaches the Temporal server may do everything",
+    "auth": "there are no roles: a node of `syncpod up` obeys those who can read the key in its state directory, and a "
+    "worker without --signed everybody who reaches its Temporal server (docs/security.md)",
+    "api-resources": "there are pods (po), configmaps (cm), secrets, nodes (no) and events (ev), all of v1; `syncpod "
+    "fleet` has deployments and daemonsets",
+    "api-versions": "there is v1, and apps/v1 of a fleet",
+    "certificate": "`syncpod fleet certificates` shows those of a fleet's nodes",
+    "kustomize": "pipe `kubectl kustomize DIR` into `syncpod apply -f -`",
+    "options": "`syncpod --help` lists the commands, and `syncpod COMMAND --help` all options of one",
+    "plugin": "there are no plugins",
 }
+_OF_CREATE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("deployment", "deploy"), "a fleet has Deployments: `syncpod fleet apply -f FILE`; here is `syncpod run NAME`"
+    ),
+    **dict.fromkeys(("namespace", "ns"), "a namespace needs not be created: it is there with its first pod, `-n NAME`"),
+    **dict.fromkeys(
+        ("job", "cronjob", "cj"),
+        "a pod with `restartPolicy: OnFailure` runs to its end: `syncpod run NAME --restart OnFailure`",
+    ),
+    **dict.fromkeys(
+        ("service", "svc", "ingress", "ing"),
+        "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here",
+    ),
+    **dict.fromkeys(
+        ("role", "rolebinding", "clusterrole", "clusterrolebinding", "serviceaccount", "sa", "token"),
+        "there are no roles: docs/security.md says who commands a node",
+    ),
+    **dict.fromkeys(
+        ("quota", "poddisruptionbudget", "pdb", "priorityclass", "pc"),
+        "there is no such kind here; `syncpod up --capacity` and `priority` in a pod's manifest are what a node obeys",
+    ),
+}
+"""Of `create`."""
 _NAME_THEM: Final = "name the nodes: `syncpod fleet get nodes -l SELECTOR -o name` prints their names"
 _CHANGED: Final = "change it in the manifest, and `syncpod fleet apply -f FILE` again"
 _OF_FLEET: Final[Mapping[str, str]] = {
@@ -46,7 +79,22 @@ _OF_FLEET: Final[Mapping[str, str]] = {
 }
 """Of a fleet."""
 _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
-    "patch": {"--subresource": "`syncpod resize POD` changes the CPU and memory of a running pod"},
+    "": {
+        **dict.fromkeys(
+            ("--context", "--cluster", "--user", "--kubeconfig", "--server", "--as", "--token"),
+            "there is no kubeconfig: TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE name the server, SYNCPOD_STATE_DIR this "
+            "node's state directory, and `--fleet` as the first word means the fleet",
+        ),
+        "--field-manager": "fields have no managers here: leave it out",
+        "--chunk-size": "there are no lists in chunks here: leave it out",
+    },
+    "apply": {
+        "--prune": "a directory that the node follows does it, `syncpod up --manifests DIR`: a pod ends with its file. "
+        "`syncpod delete -f FILE` deletes what a manifest names",
+        **dict.fromkeys(("--output", "-o"), "`syncpod get -f FILE -o yaml` prints what has been applied"),
+        "--force": "`syncpod delete -f FILE`, then `syncpod apply -f FILE`",
+        "--validate": "manifests are always checked strictly",
+    },
     "fleet apply": {
         **dict.fromkeys(("--kustomize", "-k"), "pipe `kubectl kustomize DIR` into `-f -`"),
         "--dry-run": "a fleet cannot say what an apply would do, without doing it",
@@ -75,15 +123,28 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--chunk-size": "there are no lists in chunks here: leave it out",
     },
 }
-"""kubectl's options that a command here lacks, and what there is instead, or why there is none."""
+"""kubectl's options that a command here lacks, and what there is instead, or why there is none; "" = any command."""
+_HARMLESS: Final[Mapping[str, frozenset[str]]] = {
+    "apply": frozenset({"--server-side", "--force-conflicts", "--validate=true", "--validate=strict", "--overwrite"}),
+    "create": frozenset({"--validate=true", "--validate=strict", "--save-config"}),
+    "version": frozenset({"--client", "--client=true"}),
+    "patch": frozenset({"--subresource=resize"}),
+}
+"""kubectl's flags that change nothing here, since what they ask for is always so: they are left out."""
+_HARMLESS_PAIRS: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
+    "patch": frozenset({("--subresource", "resize")}),
+}
+"""The same, of two words."""
 _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune", "remove", "retire", "revoke"})
 """Commands that end something: suggested only for a word that can hardly mean anything else."""
 
 
 def refuse_word(word: str, known: Sequence[str], program: str = "syncpod") -> None:
     """Raise BadInput for a word that is not a command of a program, with the command's name here, or a similar one."""
-    elsewhere = {"syncpod": _ELSEWHERE, "syncpod fleet": _OF_FLEET}.get(program, {})
+    elsewhere = {"syncpod": _ELSEWHERE, "syncpod create": _OF_CREATE, "syncpod fleet": _OF_FLEET}.get(program, {})
     if way := elsewhere.get(word):
+        if elsewhere is _OF_CREATE:
+            raise BadInput(f"create {word}: {way}")
         raise BadInput(f"{word!r} is not a command {'of a fleet' if elsewhere is _OF_FLEET else 'here'}: {way}")
     likely = [
         each
@@ -99,7 +160,8 @@ def option_elsewhere(command: str, option: str) -> str:
 
     `command` is its words, as in ``fleet drain``.
     """
-    return _OPTIONS_ELSEWHERE.get(command, {}).get(option, "")
+    ways = _OPTIONS_ELSEWHERE.get(command, {})
+    return ways.get(option) or _OPTIONS_ELSEWHERE[""].get(option, "")
 
 
 def arranged(program: Any, words: Sequence[str]) -> list[str]:
@@ -118,7 +180,18 @@ def arranged(program: Any, words: Sequence[str]) -> list[str]:
             command, rest = ["events"], rest[1:]
         elif rest[0] == "all":
             rest = ["pods", *rest[1:]]
-    return [*command, *namespace, *rest]
+    return [*command, *namespace, *_without_harmless(" ".join(command), rest)]
+
+
+def _without_harmless(command: str, words: Sequence[str]) -> list[str]:
+    """Return the words behind a command without flags that change nothing; what follows ``--`` is somebody else's."""
+    ours = list(words[: words.index("--")] if "--" in words else words)
+    kept = [word for word in ours if word not in _HARMLESS.get(command, ())]
+    for pair in _HARMLESS_PAIRS.get(command, ()):
+        at = next((at for at in range(len(kept) - 1) if (kept[at], kept[at + 1]) == pair), None)
+        if at is not None:
+            del kept[at : at + 2]
+    return [*kept, *words[len(ours) :]]
 
 
 def _namespace_words(word: str) -> int:

@@ -129,3 +129,10 @@ OfNode = Annotated[
         show_default="where the fleet has placed it",
     ),
 ]
+OurStdin = Annotated[
+    bool, typer.Option("--stdin", "-i", help="Keep its stdin open; while attached, it reads our input.")
+]
+OurTerminal = Annotated[bool, typer.Option("--tty", "-t", help="Give it a terminal.")]
+AttachUntilEnd = Annotated[
+    bool | None, typer.Option("--attach/--no-attach", help="Attach to it until it ends.", show_default="with -i")
+]

@@ -45,6 +45,8 @@ def known_output(output: str, plain: Sequence[str]) -> str:
             raise BadInput(f"--output: jsonpath: {wrong}") from None
     elif word in (_COLUMNS, _COLUMNS_FILE):
         _columns(asked)
+    elif word.startswith("go-template"):
+        raise BadInput(f"--output: {word} is not here: jsonpath='{{PATH}}' prints fields, and -o json is for `jq`")
     elif asked and asked not in plain:
         ways = "jsonpath='{PATH}' or custom-columns=NAME:PATH,..."
         raise BadInput(f"--output: must be {', '.join(plain)}, {ways}, not {asked}")

@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from syncpod.cli.view.jsonpath import Path
+from syncpod.cli.failure import BadInput
+from syncpod.cli.view.jsonpath import Path, parse_path
 from syncpod.pod import parse_quantity
 
 _One = TypeVar("_One")
+
+
+def sort_path(text: str) -> Path:
+    """Return the path that ``--sort-by`` names. Raises BadInput."""
+    try:
+        return parse_path(text)
+    except ValueError as wrong:
+        raise BadInput(f"--sort-by: {wrong}") from None
 
 
 def in_order(found: Sequence[_One], path: Path, document_of: Callable[[_One], Mapping[str, Any]]) -> list[_One]:

@@ -1,0 +1,131 @@
+"""A container that a command has just asked for: waited for until it begins, and followed until it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.commands.exec import write_ours
+from syncpod.cli.console import printable, remark, warn
+from syncpod.cli.failure import Failure
+from syncpod.journal.records import NEVER_RAN
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cri.client import CriClient
+    from syncpod.pod import Pod
+
+_POLL_SECONDS: Final = 0.1
+_LOOKS_FOR_THE_END: Final = 20
+"""How often a container's state is read after its streams have ended, before it counts as still running."""
+_UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
+"""Waiting reasons that end by themselves."""
+
+
+async def until_begun(client: Client, pod: Pod, container: str) -> Pod:
+    """Return the pod once the container runs or has ended. Raises Failure with the reason if it does not start."""
+    import asyncio
+
+    from syncpod.cli.machine.containers import status_of
+    from syncpod.cli.temporal.pods import not_found, read_pod
+
+    meta = pod.metadata
+    while True:
+        fetched = await read_pod(client, meta.namespace, meta.name)
+        if fetched is None or (fetched.current and fetched.pod.metadata.uid != meta.uid):
+            raise not_found(meta.name, meta.namespace)
+        status = status_of(fetched.pod, container)
+        state, ended = status.state, status.last_state.terminated
+        if state.running is not None or state.terminated is not None or ended is not None:
+            return fetched.pod
+        if fetched.pod.metadata.deletion_timestamp is not None or fetched.pod.status.phase in ("Succeeded", "Failed"):
+            raise Failure(f'pod "{meta.name}" ends: container "{container}" will not be started')
+        if state.waiting is not None and state.waiting.reason not in _UNDER_WAY:
+            why = ": ".join(part for part in (state.waiting.reason, state.waiting.message) if part)
+            raise Failure(
+                f'container "{container}" does not start: {why}\n'
+                f"it stays in the pod, which tries again: `syncpod describe pod {meta.name}` shows its state, "
+                f"and once it runs, `syncpod attach {meta.name} -c {container}` attaches"
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def stay(pod: Pod, name: str) -> int:
+    """Follow a started container until it ends or detaches us; return its exit code.
+
+    If it reads no input, or has ended already, its log is followed, so that no output is missed. Raises Failure.
+    """
+    from syncpod.cli.machine.containers import current_instance, status_of
+    from syncpod.cli.machine.runtime_client import runtime_of, unanswered
+    from syncpod.cri.errors import CriError, TransportFault
+
+    instance = current_instance(pod, name)
+    containers = (*pod.spec.containers, *pod.spec.ephemeral_containers)
+    container = next(each for each in containers if each.name == name)
+    runs = status_of(pod, name).state.running is not None
+    async with runtime_of(pod) as runtime:
+        try:
+            if not (container.stdin and runs and await _attach(runtime, pod, instance.id, tty=container.tty)):
+                await _follow(runtime, instance.id)
+            return await _outcome(runtime, pod, name, instance.id)
+        except TransportFault as fault:
+            raise unanswered(fault) from None
+        except CriError as error:
+            why = error.message or error.code
+            raise Failure(f'the runtime does not report container "{name}": {why}') from None
+
+
+async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:
+    """Attach until the container or our input ends; return False if it had ended before. Raises Failure."""
+    from syncpod.cli.commands.attach import attach
+    from syncpod.cli.streams.remote_command import NeverRan, StreamBroken
+
+    try:
+        await attach(pod, container_id, stdin=True, tty=tty)
+    except Failure as failure:
+        begun = isinstance(failure, StreamBroken) and not isinstance(failure, NeverRan)
+        if begun or (await runtime.container_status(container_id)).state == "running":
+            raise
+        return False
+    return True
+
+
+async def _follow(runtime: CriClient, container_id: str) -> None:
+    """Print a container's log until it has ended; one that never ran has none."""
+    from syncpod.cli.streams.log_files import LogUnreadable, read_log
+    from syncpod.cli.streams.remote_command import Output
+    from syncpod.cri.errors import CriError
+
+    async def runs() -> bool:
+        try:
+            return (await runtime.container_status(container_id)).state == "running"
+        except CriError:
+            return False
+
+    path = Path((await runtime.container_status(container_id)).log_path)
+    try:
+        async for line in read_log(path, runs):
+            await write_ours(Output(line.stream), line.text + b"\n")
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        # Not BadInput, which means that nothing has been done: the container is in the pod.
+        raise Failure(f"{path}: permission denied; run as root") from None
+    except LogUnreadable as why:
+        raise Failure(f"the container's log cannot be read: {why}: {path}") from None
+
+
+async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: str) -> int:
+    """Return a container's exit code; 0 if it keeps running, since it detached us."""
+    import asyncio
+
+    for _ in range(_LOOKS_FOR_THE_END):
+        status = await runtime.container_status(container_id)
+        if status.state != "running":
+            if status.reason in NEVER_RAN and status.message:
+                warn(f"container {container}: {printable(status.message)}")
+            return status.exit_code
+        await asyncio.sleep(_POLL_SECONDS)
+    remark(f"The container keeps running: `syncpod attach {pod.metadata.name} -c {container}` attaches again.")
+    return 0
