@@ -83,7 +83,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "fleet key list": (("Which keys there are, and which one signs and encrypts", "syncpod fleet key list"),),
     "fleet key rotate": (
         ("Sign and encrypt with a new key from now on", "syncpod fleet key rotate"),
-        ("Seal what nodes are told with a new key", "syncpod fleet key rotate --sealing"),
+        ("Seal messages to nodes with a new key", "syncpod fleet key rotate --sealing"),
     ),
     "fleet key create": (("Make a key, to copy it to the fleet's other machines first", "syncpod fleet key create"),),
     "fleet key use": (
@@ -109,7 +109,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "fleet uncordon": (("Place pods there again", "syncpod fleet uncordon n1"),),
     "fleet serve": (("On the fleet's machine, beside its Temporal server", "syncpod fleet serve"),),
     "install": (
-        ("Serve pods from now on, whatever happens to this machine", "syncpod install"),
+        ("Serve pods from now on, also after a reboot or a crash", "syncpod install"),
         ("What systemd would be given", "syncpod install --print"),
     ),
     "uninstall": (("Serve them without systemd again", "syncpod uninstall"),),

@@ -41,7 +41,7 @@ def adopt(
 
     Pods of this machine lose their workflows when the Temporal server loses its database, or is replaced by another:
     then nothing kills them, and nothing looks after them. A pod is adopted from its node's record of it, under the same
-    UID. Whatever runs keeps running, and no container is restarted. Restart counts continue from what the runtime has;
+    UID. Containers keep running, and none is restarted. Restart counts continue from what the runtime has;
     back-offs, events and history start afresh. A pod that has ended stays ended.
 
     With -f, the pods of the manifests are adopted. One that its node has no record of, because its state directory was

@@ -36,7 +36,7 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         metavar="PROFILE",
-        help="What it may do: general, baseline, restricted, netadmin, sysadmin. By default general, or baseline "
+        help="Its rights: general, baseline, restricted, netadmin, sysadmin. By default general, or baseline "
         "where containers cannot have capabilities: on the embedded runtime without root.",
     ),
 ]

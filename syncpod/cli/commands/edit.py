@@ -33,7 +33,7 @@ def edit(
 ) -> None:
     """Change a pod in an editor.
 
-    The pod may change as with `apply`. What cannot be applied is kept in the file, whose name is printed.
+    The pod may change as with `apply`. A change that cannot be applied is kept in the file, whose name is printed.
     """
     from syncpod.cli.temporal import session
 

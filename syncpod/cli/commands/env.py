@@ -20,7 +20,7 @@ def env(
         typer.Option(
             "--workflow",
             metavar="ID",
-            help="Sign for this workflow, whatever the command names.",
+            help="Sign for this workflow, even if the command names another.",
             show_default="the one that the command names",
         ),
     ] = "",

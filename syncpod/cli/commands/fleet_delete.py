@@ -44,7 +44,7 @@ def delete(
     Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, or `deployment/web secret/keys`, or with
     the manifests that were applied. Names alone are of pods: if one of several is unknown, none is deleted.
 
-    A workload is gone once its last pod is, and a ConfigMap or Secret once its nodes have been told. After five
+    A workload is gone once its last pod is, and a ConfigMap or Secret once its nodes know of it. After five
     seconds the command says on standard error what it waits for. The deletion goes on even if the command ends.
 
     A node that cannot be reached ends its pods when it is back. Until then they count as ending. With `--force` they

@@ -28,8 +28,8 @@ def describe(
     """Show a workload, node, pod or object of the fleet: `deployment web`, `daemonset logs`, `node n1`, `secret keys`.
 
     For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
-    node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. Of a ConfigMap or
-    Secret it shows what is known without its content, which is sealed.
+    node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. For a
+    ConfigMap or Secret it shows everything but its content, which is sealed.
     """
     from datetime import UTC, datetime
 

@@ -39,9 +39,9 @@ def explain(
     """Explain the state of a pod of the fleet, and what happens next: `explain web`, `explain deployment/web`.
 
     The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
-    zone. For a pod that is gone, the journals of all nodes are searched. Of a workload whose newest template was rolled
-    back, that is the pod that failed. Of a workload without pods, and of a pod that no node has yet, the fleet itself
-    says why. `explain node n1` is about a node.
+    zone. For a pod that is gone, the journals of all nodes are searched. For a workload whose newest template was
+    rolled back, the answer is about the pod that failed. For a workload without pods, and for a pod that no node has
+    yet, the fleet itself explains why. `explain node n1` is about a node.
 
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.

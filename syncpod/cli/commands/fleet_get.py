@@ -108,7 +108,8 @@ def get(
     """List the fleet's nodes, workloads, or pods on all nodes: `nodes`, `deployments`, `daemonset logs`, `pods`.
 
     Several kinds are `deployments,daemonsets`, or `deployment/web pod/web-1`; `all` stands for pods, daemonsets and
-    deployments. A node is `Unknown` when the fleet has not heard from it for its grace. Its pods may still be running.
+    deployments. A node is `Unknown` when the fleet has had no answer from it for its grace. Its pods may still be
+    running.
     """
     from syncpod.cli.temporal import fleet, fleet_objects
     from syncpod.cli.temporal.fleet_workloads import KINDS

@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 
 Sealing = Annotated[
-    bool, typer.Option("--sealing", help="Of the keys that seal what passes between the fleet and its nodes.")
+    bool, typer.Option("--sealing", help="Use the keys that seal messages between the fleet and its nodes.")
 ]
 
 
@@ -97,8 +97,8 @@ def use(
 
     The fleet's worker starts to use it within a second or two, without a restart. Earlier keys still open what needs
     them. All workflows of the fleet continue as new, so that soon they need only this key: then `syncpod fleet key
-    remove` removes the others. If it is a sealing key, all nodes are told of it, and all ConfigMaps and Secrets are
-    sealed anew. If this command was interrupted, repeat it. Afterwards copy `keys/current`, or `sealing/current`, to
+    remove` removes the others. If it is a sealing key, the fleet sends it to all nodes, and seals all ConfigMaps and
+    Secrets anew. If this command was interrupted, repeat it. Afterwards copy `keys/current`, or `sealing/current`, to
     the fleet's other machines: until then they use the earlier key.
     """
     keys, named = _of(state_dir), key.removeprefix("key/")
@@ -166,11 +166,11 @@ def remove(
 ) -> None:
     """Remove a key that nothing needs any more, named by its id.
 
-    Whatever it has signed is refused from then on. The histories of all open workflows are searched for the key. The
-    server keeps closed runs for its retention time. A backup of the fleet's database from the time of the key needs it
-    too: keep a copy of the key as long as the backup.
+    Commands that it has signed are refused from then on. The histories of all open workflows are searched for the
+    key. The server keeps closed runs for its retention time. A backup of the fleet's database from the time of the key
+    needs it too: keep a copy of the key as long as the backup.
 
-    A sealing key is also needed by ConfigMaps and Secrets that are sealed for it, and by nodes that have not heard of
+    A sealing key is also needed by ConfigMaps and Secrets that are sealed for it, and by nodes that do not know
     another one, because they have been away.
     """
     from syncpod.cli.temporal import fleet

@@ -78,7 +78,7 @@ def remove(
 ) -> None:
     """Remove a key, named by its id, that no open workflow of the node needs.
 
-    What it has signed is refused from then on. Whoever has a copy of it commands nothing any more.
+    Commands that it has signed are refused from then on. A copy of it commands nothing any more.
     """
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.key_uses import workflows_with_key

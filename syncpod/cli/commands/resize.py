@@ -34,7 +34,7 @@ Limits = Annotated[
     str, typer.Option("--limits", metavar="cpu=…,memory=…", help="The most that it may use.", show_default=False)
 ]
 Requests = Annotated[
-    str, typer.Option("--requests", metavar="cpu=…,memory=…", help="What it is guaranteed.", show_default=False)
+    str, typer.Option("--requests", metavar="cpu=…,memory=…", help="The guaranteed amounts.", show_default=False)
 ]
 
 
@@ -51,7 +51,7 @@ def resize(
 ) -> None:
     """Change the CPU and memory of a running pod in place.
 
-    What is not named stays as it is; a request or limit can be added or changed, but not removed. The pod's QoS class
+    Other amounts stay as they are; a request or limit can be added or changed, but not removed. The pod's QoS class
     must not change: for a Guaranteed pod, change requests and limits alike. Containers keep running, unless their
     resizePolicy asks for a restart. If the node has no room now, the resize is Deferred until it has; if it can never
     have, the resize is Infeasible. The pod's conditions PodResizePending and PodResizeInProgress show its progress.

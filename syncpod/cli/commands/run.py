@@ -27,7 +27,7 @@ Labels = Annotated[
     str, typer.Option("--labels", "-l", metavar="KEY=VALUE,...", help="Labels.", show_default="run=NAME")
 ]
 Port = Annotated[int, typer.Option("--port", metavar="PORT", help="The port that it serves.", show_default=False)]
-IsCommand = Annotated[bool, typer.Option("--command", help="What follows -- is the command, not its arguments.")]
+IsCommand = Annotated[bool, typer.Option("--command", help="The words after -- are the command, not its arguments.")]
 Restart = Annotated[str, typer.Option("--restart", metavar="Always|OnFailure|Never", help="The restart policy.")]
 PullPolicy = Annotated[
     str, typer.Option("--image-pull-policy", metavar="Always|IfNotPresent|Never", help="When to pull the image.")
@@ -64,8 +64,8 @@ def run(
 ) -> None:
     """Make a pod of one container, and run it.
 
-    What follows `--` are the arguments of the image's command, or with --command the command itself. `attach` and
-    `logs` show what it prints; `exec` runs something beside it. With `-i` or --attach it is attached to until it ends,
+    Arguments after `--` are those of the image's command; with --command they are the command itself. `attach` and
+    `logs` show its output; `exec` runs something beside it. With `-i` or --attach it is attached to until it ends,
     and its exit code is passed on; with --rm the pod is deleted then.
 
     \b

@@ -37,10 +37,10 @@ def tree(
 ) -> None:
     """Draw nodes, pods and containers, and what each waits for.
 
-    Without NODE it draws all nodes that have pods. A pod or container that waits says for what: the end of a back-off,
-    an image, the sandbox, an init container, a probe, or a step that is tried again. Pods of this machine's node are
-    read from its worker; of others it is their status that says what they wait for. Of one pod, `syncpod explain POD`
-    says it.
+    Without NODE it draws all nodes that have pods. A line names what its pod or container waits for: the end of a
+    back-off, an image, the sandbox, an init container, a probe, or a step that is tried again. Pods of this machine's
+    node are read from its worker; the lines of other pods come from their status. `syncpod explain POD` has one pod
+    in detail.
     """
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")

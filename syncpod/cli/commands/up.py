@@ -174,7 +174,7 @@ def up(
 
     It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
     embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
-    command ends. What the node was started with before holds until `syncpod down` has ended its pods: its name, its
+    command ends. The settings of the node's last start hold until `syncpod down` has ended its pods: its name, its
     runtime, its Temporal server, its directories, its capacity, its labels, its limit of processes, its metrics
     address, the form of its log and its journal's limits. Name and runtime cannot change while it has pods.
 

@@ -31,7 +31,7 @@ def wait(
         typer.Option(
             "--for",
             metavar="condition=NAME[=VALUE]|delete|create|jsonpath='{PATH}'[=VALUE]",
-            help="What to wait for.",
+            help="The condition to wait for.",
             show_default=False,
         ),
     ] = "",
@@ -54,7 +54,8 @@ def wait(
 
     A condition is met when it has the given value, or True if none is given; a path, when it leads to the given value,
     or to any value if none is given. The timeout is for all pods together. A pod that does not exist is an error,
-    unless the wait is for its creation or deletion; one that is deleted meanwhile is waited for until it exists again.
+    unless the wait is for its creation or deletion. If a pod is deleted meanwhile, the wait goes on until it exists
+    again.
 
     --for is written as with `kubectl wait`. On a timeout the exit code is 1.
     """
