@@ -1,4 +1,7 @@
-"""A pod that waits for room on a node is told of it, and told again only if there still was none."""
+"""A pod that waits for room on a node is told of it, and told again only if there still was none.
+
+Holds: A rejected pod of a node's list starts as soon as it fits.
+"""
 
 from __future__ import annotations
 
