@@ -1,8 +1,8 @@
 """Back-off as a value: how long to wait before the next try, remembered between tries.
 
-A `BackoffStore` maps a key to the delay in force and the time it was last set. It is frozen and can be written as JSON,
-so the workflow's snapshot contains it. A function that changes something returns a new store. Nothing here reads a
-clock or adds jitter.
+A `BackoffStore` maps a key to its delay, or to how often that has grown, and to the time it was last set. It is frozen
+and can be written as JSON, so the workflow's snapshot contains it. A function that changes something returns a new
+store. Nothing here reads a clock or adds jitter.
 
 Three kinds of failure share one mechanism and one set of numbers (10 s, doubling, 300 s at most, forgotten after
 600 s). A pod may set other numbers for its crash loops only:
@@ -35,6 +35,9 @@ from syncpod.pod.restart_settings import KUBELETS, RestartSettings
 FIRST_DELAY: Final = KUBELETS.initial
 EXPIRY: Final = KUBELETS.reset_after
 
+EXEMPT_AT_ONCE: Final = 5
+"""How many restarts after exempt exits may follow each other without a delay."""
+
 RESTART_ALL: Final = "restart_all_containers"
 """The subject of the back-off of a restart of all containers: the name that an operator gives to end it."""
 
@@ -46,7 +49,12 @@ class BackoffEntry(Model):
     """The back-off under one key."""
 
     delay: timedelta = FIRST_DELAY
-    """The delay in force: how long the next try has to wait."""
+    """How long the next try of a pull or step has to wait."""
+    grown: int = 0
+    """For a crash loop: how often its delay has grown since the first one. The delay itself is computed from the pod's
+    settings whenever it is asked for, so that changed ones apply at once."""
+    taken: float = 0.0
+    """After exempt exits: how many of the restarts at once (`EXEMPT_AT_ONCE`) had been taken at `last_update`."""
     last_update: Time = LONG_AGO
     """When the delay was last set; expiry is measured from here."""
     reason: str = ""
@@ -64,11 +72,6 @@ class BackoffStore(Model):
 
     entries: Mapping[str, BackoffEntry] = Field(default_factory=dict)
     """By key, in the order in which the keys were first seen."""
-
-    def delay(self, key: str) -> timedelta:
-        """Return the delay in force for `key`, zero when there is none."""
-        entry = self.entries.get(key)
-        return entry.delay if entry else NO_DELAY
 
     def with_entry(self, key: str, entry: BackoffEntry) -> BackoffStore:
         """Return a store in which `key` holds `entry`."""
@@ -110,7 +113,8 @@ def start_decision(
     """
     key = crash_loop_key(pod, container)
     if finished_at is None:
-        return StartDecision(allowed=True, delay=store.delay(key)), store
+        entry = store.entries.get(key)
+        return StartDecision(allowed=True, delay=_crash_delay(entry, settings) if entry else NO_DELAY), store
     what = f"restarting failed container={container.name} pod={pod.name}_{pod.namespace}({pod.uid})"
     return _decide(store, key, what, settings, finished_at=finished_at, now=now)
 
@@ -138,15 +142,23 @@ def _decide(
 ) -> tuple[StartDecision, BackoffStore]:
     entry = store.entries.get(key)
     if entry is not None and not _expired(entry, finished_at, settings):
-        # Changed settings apply at once, also to the delay in force.
-        delay = min(max(entry.delay, settings.initial), settings.maximum)
+        delay = _crash_delay(entry, settings)
         if now - finished_at < delay:
             words = f"back-off {go_duration(delay)} {what}"
             held = StartDecision(allowed=False, delay=delay, retry_at=finished_at + delay, message=words)
             return held, store
 
-    grown = BackoffEntry(delay=_next_delay(entry, finished_at, settings), last_update=now)
-    return StartDecision(allowed=True, delay=grown.delay), store.with_entry(key, grown)
+    times = 0 if entry is None or _expired(entry, finished_at, settings) else entry.grown + 1
+    grown = BackoffEntry(grown=times, last_update=now)
+    return StartDecision(allowed=True, delay=_crash_delay(grown, settings)), store.with_entry(key, grown)
+
+
+def _crash_delay(entry: BackoffEntry, settings: RestartSettings) -> timedelta:
+    """Return the delay of a crash loop that is in force with these settings."""
+    try:
+        return min(settings.initial * float(settings.factor) ** entry.grown, settings.maximum)
+    except OverflowError:
+        return settings.maximum
 
 
 def restarts_before(
@@ -177,7 +189,8 @@ def uncounted(store: BackoffStore, key: str) -> BackoffStore:
 
 def started_by_operator(store: BackoffStore, key: str, *, now: datetime) -> BackoffStore:
     """Return a store in which an operator starts a container at `now`. That start does not count as a restart."""
-    return store.with_entry(key, BackoffEntry(delay=store.delay(key) or FIRST_DELAY, last_update=now))
+    entry = store.entries.get(key)
+    return store.with_entry(key, BackoffEntry(grown=entry.grown if entry else 0, last_update=now))
 
 
 def held_until(store: BackoffStore, key: str, *, now: datetime) -> datetime | None:
@@ -226,6 +239,8 @@ def collect_garbage(
 
 
 def _memory(key: str, settings: RestartSettings) -> timedelta:
+    if key.startswith("exempt/"):
+        return max(EXPIRY, EXEMPT_AT_ONCE * settings.initial)
     if settings == KUBELETS or not (key.startswith("crash/") or key == step_key(RESTART_ALL)):
         return EXPIRY
     return max(EXPIRY, settings.reset_after + settings.maximum)
@@ -262,11 +277,11 @@ def _expired(entry: BackoffEntry, at: datetime, settings: RestartSettings = KUBE
     return at - entry.last_update > settings.reset_after
 
 
-def _next_delay(entry: BackoffEntry | None, event: datetime, settings: RestartSettings = KUBELETS) -> timedelta:
-    """Return the delay that follows `entry`, given the time of the event that made the step necessary."""
-    if entry is None or _expired(entry, event, settings):
-        return settings.initial
-    return min(max(entry.delay * settings.factor, settings.initial), settings.maximum)
+def _next_delay(entry: BackoffEntry | None, event: datetime) -> timedelta:
+    """Return the delay after a failed pull or step that follows `entry`, given the time of the failure."""
+    if entry is None or _expired(entry, event):
+        return FIRST_DELAY
+    return min(entry.delay * KUBELETS.factor, KUBELETS.maximum)
 
 
 def _digest(value: object) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 from syncpod.go_durations import go_duration
 from syncpod.lifecycle import backoff
-from syncpod.lifecycle.backoff import BackoffEntry, BackoffStore, StartDecision
+from syncpod.lifecycle.backoff import EXEMPT_AT_ONCE, BackoffEntry, BackoffStore, StartDecision
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.pod import Container, EphemeralContainer, ObjectMeta, Pod
 from syncpod.pod.restart_settings import LIMIT, RestartSettings
@@ -24,9 +24,6 @@ from syncpod.pod.restart_settings import LIMIT, RestartSettings
 CRASH_LOOP: Final = "CrashLoopBackOff"
 LIMIT_REACHED: Final = "RestartLimitReached"
 """Reason of a container that is held back, and of a pod that has failed, because the limit of restarts is reached."""
-
-EXEMPT_AT_ONCE: Final = 5
-"""How many restarts after exempt exits may follow each other without a delay."""
 
 
 @dataclass(frozen=True)
@@ -117,16 +114,17 @@ def _paced(
     """Decide on a restart after an exempt exit: at once, unless there were too many recently.
 
     This is a token bucket: each restart takes one of `EXEMPT_AT_ONCE` tokens, and one token comes back after each
-    `backoff-initial`. The entry's `last_update` is when the bucket will be full.
+    `backoff-initial`. The entry counts tokens and not a time, so that a changed `backoff-initial` applies at once.
     """
     entry, every = store.entries.get(key), settings.initial
-    all_free = max(now, entry.last_update) if entry is not None else now
-    due = all_free - (EXEMPT_AT_ONCE - 1) * every
+    taken, since = (entry.taken, entry.last_update) if entry is not None else (0.0, now)
+    due = since + (taken - (EXEMPT_AT_ONCE - 1)) * every
     if now < due:
         words = f"back-off {go_duration(every)} restarting {what}"
         message = f"{words}: it exits with {exit_.exit_code} too often to be restarted at once each time"
         return RestartPermission(False, every, due, CRASH_LOOP, message), store
-    return RestartPermission(True), store.with_entry(key, BackoffEntry(delay=every, last_update=all_free + every))
+    left = max(0.0, taken - (now - since) / every)
+    return RestartPermission(True), store.with_entry(key, BackoffEntry(taken=left + 1, last_update=now))
 
 
 def _counted(

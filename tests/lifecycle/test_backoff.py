@@ -88,7 +88,7 @@ def test_a_crash_loop_ends_after_exactly_ten_minutes_of_running() -> None:
     assert not start(store, finished=700, now=700)[0].allowed
     decision, after = start(store, finished=700.001, now=700.001)
     assert decision == StartDecision(allowed=True, delay=FIRST_DELAY)
-    assert after.delay(crash_loop_key(WEB, APP)) == FIRST_DELAY
+    assert after.entries[crash_loop_key(WEB, APP)].grown == 0
 
 
 def test_back_off_expiry_is_measured_at_the_exit_and_not_at_the_current_time() -> None:
@@ -154,7 +154,7 @@ def test_an_old_pull_failure_resets_the_image_back_off() -> None:
     key = image_key("7f3a", "local/none:1")
     store = record_failure(record_failure(EMPTY, key, now=NOON), key, now=NOON + seconds(10))
     later = NOON + seconds(10) + EXPIRY + seconds(1)
-    assert record_failure(store, key, now=later).delay(key) == FIRST_DELAY
+    assert record_failure(store, key, now=later).entries[key].delay == FIRST_DELAY
 
 
 def test_a_successful_step_clears_its_back_off() -> None:
@@ -215,7 +215,8 @@ def test_a_start_is_never_early_and_never_delayed_by_more_than_five_minutes(hist
     for ran, asked in history:
         finished = now + timedelta(milliseconds=ran)
         now = finished + timedelta(milliseconds=asked)
-        before = store.delay(crash_loop_key(WEB, APP))
+        known = store.entries.get(crash_loop_key(WEB, APP))
+        before = min(FIRST_DELAY * 2**known.grown, KUBELETS.maximum) if known is not None else seconds(0)
         decision, after = start_decision(store, WEB, APP, finished_at=finished, now=now)
         if decision.allowed:
             long_ago = all(finished - entry.last_update > EXPIRY for entry in store.entries.values())

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncpod.lifecycle import backoff
-from syncpod.lifecycle.backoff import BackoffStore, collect_garbage, crash_loop_key, start_decision
+from syncpod.lifecycle.backoff import EXEMPT_AT_ONCE, BackoffStore, collect_garbage, crash_loop_key, start_decision
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.restart_pacing import (
-    EXEMPT_AT_ONCE,
     RestartPermission,
     restart_all,
     restart_container,
@@ -165,6 +164,39 @@ def test_a_long_run_resets_the_restart_limit_and_a_failed_start_counts_once() ->
         answer, store = restart_container(store, loop.settings, WEB, APP, ended, now=loop.now + seconds(1000))
         assert answer.allowed
     assert store.entries[KEY].restarts == 1
+
+
+def test_changed_settings_apply_to_a_crash_loop_in_progress() -> None:
+    """Whatever the settings were before: crashes are counted, and the delay is computed from today's settings."""
+    loop = Loop(RestartSettings(initial=seconds(600), factor=3, maximum=seconds(86400), reset_after=seconds(90000)))
+    assert waits(loop, 4) == [0, 600, 1800, 5400]
+    for settings, wait in (
+        (RestartSettings(initial=seconds(1)), 8),
+        (RestartSettings(initial=seconds(1), factor=1), 1),
+        (RestartSettings(initial=seconds(1), factor=10, maximum=seconds(7200), reset_after=seconds(7200)), 1000),
+        (RestartSettings(initial=seconds(100), maximum=seconds(200)), 200),
+    ):
+        loop.settings = settings
+        loop.exits += 1
+        loop.ended = ended(loop.now, 1, f"exit {loop.exits}")
+        held, _ = loop.ask()
+        assert (held.delay, held.retry_at) == (seconds(wait), loop.now + seconds(wait))
+
+
+def test_no_number_of_crashes_makes_a_delay_too_large_to_compute() -> None:
+    settings = RestartSettings(factor=10)
+    store = BackoffStore(entries={KEY: backoff.BackoffEntry(grown=1_000_000, last_update=NOON)})
+    held, _ = restart_container(store, settings, WEB, APP, ended(NOON, 1), now=NOON)
+    assert held.delay == settings.maximum
+
+
+def test_changed_settings_apply_to_exempt_exits_too() -> None:
+    loop = Loop(RestartSettings(initial=seconds(600), maximum=seconds(3600), exempt=(3,)))
+    assert waits(loop, 6, code=3) == [0, 0, 0, 0, 0, 600]
+    loop.settings = RestartSettings(initial=seconds(2), exempt=(3,))
+    assert waits(loop, 2, code=3) == [2, 2]
+    loop.settings = RestartSettings(initial=seconds(600), maximum=seconds(3600), exempt=(3,))
+    assert waits(loop, 2, code=3) == [600, 600]
 
 
 def test_an_operators_restart_resets_the_restart_limit() -> None:

@@ -29,8 +29,8 @@ WITHIN = 400
 
 
 def half_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    right: Callable[..., timedelta] = backoff._next_delay
-    monkeypatch.setattr(backoff, "_next_delay", lambda *args, **more: right(*args, **more) / 2)
+    right: Callable[..., timedelta] = backoff._crash_delay
+    monkeypatch.setattr(backoff, "_crash_delay", lambda *args, **more: right(*args, **more) / 2)
 
 
 def accepts_older_listings(monkeypatch: pytest.MonkeyPatch) -> None:
