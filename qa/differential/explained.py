@@ -105,21 +105,21 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         turned=in_a_loop,
     ),
     Sentence(
-        "Of two containers that crash, each has a back-off of its own: at one's moment the other may be anywhere.",
+        "Two containers that crash have a back-off each: at one's moment the other may be anywhere.",
         Reason.CHANCE,
         ("status.containerStatuses.other.*", "event.* other: *"),
         ("several/Always-*", "several/OnFailure-1-1"),
         turned=at_its_own_pace("other"),
     ),
     Sentence(
-        "An error of TLS is told in OpenSSL's words, not in Go's.",
+        "An error of TLS is reported in OpenSSL's words, not in Go's.",
         Reason.MARKS,
         ("event.Warning Unhealthy *WRONG_VERSION_NUMBER*",),
         ("probe/https-to-http",),
         holds=_ONLY_OURS,
     ),
     Sentence(
-        "An error of TLS is told in Go's words.",
+        "An error of TLS is reported in Go's words.",
         Reason.MARKS,
         ("event.Warning Unhealthy *: http: server gave HTTP response to HTTPS client",),
         ("probe/https-to-http",),
@@ -133,7 +133,7 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         holds=lambda kubelet, ours: abs(int(kubelet) - int(ours)) <= 1,
     ),
     Sentence(
-        "A preStop hook that does not end in time is told when its time is over.",
+        "A preStop hook that does not end in time is reported when its time is over.",
         Reason.BETTER,
         ("event.Warning FailedPreStopHook main: PreStopHook did not end within the grace period: it had 5 s",),
         ("hook/prestop-too-long",),
@@ -210,8 +210,8 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ),
     ),
     Sentence(
-        "Why a pod has no sandbox is told in the status of its containers too, in the words of its event; a kubelet "
-        "has only the event.",
+        "The reason why a pod has no sandbox is in the status of its containers too, in the words of its event; a "
+        "kubelet has only the event.",
         Reason.BETTER,
         ("status.*ontainerStatuses.*.state.waiting.message",),
         ("volume/hostpath-*",),
@@ -253,7 +253,7 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         turned=in_our_order("said.trace."),
     ),
     Sentence(
-        "What is left of the grace period for a sidecar is what those before it took, in whole seconds of the machine.",
+        "A sidecar has the grace period less the time that the containers before it took, in whole seconds.",
         Reason.CHANCE,
         ("stops.*",),
         ("end/*sidecar*",),

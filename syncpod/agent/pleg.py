@@ -58,7 +58,7 @@ NO_WORKFLOW_SECONDS = 60.0
 RETRY_SECONDS = (0.1, 5.0)
 """First and longest pause before a signal that the server did not accept is sent again."""
 _FORGOTTEN_KEPT = 1_000
-"""Of how many pods of which nothing is left the last listing's number is kept: events of their end may still come."""
+"""How many removed pods keep their last listing number; late events may still refer to them."""
 _EVENTS_MAX = 50
 """How many events a signal has at most: the newest ones. Events are for people; the workflow reads `status`."""
 

@@ -37,7 +37,7 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 
-pytestmark = pytest.mark.every_runtime("events and exits are told by the runtime")
+pytestmark = pytest.mark.every_runtime("the runtime reports events and exits")
 
 
 @dataclass

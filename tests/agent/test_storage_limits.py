@@ -288,7 +288,7 @@ async def test_many_pods_are_measured_in_turn(scene: Scene, monkeypatch: pytest.
     assert list(scene.workflows.messages) == ["full"]
 
 
-@pytest.mark.every_runtime("the size of a layer is told by the runtime")
+@pytest.mark.every_runtime("the runtime reports the size of a layer")
 async def test_a_container_that_fills_its_writable_layer_is_evicted_on_every_runtime(
     runtime: Runtime, tmp_path: Path
 ) -> None:

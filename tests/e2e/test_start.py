@@ -15,7 +15,7 @@ from tests.e2e.words import say, waits_for
 from tests.runtimes.images import BUSYBOX
 
 pytestmark = pytest.mark.every_runtime(
-    "in which order a pod's containers come up is told by what the runtime lists", one_containerd=True
+    "the runtime's lists show the order in which a pod's containers come up", one_containerd=True
 )
 
 

@@ -99,7 +99,7 @@ _EMBEDDED = (
     Difference(
         "isolation",
         "A container has its own files (a private layer over the machine's), /tmp, mounts and host name, and shares "
-        "everything else. Whatever needs more isolation is refused: host ports without the host's network, "
+        "everything else. A pod that needs more isolation is refused: host ports without the host's network, "
         "sysctls, seccomp profiles of the node, AppArmor and SELinux, devices, user namespaces. The seccomp profile "
         "RuntimeDefault is not applied, and the event FieldNotApplied says so.",
         (
@@ -159,7 +159,7 @@ _CRIO = (
     Difference(
         "a command that is not there",
         "It is noticed when the container is created, not when it is started. So no container has failed; the pod "
-        "waits with CreateContainerError and retries, whatever its restart policy.",
+        "waits with CreateContainerError and retries, regardless of its restart policy.",
         (
             "test_restarts.py::test_a_missing_command_fails_a_restart_never_pod",
             "test_debug.py::test_a_debug_container_that_cannot_start_is_reported_without_harm_to_the_pod",
@@ -211,8 +211,8 @@ _CRIO = (
     ),
     Difference(
         "restarts of the runtime",
-        "Afterwards a container's image is told by its id, no longer by its digest, and its creation some microseconds "
-        "later.",
+        "Afterwards a container's image is shown by its id, no longer by its digest, and its creation some "
+        "microseconds later.",
         ("test_faults_runtime.py::test_a_runtime_restart_restarts_no_container",),
     ),
     Difference("small limits", "With runc, a pod with a memory limit below 12 MiB gets no sandbox by default."),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from syncpod.cli.view.pod_tree import Branch
 
 _ASKED_OF_STEPS: Final = 50
-"""Of how many pods, at most, the server is asked which steps it is trying."""
+"""For how many pods, at most, the command asks the server which steps it is trying."""
 
 _PODS: Final = ("po", "pod", "pods")
 """A first word that means pods; a node of that name is `node/pod`."""

@@ -38,7 +38,7 @@ TELL_SECONDS: Final = 5.0
 """After so long, a command that waits for the end of pods says what they wait for."""
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _TOLD: Final = 10
-"""Of how many pods it is said."""
+"""How many pods are named."""
 _ROUNDS: Final = 3
 """How often the node is listed again, for pods that were applied meanwhile."""
 _AT_ONCE: Final = 50
