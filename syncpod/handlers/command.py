@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from syncpod.cri.errors import CommandTimedOut, CriError, go_error
 from syncpod.cri.port import CriRuntime
@@ -11,19 +12,26 @@ from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target
 from syncpod.pod import ExecAction
 from syncpod.pod.go_text import go_quote
 
+RUNTIMES_SECONDS: Final = 120.0
+"""How long after a command's timeout the runtime may take to say so (runtimeRequestTimeout)."""
+
 
 async def run_command(action: ExecAction, target: Target, timeout_seconds: int, cri: CriRuntime) -> Answer:
-    """Run the command once: exit code 0 is success, a timeout is a failure.
+    """Run the command once: exit code 0 is success; a timeout is a failure, also that of a runtime without an answer.
 
     Raises :class:`NoAnswer` if the runtime cannot run it.
     """
     try:
         done = await cri.exec_sync(target.container_id, action.command, timeout_seconds=timeout_seconds)
     except CommandTimedOut:
-        limit = go_duration(timedelta(seconds=timeout_seconds))
-        words = go_quote(" ".join(action.command))
-        return Answer("failure", f"command timed out: {words} timed out after {limit}")
+        return timed_out(action, timeout_seconds)
     except CriError as error:
         raise NoAnswer(go_error(error)) from error
     output = (done.stdout + done.stderr)[:BODY_LIMIT].decode(errors="replace")
     return Answer("success" if done.exit_code == 0 else "failure", output)
+
+
+def timed_out(action: ExecAction, timeout_seconds: int) -> Answer:
+    """Return the answer of a command that took longer than its timeout (pkg/probe/exec/errors.go, v1.36)."""
+    limit = go_duration(timedelta(seconds=timeout_seconds))
+    return Answer("failure", f"command timed out: {go_quote(' '.join(action.command))} timed out after {limit}")

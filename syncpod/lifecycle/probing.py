@@ -92,14 +92,17 @@ def probe_of(container: Container, type_: ProbeType) -> Probe | None:
     return probes[type_]
 
 
-def first_state(type_: ProbeType, known: ProbeResult | None = None) -> ProbeState:
-    """Return the first state of a probe of an instance; `known` is its result from an earlier life of the agent.
+def first_state(type_: ProbeType, known: ProbeResult | None = None, failures: int = 0) -> ProbeState:
+    """Return the first state of a probe of an instance.
+
+    `known` is its result from an earlier life of the agent, and `failures` is how many answers had failed in a row.
 
     Difference: the kubelet goes on counting equal answers of the previous instance, so that one failure may be enough
     to kill the next one. Here each instance is judged by its own answers.
     """
     final = known is not None and (type_ == "startup" or (type_ == "liveness" and known == "failure"))
-    return ProbeState(type_, known or INITIAL[type_], on_hold=final, settled=known is not None)
+    last: ProbeResult = "failure" if failures else "unknown"
+    return ProbeState(type_, known or INITIAL[type_], last, failures, on_hold=final, settled=known is not None)
 
 
 def waits_for_start(type_: ProbeType, *, started: bool) -> bool:

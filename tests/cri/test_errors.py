@@ -49,7 +49,7 @@ NOT_CREATED = 'failed to set starting state for container "dc13": container is i
             "exec_sync",
             StatusCode.DEADLINE_EXCEEDED,
             "Deadline Exceeded",
-            DeadlineExceeded,
+            CommandTimedOut,
         ),
         (
             "a command that took too long",

@@ -11,7 +11,7 @@ probe has failed often enough. Mirrors prober/prober_manager.go and prober/worke
 
 - The first probe runs as soon as the initial delay is over, not at the next tick of the period.
 - After a start of the worker it is delayed by a fixed share of the period, where the kubelet's is random.
-- Results survive a restart of the worker.
+- Results survive a restart of the worker, and so does what an exec probe has waited for in vain (`slow_answers.py`).
 - A probe that cannot be run, or that succeeds with a warning, is reported when that begins and not each time.
 - Failures are counted here, and signalled at 1, 10, 100 and so on, with a change of the result, and when the instance
   ends. Events that are read on the node's socket include all failures.
@@ -23,18 +23,20 @@ import asyncio
 import logging
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from syncpod.agent.probing.outbox import Outbox, Send
-from syncpod.agent.probing.results import read_results, write_results
+from syncpod.agent.probing.results import read_results, read_slow, write_results
 from syncpod.agent.probing.run_probe import run_probe, with_static_variables
 from syncpod.agent.probing.schedule import Schedule
+from syncpod.agent.probing.slow_answers import NOT_SLOW, Slow, SlowAnswers
 from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri.port import CriRuntime
+from syncpod.go_durations import go_duration
 from syncpod.handlers.answer import Answer, NoAnswer, Target
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.probing import (
@@ -77,6 +79,8 @@ class _Instance:
     container: Container
     observed: ObservedContainer
     workers: tuple[ProbeWorker, ...] = ()
+    slow: dict[ProbeType, SlowAnswers] = field(default_factory=dict)
+    """The answers of its exec probes."""
 
 
 @dataclass
@@ -89,6 +93,8 @@ class _Pod:
     outbox: Outbox
     results: dict[tuple[str, ProbeType], ProbeResult]
     """The results that the workflow has acknowledged, by container id and type."""
+    slow: dict[tuple[str, ProbeType], Slow]
+    """How slow its exec probes are, by container id and type."""
     instances: dict[str, _Instance] = field(default_factory=dict)
     """By container id."""
 
@@ -175,19 +181,21 @@ class Prober:
                     self._tell(pod, instance, worker.state, Report(worker.state.result, answer))
 
     def untold(self, uid: str) -> tuple[UntoldFailures, ...]:
-        """Return the failures of a pod's probes that its workflow has not been told of."""
+        """Return the failures of a pod's probes that its workflow has not been told of, and the overdue answers."""
         pod = self._pods.get(uid)
-        return tuple(
+        instances = tuple(pod.instances.values()) if pod is not None else ()
+        failed = (
             UntoldFailures(
                 container=instance.container.name,
                 message=failure_text(worker.state.type, worker.failures.text[:_TEXT_LIMIT]),
                 failures=worker.failures.untold,
                 at=datetime.fromtimestamp(worker.failed_at, UTC),
             )
-            for instance in (pod.instances.values() if pod is not None else ())
+            for instance in instances
             for worker in instance.workers
             if worker.failures.untold
         )
+        return (*failed, *(overdue for instance in instances for overdue in _overdue(instance)))
 
     async def close(self) -> None:
         """Stop probing and signalling."""
@@ -221,7 +229,9 @@ class Prober:
             taken=lambda change: self._keep(pod, change),
             emptied=lambda: self._forget_if_done(pod),
         )
-        pod = _Pod(ref, record.pod, listing, outbox, read_results(self._node, listing.uid))
+        pod = _Pod(
+            ref, record.pod, listing, outbox, read_results(self._node, listing.uid), read_slow(self._node, listing.uid)
+        )
         self._pods[listing.uid] = pod
         return pod
 
@@ -252,9 +262,13 @@ class Prober:
         for type_ in PROBE_TYPES:
             probe = probe_of(container, type_)
             if probe is not None:
+                key = observed.id, type_
+                slow = pod.slow.get(key, NOT_SLOW)
+                if probe.exec is not None:
+                    instance.slow[type_] = SlowAnswers(probe, slow, partial(self._note_slow, pod, key))
                 worker = ProbeWorker(
                     f"{type_} probe of {container.name} in {pod.ref.namespace}/{pod.ref.name}",
-                    first_state(type_, pod.results.get((observed.id, type_))),
+                    first_state(type_, pod.results.get(key), slow.failures),
                     probe,
                     self._schedule,
                     partial(self._ask, pod, instance, type_),
@@ -280,7 +294,11 @@ class Prober:
         try:
             # Expanded for each run, and not kept: the commands of many containers are large.
             expanded = with_static_variables(probe, instance.container)
-            answer = await run_probe(expanded, self._target(pod, instance), self._cri)
+            ask = partial(run_probe, expanded, self._target(pod, instance), self._cri)
+            if expanded.exec is not None:
+                answer = await instance.slow[type_].answer(expanded.exec, ask)
+            else:
+                answer = await ask()
             result = "failed" if answer.result == "failure" else "successful"
         except NoAnswer as error:
             log.debug("%s probe of %s in %s: %s", type_, instance.container.name, pod.ref.name, error)
@@ -320,11 +338,20 @@ class Prober:
         """Store on disk what the workflow has acknowledged, for the next worker; `unknown` changes no result."""
         if change.result == "unknown":
             return
+        pod.results[change.container_id, change.probe] = change.result
+        self._store(pod)
+
+    def _note_slow(self, pod: _Pod, key: tuple[str, ProbeType], slow: Slow) -> None:
+        """Store for the next worker what an exec probe has waited for in vain."""
+        pod.slow[key] = slow
+        self._store(pod)
+
+    def _store(self, pod: _Pod) -> None:
         present = {container.id for container in pod.listing.containers}
         pod.results = {known: result for known, result in pod.results.items() if known[0] in present}
-        pod.results[change.container_id, change.probe] = change.result
+        pod.slow = {known: slow for known, slow in pod.slow.items() if known[0] in present}
         try:
-            write_results(self._node, pod.ref.uid, pod.results)
+            write_results(self._node, pod.ref.uid, pod.results, pod.slow)
         except OSError as error:
             log.warning("the probe results of pod %s cannot be stored: %s", pod.ref.uid, error)
 
@@ -333,6 +360,16 @@ def _with_probes(pod: Pod, name: str) -> Container | None:
     """Return the pod's main container or sidecar of that name if it has probes."""
     asked = (*pod.spec.containers, *(one for one in pod.spec.init_containers if is_sidecar(one)))
     return next((one for one in asked if one.name == name and any(probe_of(one, type_) for type_ in PROBE_TYPES)), None)
+
+
+def _overdue(instance: _Instance) -> Iterator[UntoldFailures]:
+    """Yield a record of each exec probe for whose answer the runtime takes long."""
+    for type_, slow in instance.slow.items():
+        if slow.overdue_since is not None:
+            since = datetime.fromtimestamp(slow.overdue_since, UTC)
+            fails = go_duration(timedelta(seconds=slow.limit_seconds))
+            said = f"no answer from the runtime since {since:%FT%TZ}; without one it fails after {fails}"
+            yield UntoldFailures(instance.container.name, f"{type_.capitalize()} probe is overdue: {said}", 1, since)
 
 
 def _end(workers: Iterable[ProbeWorker]) -> None:

@@ -1,0 +1,88 @@
+"""How long an exec probe has waited for its runtime, over restarts of the worker too.
+
+A runtime may not answer, although the command has ended: containerd 1.6 waits for every process that has the command's
+output open. As in the kubelet, the probe fails two minutes after its own timeout. Workers that do not live as long as
+that would begin anew for ever, and liveness would be off just where something hangs. So the time that a probe has
+waited is kept, and so is the number of its slow failures in a row: workers that live a minute each end it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from syncpod.handlers.answer import Answer, NoAnswer
+from syncpod.handlers.command import RUNTIMES_SECONDS, timed_out
+from syncpod.lifecycle.probing import timeout_seconds
+from syncpod.pod import ExecAction, Probe
+
+OVERDUE_SECONDS: Final = 10.0
+"""How long after its own timeout an answer is overdue. Each worker waits at least so long for the answer."""
+KEEP_SECONDS: Final = 15.0
+"""How often the time of an overdue answer is kept: a restart of the worker loses no more than that."""
+
+
+@dataclass(frozen=True)
+class Slow:
+    """How slow the answers of one exec probe of one instance have been."""
+
+    failures: int = 0
+    """How many failures in a row have come overdue, up to the last answer."""
+    waited: float = 0.0
+    """Seconds for which earlier workers have waited for the answer that is due now."""
+
+
+NOT_SLOW: Final = Slow()
+
+
+class SlowAnswers:
+    """The answers of one exec probe of one instance."""
+
+    def __init__(self, probe: Probe, before: Slow, keep: Callable[[Slow], None]) -> None:
+        """Go on from `before`. `keep` is called with each change, and must not wait."""
+        self._timeout = timeout_seconds(probe)
+        self._slow, self._keep = before, keep
+        self._timer: asyncio.TimerHandle | None = None
+        self._began = 0.0
+        self.overdue_since: float | None = None
+        """Since when the answer under way is waited for, in seconds since the epoch; None if it is not overdue."""
+
+    @property
+    def limit_seconds(self) -> float:
+        """After how many seconds without an answer the probe has failed."""
+        return self._timeout + RUNTIMES_SECONDS
+
+    async def answer(self, action: ExecAction, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Run the command by `ask`; return the answer, a failure if it does not come in time. Raises NoAnswer."""
+        before, self._began = self._slow, time.monotonic()
+        patience = max(self._timeout + OVERDUE_SECONDS, self.limit_seconds - before.waited)
+        self._timer = asyncio.get_running_loop().call_later(self._timeout + OVERDUE_SECONDS, self._note, before)
+        in_time = True
+        try:
+            async with asyncio.timeout(patience):
+                answer = await ask()
+        except TimeoutError:
+            answer, in_time = timed_out(action, self._timeout), False
+        except NoAnswer:  # the runtime is gone or back: whatever was waited for, it was not this command
+            self._set(Slow(before.failures))
+            raise
+        finally:
+            in_time, self.overdue_since = in_time and self.overdue_since is None, None
+            self._timer.cancel()
+        self._set(NOT_SLOW if in_time or answer.result != "failure" else Slow(before.failures + 1))
+        return answer
+
+    def _note(self, before: Slow) -> None:
+        """Note that the answer is overdue, now and every few seconds."""
+        waited = before.waited + time.monotonic() - self._began
+        self.overdue_since = time.time() - waited
+        self._set(Slow(before.failures, waited))
+        self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._note, before)
+
+    def _set(self, slow: Slow) -> None:
+        if slow != self._slow:
+            self._slow = slow
+            self._keep(slow)
