@@ -75,7 +75,8 @@ def plan_steps(
     steps: list[PlannedStep] = []
     if actions.kill_pod:
         if something_to_stop(observed, stopped_sandboxes):
-            cause = KillCause.SANDBOX if actions.create_sandbox else KillCause.FINISHED
+            lost = actions.create_sandbox or _lost_its_sandbox(observed)
+            cause = KillCause.SANDBOX if lost else KillCause.FINISHED
             steps.append(PlannedStep(StepName.KILL_POD, cause=cause, why=_why_kill_pod(observed, actions)))
         if not actions.create_sandbox:
             return tuple(steps)
@@ -189,8 +190,16 @@ def _purge_init_containers(pod: Pod, observed: ObservedPod, recorded: Collection
     return [PlannedStep(StepName.REMOVE_CONTAINER, ids=ids, why="init containers run again in the new sandbox")]
 
 
+def _lost_its_sandbox(observed: ObservedPod) -> bool:
+    """Say whether a container has outlived the pod's sandbox."""
+    has_ended = not observed.sandboxes or not observed.sandboxes[0].ready
+    return has_ended and any(container.state != "exited" for container in observed.containers)
+
+
 def _why_kill_pod(observed: ObservedPod, actions: PodActions) -> str:
     if not actions.create_sandbox:
+        if _lost_its_sandbox(observed):
+            return "the sandbox is no longer ready, and the pod gets no other"
         return "no container is left to run"
     ready = [sandbox for sandbox in observed.sandboxes if sandbox.ready]
     if not observed.sandboxes:

@@ -335,10 +335,9 @@ class Invariants:
             if not (state.finished or (state.failure is not None and state.failure.rejected)):
                 raise Violation("the pod has ended, and its node has not been told")
             return
-        policy = state.pod.spec.restart_policy
+        if not alive and not self.server.workflow.holds:
+            raise Violation(f"nothing runs and nothing is due, and the pod has not ended ({state.reached})")
         enough = {hold.subject for hold in self.server.workflow.holds if hold.reason == "RestartLimitReached"}
-        if policy == "Never" and not ready and not alive:
-            return  # one that has lost its sandbox half-way gets no other (computePodActions), whatever is left to run
         if len(ready) != 1:
             raise Violation(f"{len(ready)} sandboxes are ready")
         for container in state.pod.spec.containers:

@@ -23,6 +23,8 @@ from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD, PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.restart import restart_policy, restarts_on_failure
+from syncpod.lifecycle.sandbox import pod_sandbox_changed
+from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import kill_grace_seconds, moment_after, pod_grace_seconds, termination_order
 from syncpod.messages.startup import has_come_to, in_order
@@ -66,11 +68,32 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
     if state.adopting:
         return unless_held(state, _adopt(state), now)
     steps = planned(state)
+    if not steps and pod_sandbox_changed(state.pod.spec, facts.known(state)).changed:
+        return Decision(failure=_stranded(state))
     decision = _first_allowed(state, steps, pulling, now)
     for update in (_volumes(state, now), _allocation(state, now)):
         if update is not None:
             decision = replace(decision, step=update.step or decision.step, holds=(*update.holds, *decision.holds))
     return replace(decision, plan=tuple(f"{step.verb} {step.container}".rstrip() for step in steps))
+
+
+SANDBOX_LOST = "SandboxLost"
+"""The reason of the failure of a pod that has lost its sandbox, gets no other, and has not finished."""
+
+
+def _stranded(state: PodState) -> PodFailure:
+    """Return the failure of a pod that can neither go on nor finish: it has no sandbox, and nothing is to be done.
+
+    Such a pod's policy is `Never`, and it lost its sandbox before each of its main containers had run. Nothing runs of
+    it, so nothing could happen that would have anything decided. Difference: under a kubelet it stays Pending, or
+    Running, until somebody deletes it (kuberuntime_manager.go, v1.36, computePodActions: no sandbox is to be made).
+    """
+    never = [each.name for each in state.pod.spec.containers if each.name not in state.restarts]
+    who = f" before {', '.join(never)} had started" if never else ""
+    policy = state.pod.spec.restart_policy
+    return PodFailure(
+        reason=SANDBOX_LOST, message=f"The pod lost its sandbox{who}, and its restart policy {policy} allows no other"
+    )
 
 
 def follower(state: PodState, step: Step, now: datetime, *, pulling: Collection[str] = ()) -> Step | None:

@@ -287,7 +287,7 @@ def unblock_end(state: PodState) -> None:
 
 
 def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
-    """Fail the pod because its restarts have reached the limit that it sets."""
+    """Fail the pod: its restarts have reached the limit that it sets, or it has lost its sandbox and gets no other."""
     state.failure, state.ends_sooner = failure, True
     state.event(now, "Warning", failure.reason, failure.message)
     state.note(now, "decision", "fail", f"{failure.reason}: {failure.message}")
