@@ -53,6 +53,7 @@ FORGET_SECONDS: Final = 600.0
 """How long a workflow must go on before its earlier restarts no longer count."""
 SIGNALS_BYTES: Final = 512 * 1024
 """How many bytes of signals a start has at most; a server takes 2 MiB in one payload, and the state needs its part."""
+_NO_INPUT: Final = "what it was started with cannot be decoded, so it never began"
 _RPC: Final = timedelta(seconds=5)
 _RETRY_SECONDS: Final = 1.0
 
@@ -189,8 +190,10 @@ class StuckWorkflows:
     async def _restart(self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse) -> None:
         start = await self._start(workflow_id, known, described)
         why = " ".join(known.why.split())[:300]
-        if start is None and known.why == WAS_RESET:  # its pod is gone, and the name must become free
-            await self._client.get_workflow_handle(workflow_id, run_id=known.run_id).terminate(reason=WAS_RESET)
+        # The name must become free if its pod is gone, or if no pod can begin with what the run was started with.
+        if start is None and (known.why == WAS_RESET or not await self._has_input(workflow_id, known.run_id)):
+            reason = WAS_RESET if known.why == WAS_RESET else _NO_INPUT
+            await self._client.get_workflow_handle(workflow_id, run_id=known.run_id).terminate(reason=reason)
             log.warning("workflow %s is terminated, since the node has nothing of its pod: %s", workflow_id, why)
             return
         if start is None:
@@ -212,6 +215,20 @@ class StuckWorkflows:
         log.warning("workflow %s was stuck, and is begun anew from %s: %s", workflow_id, start.since, why)
         if start.ref is not None:
             self._resume(start.ref)
+
+    async def _has_input(self, workflow_id: str, run_id: str) -> bool:
+        """Say whether what a run was started with can be decoded."""
+        place = WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)
+        run = self._client.get_workflow_handle(workflow_id, run_id=run_id)
+        async for event in run.fetch_history_events(page_size=1):
+            try:
+                await self._converter.with_context(place).decode(
+                    event.workflow_execution_started_event_attributes.input.payloads
+                )
+            except Exception:  # noqa: BLE001  # whoever started it may have sent anything, and a converter raises anything
+                return False
+            return True
+        return True
 
     async def _start(
         self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse

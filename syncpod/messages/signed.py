@@ -109,13 +109,23 @@ class Accepted(BaseModel):
         return Accepted(floor=max([self.floor, *dropped]), numbers=tuple(kept))
 
 
+def first_and_more(inputs: Sequence[Any]) -> tuple[Any, int]:
+    """Return the first payload of a start, None if it has none, and how many others came with it.
+
+    Anybody can start a workflow with any number of payloads. One that took a fixed number would fail its task for ever
+    where the number is another, and its name would be taken.
+    """
+    return (inputs[0] if inputs else None), max(0, len(inputs) - 1)
+
+
 class Commands:
     """What one run asks of its commands: that they are signed, if its own start was."""
 
-    def __init__(self, start: Any, whose: str = NODE, purpose: str = START) -> None:
+    def __init__(self, start: Any, whose: str = NODE, purpose: str = START, *, more: int = 0) -> None:
         """`start` is the run's input as it was received, which must be signed for this purpose.
 
-        `whose` ends the sentence that refuses a command.
+        `whose` ends the sentence that refuses a command. `more`: how many payloads came besides `start`; a start with
+        more than one begins nothing.
         """
         self._whose = whose
         self.signed = isinstance(start, Received)
@@ -125,6 +135,8 @@ class Commands:
         """Why the run must not begin; "" if it may."""
         if isinstance(start, Received) and (why := start.refused_as(purpose)):
             self.refusal = unsigned("the start", why, whose)
+        elif more:
+            self.refusal = f"input: takes one payload, got {more + 1}"
 
     def accepted_before(self, continued: Accepted) -> Accepted:
         """Return what counts as accepted when the run begins; `continued` is what the run before had accepted.
@@ -184,9 +196,12 @@ class FleetCommands(Commands):
     another one, for no run that goes on from none.
     """
 
-    def __init__(self, start: Any, began: datetime, continued: str = "") -> None:
-        """`began` is when the server began the run, and `continued` the run from which it goes on; "" = from none."""
-        super().__init__(start, FLEET, continuing(continued) if continued else START)
+    def __init__(self, start: Any, began: datetime, continued: str = "", *, more: int = 0) -> None:
+        """`began` is when the server began the run, and `continued` the run from which it goes on; "" = from none.
+
+        `more` is as for `Commands`.
+        """
+        super().__init__(start, FLEET, continuing(continued) if continued else START, more=more)
         self.not_its_history = ""
         """Why none of the run's tasks may be answered by a worker of this fleet; "" if they may."""
         if self.signed and not self.refusal:

@@ -7,5 +7,6 @@ from syncpod.messages.identity import POD_WORKFLOW
 
 def open_pods(namespace: str | None) -> str:
     """Return the query for the pods of a namespace, None = of all, whose workflows run."""
-    query = f"WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
-    return query if namespace is None else f"{query} AND WorkflowId STARTS_WITH 'pod/{namespace}/'"
+    # Anybody can start a workflow of this type under any id.
+    ids = "pod/" if namespace is None else f"pod/{namespace}/"
+    return f"WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{ids}'"

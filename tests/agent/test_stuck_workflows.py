@@ -14,10 +14,11 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 import pytest_asyncio
 from temporalio import workflow
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest, ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import RawValue
 from temporalio.exceptions import TerminatedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
@@ -443,3 +444,19 @@ async def test_a_reset_run_is_terminated_if_nothing_is_left_of_its_pod(
                 await handle.result()
     assert isinstance(ended.value.cause, TerminatedError)
     assert str(ended.value.cause) == WAS_RESET
+
+
+async def test_a_start_that_nobody_can_decode_does_not_keep_its_name(
+    client: Client, node: ScriptedNode, healer: Healer
+) -> None:
+    """Anybody who reaches the server can send one. Its tasks fail before the workflow's code runs."""
+    document = manifest("undecodable")
+    payload = Payload(metadata={"encoding": b"json/plain"}, data=b'{"pod":')
+    async with worker(client, node, healer), asyncio.timeout(120):
+        squatter = await client.start_workflow(
+            "PodWorkflow", RawValue(payload), id="pod/default/undecodable", task_queue=node.queue
+        )
+        with pytest.raises(WorkflowFailureError) as ended:
+            await squatter.result()
+        assert isinstance(ended.value.cause, TerminatedError)
+        await until(await start_pod(client, node, document), is_running)

@@ -43,9 +43,9 @@ class FleetErrandWorkflow:
     """One piece of an errand."""
 
     @workflow.run
-    async def run(self, start_input: Any = None) -> ErrandPiece:
+    async def run(self, *inputs: Any) -> ErrandPiece:
         """Return the node's answer to an :class:`Errand`, or why there is none."""
-        commands = fleet_commands(start_input)
+        commands = fleet_commands(inputs)
         require_its_history(commands)
         if commands.refusal:
             raise invalid(commands.refusal)

@@ -57,8 +57,8 @@ class FleetNodeWorkflow:
     """The pods that a fleet wants on one node, and the node's reports, for as long as the node is in the fleet."""
 
     @workflow.init
-    def __init__(self, start_input: Any = None) -> None:
-        self.commands, decisions = fleet_commands(start_input), decisions_taken()
+    def __init__(self, *inputs: Any) -> None:
+        self.commands, decisions = fleet_commands(inputs), decisions_taken()
         self.state, refusal = _begun(self.commands.input, workflow.info().workflow_id, decisions)
         self.refusal = self.commands.refusal or refusal
         self.state.accepted = self.commands.accepted_before(self.state.accepted)
@@ -74,7 +74,7 @@ class FleetNodeWorkflow:
         self.was_open = self.state.is_open
 
     @workflow.run
-    async def run(self, _start_input: Any = None) -> None:
+    async def run(self, *_inputs: Any) -> None:
         """Keep the node informed of the pods that it should run, until it is removed from the fleet."""
         require_its_history(self.commands)
         if self.refusal:

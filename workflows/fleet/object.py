@@ -61,8 +61,8 @@ class FleetObjectWorkflow:
     """A ConfigMap or a Secret, until it is deleted."""
 
     @workflow.init
-    def __init__(self, start_input: Any = None) -> None:
-        self.commands, decisions = fleet_commands(start_input), decisions_taken()
+    def __init__(self, *inputs: Any) -> None:
+        self.commands, decisions = fleet_commands(inputs), decisions_taken()
         self.state, refusal = _begun(self.commands.input, decisions)
         self.refusal = self.commands.refusal or refusal
         self.state.accepted = self.commands.accepted_before(self.state.accepted)
@@ -70,7 +70,7 @@ class FleetObjectWorkflow:
         self.is_busy = False
 
     @workflow.run
-    async def run(self, _start_input: Any = None) -> None:
+    async def run(self, *_inputs: Any) -> None:
         """Keep the object, until it is deleted."""
         require_its_history(self.commands)
         if self.refusal:

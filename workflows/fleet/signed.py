@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.messages.encryption import UNKNOWN_KEY
-    from syncpod.messages.signed import BEGINS, FleetCommands
+    from syncpod.messages.signed import BEGINS, FleetCommands, first_and_more
 
 
 class NotItsHistory(Exception):
     """A run's history is not what a run of this fleet is. The text says why, and what to do."""
 
 
-def fleet_commands(start: Any) -> FleetCommands:
-    """Return what a run asks of its commands; `start` is its input. Call it before anything else.
+def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:
+    """Return what a run asks of its commands; `inputs` is what it was started with. Call it before anything else.
 
     `not_its_history` says why for a run that was reset, or whose start does not count any more, though it was begun:
     what has decided upon its history could not be replayed. It does for a run that another fleet has begun, too: that
     must not end by a worker that serves that fleet's server by mistake.
     """
     info = workflow.info()
-    commands = FleetCommands(start, info.workflow_start_time, info.continued_run_id or "")
+    start, more = first_and_more(inputs)
+    commands = FleetCommands(start, info.workflow_start_time, info.continued_run_id or "", more=more)
     if not commands.signed:
         return commands
     if info.original_execution_run_id != info.run_id:

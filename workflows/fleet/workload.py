@@ -56,8 +56,8 @@ class WorkloadWorkflow:
     """A Deployment, a DaemonSet or a single Pod, until it is deleted and its last pod is gone."""
 
     @workflow.init
-    def __init__(self, start_input: Any = None) -> None:
-        self.commands, decisions = fleet_commands(start_input), decisions_taken()
+    def __init__(self, *inputs: Any) -> None:
+        self.commands, decisions = fleet_commands(inputs), decisions_taken()
         self.state, refusal = _begun(self.commands.input, decisions)
         self.refusal = self.commands.refusal or refusal
         self.state.accepted = self.commands.accepted_before(self.state.accepted)
@@ -71,7 +71,7 @@ class WorkloadWorkflow:
         self.published: WorkloadSummary | None = None
 
     @workflow.run
-    async def run(self, _start_input: Any = None) -> None:
+    async def run(self, *_inputs: Any) -> None:
         """Keep the workload as its document says, until it is deleted."""
         require_its_history(self.commands)
         if self.refusal:

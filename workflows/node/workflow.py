@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
         PodWorkflowResults,
         node_workflow_id,
     )
-    from syncpod.messages.signed import Commands, Refused, plain, unsigned
+    from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.pod import PodInvalid, admit
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.node import absorb, decide, report
@@ -55,8 +55,9 @@ class NodeWorkflow:
     """A node's desired pods, for as long as the node has a name."""
 
     @workflow.init
-    def __init__(self, start_input: Any = None) -> None:
-        self.commands, decisions = Commands(start_input), decisions_taken()
+    def __init__(self, *inputs: Any) -> None:
+        start_input, more = first_and_more(inputs)
+        self.commands, decisions = Commands(start_input, more=more), decisions_taken()
         self.state, self.refusal = NodeState(), self.commands.refusal
         if not self.refusal:
             self.state, self.refusal = initial_state(
@@ -72,7 +73,7 @@ class NodeWorkflow:
         self.published: NodeSummary | None = None
 
     @workflow.run
-    async def run(self, _start_input: Any = None) -> None:
+    async def run(self, *_inputs: Any) -> None:
         """Keep the node's desired pods running, forever."""
         if self.refusal:
             raise invalid(self.refusal)

@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.step_name import StepName
     from syncpod.messages.applied import AppliedPod, Change
     from syncpod.messages.identity import POD_WORKFLOW
-    from syncpod.messages.signed import Commands, Refused, plain, unsigned
+    from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.messages.steps import CreateSandbox, RemovePod, StartContainer, StepInput
     from syncpod.pod import pod_to_wire
@@ -121,9 +121,10 @@ class PodWorkflow:
     """The life of one pod, from its first apply to its deletion."""
 
     @workflow.init
-    def __init__(self, start_input: Any = None) -> None:
+    def __init__(self, *inputs: Any) -> None:
         info = workflow.info()
-        self.commands = Commands(start_input)
+        start_input, more = first_and_more(inputs)
+        self.commands = Commands(start_input, more=more)
         given, decisions = self.commands.input, decisions_taken()
         self.state, self.refusal = PodState(), self.commands.refusal
         if not self.refusal:
@@ -150,7 +151,7 @@ class PodWorkflow:
         self.is_new = not self.refusal and start.is_new_by_update(given)
 
     @workflow.run
-    async def run(self, _start_input: Any = None) -> dict[str, Any]:
+    async def run(self, *_inputs: Any) -> dict[str, Any]:
         """Run the pod until it is deleted; returns the Pod with its final status."""
         if self.refusal:
             if not self.commands.refusal and start.by_update(self.commands.input):

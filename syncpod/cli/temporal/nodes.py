@@ -28,7 +28,8 @@ _RPC: Final = timedelta(seconds=5)
 
 async def list_nodes(client: Client) -> list[FetchedNode]:
     """Return all nodes that have a workflow, in order of name."""
-    query = f"WorkflowType = '{NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
+    # Anybody can start a workflow of this type under any id.
+    query = f"WorkflowType = '{NODE_WORKFLOW}' AND WorkflowId STARTS_WITH 'node/' AND ExecutionStatus = 'Running'"
     found = [execution async for execution in client.list_workflows(query, rpc_timeout=_RPC)]
     lives = await lives_of(client, map(_name, found))
     fetched_nodes = await asyncio.gather(*(_read(client, execution, lives[_name(execution)]) for execution in found))
@@ -44,7 +45,7 @@ async def read_node(client: Client, name: str) -> FetchedNode | None:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise
-    if described.status in ENDED:
+    if described.status in ENDED or described.workflow_type != NODE_WORKFLOW:
         return None
     return await _read(client, described, (await lives_of(client, (name,)))[name])
 

@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal.liveness import absence, lives
 from syncpod.cli.temporal.nodes import is_cordoned, labels_of_node
-from syncpod.cli.temporal.pods import read_pod
+from syncpod.cli.temporal.pods import read_pod, require_pods_own
 from syncpod.cli.temporal.updates import (
     AGAIN,
     PAUSE_SECONDS,
@@ -115,6 +115,7 @@ async def _unanswered(client: Client, pod: Pod, node: str, command: str) -> Appl
     """Return a new pod that its node has not answered for, if this command began its workflow. Raises Failure."""
     if await _has_begun(client, pod, command):
         return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
+    await require_pods_own(client, pod.metadata.namespace, pod.metadata.name)
     existing = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
     there = existing.pod.spec.node_name if existing is not None else ""
     raise Failure(

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.client import (
@@ -26,7 +27,7 @@ from syncpod.cli.listed import Recorded
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import judged, unserved_queue
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
-from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.read_socket import PublishedAnswer
 from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import Pod
@@ -35,6 +36,7 @@ from syncpod.temporal.pod_queries import open_pods
 from syncpod.temporal.pod_search_attributes import attribute, node_of, recorded_as
 from syncpod.temporal.pod_start import ENDED
 
+_RPC: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 500
 """Queries at the same time."""
 _AT_ONCE_AGAIN: Final = 50
@@ -91,6 +93,24 @@ async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[Fet
     fetched_pods = await asyncio.gather(*map(read, ids))
     found = iter(await judged(client, [one for one in fetched_pods if one is not None]))
     return [None if one is None else next(found) for one in fetched_pods]
+
+
+async def require_pods_own(client: Client, namespace: str, name: str) -> None:
+    """Raise Failure if the workflow under a pod's id is not a pod's, since somebody else has started one there."""
+    handle = handle_of(client, namespace, name)
+    try:
+        described = await handle.describe(rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return
+        raise
+    queue = described.task_queue or ""
+    if described.status in ENDED or (described.workflow_type == POD_WORKFLOW and queue.startswith("node/")):
+        return
+    raise Failure(
+        f'pod "{name}": workflow {handle.id} is not a pod\'s: somebody has started a {described.workflow_type} there, '
+        f"on task queue {queue}: `temporal workflow terminate -w {handle.id}` frees the name"
+    )
 
 
 async def require_pod(client: Client, namespace: str, name: str) -> FetchedPod:
