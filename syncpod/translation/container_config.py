@@ -62,9 +62,7 @@ def container_config(
     if message is not None:
         place = container_place(container.termination_message_path)
         mounts.append(Mount(container_path=place, host_path=str(message), selinux_relabel=node.host.selinux))
-    program = ProgramSize()
-    for name, value in variables.items():  # each was counted when it was made
-        program.add(size_of(name) + 1 + size_of(value))
+    program = _counted(variables)
     return ContainerConfig(
         metadata=ContainerMetadata(name=container.name, attempt=restart_count),
         image=ImageSpec(
@@ -117,6 +115,14 @@ def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
     }[kind]
     index = next((str(index) for index, each in enumerate(containers) if each.name == name), name)
     return f"spec.{field}[{index}]"
+
+
+def _counted(variables: Mapping[str, str]) -> ProgramSize:
+    """Return the size of a program that has these variables alone; each was counted when it was made."""
+    program = ProgramSize()
+    for name, value in variables.items():
+        program.add(size_of(name) + 1 + size_of(value))
+    return program
 
 
 def _expanded(words: tuple[str, ...], variables: Mapping[str, str], program: ProgramSize, path: str) -> list[str]:

@@ -446,7 +446,7 @@ async def test_pods_of_a_list_that_is_larger_than_a_usual_history_are_all_made(n
     node = node_under_test
     pods = [node.pod(f"a{number}") for number in range(AT_ONCE)] + [node.pod(f"b{number}") for number in range(4)]
     for large in pods[AT_ONCE:]:
-        large["spec"]["containers"][0]["env"] = [{"name": "TEXT", "value": "x" * 200_000}]
+        large["spec"]["containers"][0]["env"] = [{"name": name, "value": "x" * 100_000} for name in ("A", "B")]
     await node.sync("file", *pods)
     await node.until(lambda view: len(view.desired) == len(pods))
     assert {each.state for each in (await node.settled()).desired} == {"applied"}
