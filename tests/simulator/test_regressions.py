@@ -175,3 +175,14 @@ def test_a_start_of_a_dead_worker_is_not_forgotten_because_the_container_before_
         Event(0.262, "sandbox dies after an exit", name="a", seconds=0.24),
     )
     assert simulate(Case(pod(spec), {"a": (Life(12.555, 1),), "b": (FOREVER,)}, events)).violation == ""
+
+
+def test_a_pod_that_never_restarts_and_loses_its_sandbox_as_an_init_container_ends_well_has_failed() -> None:
+    """It stayed Pending for ever: nothing ran of it, and nothing was due."""
+    containers = {name: [{"name": name[0], "image": "busybox:1"}] for name in ("initContainers", "containers")}
+    case = Case(
+        pod({"restartPolicy": "Never", **containers}),
+        {"i": (Life(100.0, 0, 0.5),), "c": (FOREVER,)},
+        (Event(50.0, "sandbox dies"),),
+    )
+    assert simulate(case).violation == ""
