@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import metadata
 from typing import Any, TypeVar
@@ -52,6 +52,7 @@ from syncpod.agent.node_setup import (
 from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
 from syncpod.agent.runtime_version import FollowedVersion
 from syncpod.agent.server_outage import ServerOutage
+from syncpod.agent.storage.former_secrets import FormerSecrets
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.storage.log_rotation import LogRotation
 from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime
@@ -79,6 +80,7 @@ from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.kernel import accepts
 from syncpod.kernel.daemon_thread import started_pool
+from syncpod.kernel.libc import map_large_blocks
 from syncpod.kernel.priority import prefer_this_process
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.lifecycle import version
@@ -89,8 +91,10 @@ from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader
-from syncpod.node.secret_values import known_secret_values
+from syncpod.node.secret_values import known_secret_values, may_have_unknown
 from syncpod.node.seen_exits import SeenExits
+from syncpod.objects import ObjectStore
+from syncpod.redaction import of_process
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import (
@@ -104,6 +108,7 @@ from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, w
 from syncpod.signing.codec_server import CodecServer
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin, verifying
 from syncpod.temporal.step_cancellation import StepCancellation
@@ -136,6 +141,8 @@ UNLIMITED_PODS = 10_000
 """The number of pods assumed for a node without a limit."""
 SPARE_WORKFLOWS = 100
 """Cached workflows in addition to those of admitted pods: the node's own, and those of rejected pods."""
+_LARGE_BLOCK_BYTES = 1024 * 1024
+"""The answer to an exec probe may have 16 MiB, and each such block would otherwise stay with the process."""
 _THREADS = min(32, (os.cpu_count() or 1) + 4)
 """Threads of the event loop's pool: as many as asyncio would begin when they are needed."""
 PATIENCE_SECONDS = 20.0
@@ -224,7 +231,8 @@ async def _prepared(
         recursive_read_only_handlers=context.recursive_read_only_handlers,
         search_attributes=await register_search_attributes(client),
     )
-    reader = _reader(settings, cri, life)
+    objects = await asyncio.to_thread(_known_objects, settings)
+    reader = _reader(settings, cri, life, partial(may_have_unknown, context, objects))
     agent = Agent(
         client,
         task_queue=task_queue,
@@ -240,7 +248,6 @@ async def _prepared(
     node = _node(settings, cri, reader, context, facts, agent)
     await limit_pods(node)
     await asyncio.to_thread(remove_empty_tiers, context)
-    cri.add_secret_values(await asyncio.to_thread(known_secret_values, node.objects))
     await asyncio.to_thread(tidy_deleted, context)
     await node.pulls.records.recover(lambda image: image_id(cri, image))
     _add_housekeeping(settings, client, node, agent, life)
@@ -253,6 +260,14 @@ async def _prepared(
     worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record
+
+
+def _known_objects(settings: NodeSettings) -> ObjectStore:
+    """Return the node's ConfigMaps and Secrets, with all values of Secrets hidden from then on. Blocks."""
+    objects = ObjectStore(settings.state_dir, settings.memory_dir)
+    objects.begin_knowing()
+    of_process.add(known_secret_values(objects))
+    return objects
 
 
 def _fleet_answers(member: Member) -> list[Callable[..., Any]]:
@@ -281,7 +296,9 @@ def _refusals(endpoint: str, address: str) -> Iterator[None]:
         raise CannotServe(f"the runtime at {endpoint} fails: {error}") from error
 
 
-def _reader(settings: NodeSettings, cri: CriClient, life: NodeLife) -> PodReader:
+def _reader(
+    settings: NodeSettings, cri: CriClient, life: NodeLife, withholds: Callable[[str, datetime | None], bool]
+) -> PodReader:
     """Return the reader that lists the node's pods."""
     return PodReader(
         cri,
@@ -289,6 +306,7 @@ def _reader(settings: NodeSettings, cri: CriClient, life: NodeLife) -> PodReader
         owner=settings.node,
         pod_timeout_seconds=RELIST_POD_SECONDS,
         exits=SeenExits(settings.state_dir / "exits"),
+        withholds=withholds,
     )
 
 
@@ -322,6 +340,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
     """Have the agent also collect images and dead containers, rotate logs, and evict pods."""
     context, cri = node.context, node.cri
     housekeeping = housekeeping_settings(os.environ)
+    agent.add_background_task("former Secrets", FormerSecrets(context, node.objects, of_process).run)
     images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
     agent.add_background_task("image garbage collection", images.run)
     rotation = LogRotation(context.log_dir, cri, agent.pleg, settings.logs, threads=node.threads)
@@ -523,9 +542,10 @@ def main(arguments: Sequence[str] | None = None, cri_of: CriOf = CriClient) -> i
         _log(level, is_json=settings.json_log)
         prefer_this_process()
         _spare_the_collector()
+        map_large_blocks(_LARGE_BLOCK_BYTES)
         asyncio.run(_until_signalled(settings, connection_settings(), cri_of))
     except (SettingsInvalid, NoServer, CannotServe) as refusal:
-        sys.stderr.write(f"syncpod worker: {refusal}\n")
+        sys.stderr.write(f"syncpod worker: {of_process.redact(str(refusal))}\n")
         return 2
     except Exception:
         log.exception("the worker failed")
@@ -543,6 +563,7 @@ def _log(level: str, *, is_json: bool) -> None:
     handler.addFilter(CollectorLog())
     handler.addFilter(outage)
     handler.addFilter(unknown_types)
+    handler.addFilter(HiddenInLog())
     logging.basicConfig(level=level, handlers=[handler])
     for chatty in ("grpc", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

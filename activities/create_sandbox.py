@@ -37,6 +37,7 @@ from syncpod.node.reader import Made
 from syncpod.node.secret_values import secret_values
 from syncpod.objects import ObjectRef, references
 from syncpod.pod import Pod
+from syncpod.redaction import of_process
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.dns import pod_dns
@@ -239,7 +240,7 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
         if failure is not None:
             raise failure
     if refs := tuple(reference.ref for reference in references(pod)):
-        node.cri.add_secret_values(await asyncio.to_thread(secret_values, node.objects, refs))
+        of_process.add(await asyncio.to_thread(secret_values, node.objects, refs))
     attempt.checkpoint()
     sandbox_id = await _run(attempt, request, config, context)
     attempt.say_nearly_done()

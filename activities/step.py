@@ -28,6 +28,7 @@ from syncpod.messages.steps import (
     StepInput,
     StepResult,
 )
+from syncpod.redaction import of_process
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[StepAttempt, Request], Awaitable[StepResult]]
@@ -238,11 +239,10 @@ async def _unforeseen(
 ) -> ApplicationError:
     """Build the error for a defect. If the step was asked to let go, the error is retryable and has no status.
 
-    Its text may quote anything, so secret values are redacted in it. Only the worker's log has the traceback.
+    Only the worker's log has the traceback.
     """
-    redacted = attempt.node.cri.redacted
-    activity.logger.error("a defect: %s", redacted("".join(traceback.format_exception(defect))))
-    message = redacted(f"{type(defect).__name__}: {defect}")[:_LONGEST_MESSAGE]
+    activity.logger.error("a defect: %s", "".join(traceback.format_exception(defect)))
+    message = of_process.part(f"{type(defect).__name__}: {defect}", 0, _LONGEST_MESSAGE)
     if attempt.asked:
         return ApplicationError(message, type=Fault.INTERNAL_ERROR.value)
     fault = Fault.FAILED_KILL_POD if interruption is Interruption.GOES_ON else Fault.INTERNAL_ERROR

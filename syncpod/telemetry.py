@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from syncpod.collector_outage import CollectorOutage
+from syncpod.redaction import of_process
 from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _trace(request: Request, resource: Resource, outage: CollectorOutage) -> Tra
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(_span_exporter(request, outage)))
+    provider.add_span_processor(BatchSpanProcessor(_hiding(_span_exporter(request, outage))))
     trace.set_tracer_provider(provider)
     return provider
 
@@ -188,6 +189,46 @@ def _meter(request: Request, resource: Resource, outage: CollectorOutage, *, scr
     provider = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
     metrics.set_meter_provider(provider)
     return provider
+
+
+def _hiding(exporter: SpanExporter) -> SpanExporter:
+    """Return an exporter that hides the values of Secrets in the errors of spans, and then exports with this one."""
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    class Hiding(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            return exporter.export([_hidden(span) for span in spans])
+
+        def shutdown(self) -> None:
+            exporter.shutdown()
+
+        def force_flush(self, timeout_millis: int = 30_000) -> bool:
+            return exporter.force_flush(timeout_millis)
+
+    return Hiding()
+
+
+def _hidden(span: ReadableSpan) -> ReadableSpan:
+    """Return a span without the values of Secrets in its error: all else that spans have here is names and ids."""
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import Status
+
+    if not (said := span.status.description):
+        return span
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=span.attributes,
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        status=Status(span.status.status_code, of_process.redact(said)),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
 
 
 def _span_exporter(request: Request, outage: CollectorOutage) -> SpanExporter:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from syncpod.redaction import of_process
 from tests import groups, sharing
 from tests.leftover_mounts import remove_left_behind, unmount_left_behind
 from tests.nightly import NIGHTLY
@@ -30,6 +31,13 @@ claim.use_memory()
 
 # The servers that tests start are short-lived: theirs may keep more garbage. A Temporal server spends an eighth less.
 os.environ.setdefault("GOGC", "400")
+
+
+@pytest.fixture(autouse=True)
+def no_known_secrets() -> Iterator[None]:
+    """Have each test begin and end without values of Secrets that this process knows: others would miss their words."""
+    yield
+    of_process.forget(of_process.known())
 
 
 @pytest.fixture(scope="session")

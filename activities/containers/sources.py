@@ -22,6 +22,7 @@ from syncpod.messages.steps import ContainerKind
 from syncpod.node.pod_threads import DiskWork
 from syncpod.objects import ObjectRef, ObjectUnreadable, values
 from syncpod.pod import ConfigMap, Container, Pod
+from syncpod.redaction import of_process
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.container_config import container_path, container_variables
 from syncpod.translation.context import NodeContext
@@ -41,8 +42,8 @@ async def variables_of(
     """Return a container's environment, from the ConfigMaps, Secrets and files that the node has now.
 
     If a required object is missing, the node first notes that this pod waits for it, and then it is looked up once
-    more. So either this lookup finds the object, or the object's writer finds the note. The runtime's client is given
-    the values of Secrets, and redacts them in all messages of the runtime. Raises
+    more. So either this lookup finds the object, or the object's writer finds the note. The values of
+    Secrets are hidden in all texts from then on. Raises
     :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
     """
     noted: set[ObjectRef] = set()
@@ -51,7 +52,7 @@ async def variables_of(
         if wanted_objects(pod, container) or wanted_files(container):
             attempt.doing = f"reads what {container.name} is given"
             sources = await attempt.on_disk(DiskWork.READ, partial(_read, attempt.node, pod, container))
-            attempt.node.cri.add_secret_values(sources.secrets())
+            of_process.add(sources.secrets())
         try:
             return container_variables(
                 pod, container, kind=kind, pod_ips=pod_ips, node=attempt.node.context, sources=sources

@@ -125,11 +125,11 @@ class Agent:
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who waits for a missing object. Steps add themselves; the volume refresh signals and removes them."""
-        self._volumes = self._volume_refresh(context, cri)
+        self._volumes = self._volume_refresh(context)
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
         self.own_server, self.early_ends, self.early_starts = self._early_changes(partial(pod_life, context, cri))
-        self.journal = Journal(context, journal, redacted=cri.redacted, ask_server=partial(sent_to, client))
+        self.journal = Journal(context, journal, ask_server=partial(sent_to, client))
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)
         self._background = self._own_tasks(context)
@@ -169,13 +169,12 @@ class Agent:
             keys=keys,
         )
 
-    def _volume_refresh(self, context: NodeContext, cri: CriRuntime) -> VolumeRefresh:
+    def _volume_refresh(self, context: NodeContext) -> VolumeRefresh:
         return VolumeRefresh(
             context,
             ObjectStore(context.state_dir, context.memory_dir),
             self.waiting_for,
             self.signals.end_backoff,
-            add_secret_values=cri.add_secret_values,
             threads=self._reader.threads,
         )
 

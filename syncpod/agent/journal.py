@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,6 +31,9 @@ from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.log_end import end_of_log
+from syncpod.node.secret_values import WITHHELD, may_have_unknown
+from syncpod.objects import ObjectStore
+from syncpod.redaction import of_process
 from syncpod.temporal.senders import Sent
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
@@ -73,14 +76,13 @@ class Journal:
         node: NodeContext,
         limits: Limits | None = None,
         *,
-        redacted: Callable[[str], str] = lambda text: text,
         ask_server: AskServer = _nobody_knows,
     ) -> None:
-        """Write to the node's state directory. `redacted` hides the values of Secrets in a text, in any thread.
+        """Write to the node's state directory.
 
         `ask_server` returns the messages that a workflow was sent, with their senders.
         """
-        self._writer = _Writer(node, limits or Limits(), redacted)
+        self._writer = _Writer(node, limits or Limits())
         self._senders = Senders(ask_server, node=node.name, keep=self._keep_senders)
         self._pending: dict[_Run, Published] = {}
         """The state that each run published last."""
@@ -209,9 +211,9 @@ class _Known:
 class _Writer:
     """The work of the journal's threads, which run one at a time."""
 
-    def __init__(self, node: NodeContext, limits: Limits, redacted: Callable[[str], str]) -> None:
+    def __init__(self, node: NodeContext, limits: Limits) -> None:
         self._node = node
-        self._redacted = redacted
+        self._store = ObjectStore(node.state_dir, node.memory_dir)
         self._file = JournalFile(node.state_dir / FILE_NAME, limits)
         self._lock = threading.Lock()
         self._known: dict[Life, _Known] = {}
@@ -418,15 +420,15 @@ class _Writer:
         try:
             logs = pod_log_directory(self._node, life.namespace, life.name, life.uid)
             path = logs / container_log_file(instance.container, instance.restart)
-            end = end_of_log(
-                path, limit=LOG_END_BYTES, lines=LOG_END_BYTES, searched=_LOG_SEARCHED, hide=self._redacted
-            )
+            end = end_of_log(path, limit=LOG_END_BYTES, lines=LOG_END_BYTES, searched=_LOG_SEARCHED)
         except (OSError, UnsafeName):  # the log was removed, or there never was one
             return instance
+        if end and may_have_unknown(self._node, self._store, life.uid, instance.started_at):
+            end = WITHHELD
         return replace(instance, log_end=end)
 
     def _without_secrets(self, told: TaskRecords) -> TaskRecords:
-        hide = self._redacted
+        hide = of_process.redact
         return replace(
             told,
             lines=tuple(replace(each, reason=hide(each.reason), outcome=hide(each.outcome)) for each in told.lines),

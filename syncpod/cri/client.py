@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Final, Self, TypeVar, cast
 
 import grpc
@@ -40,7 +40,7 @@ from syncpod.cri.port import (
     SandboxStatus,
     SandboxSummary,
 )
-from syncpod.cri.redaction import Redactor
+from syncpod.redaction import of_process
 
 REQUEST_TIMEOUT_SECONDS: Final = 120.0
 """The kubelet's runtimeRequestTimeout."""
@@ -95,7 +95,6 @@ class CriClient(CriRuntime):
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
         self._timeout = timeout_seconds
-        self._redactor = Redactor()
         self._sandboxes = KnownItems(records.sandbox_summary)
         self._containers = KnownItems(records.container_summary)
         self._channel = grpc.aio.insecure_channel(f"unix://{socket_path(endpoint)}", options=_CHANNEL_OPTIONS)
@@ -104,14 +103,6 @@ class CriClient(CriRuntime):
         self._images = api_pb2_grpc.ImageServiceStub(answers)
         self._tasks = tasks_pb2_grpc.TasksStub(answers)
         self._content = content_pb2_grpc.ContentStub(answers)
-
-    @override
-    def add_secret_values(self, words: Iterable[str]) -> None:
-        self._redactor.add(words)
-
-    @override
-    def redacted(self, text: str) -> str:
-        return self._redactor.redact(text)
 
     async def close(self) -> None:
         """Close the connection, cancelling what is still under way."""
@@ -255,7 +246,6 @@ class CriClient(CriRuntime):
             "container_status", self._runtime.ContainerStatus, request, about=_container(container_id)
         )
         _is_about("container_status", answer.status.id, container_id)
-        answer.status.message = self._redactor.redact(answer.status.message)
         return records.container_status(answer)
 
     @override
@@ -271,8 +261,7 @@ class CriClient(CriRuntime):
                     is_end=event.container_event_type == api_pb2.CONTAINER_STOPPED_EVENT,
                 )
         except grpc.aio.AioRpcError as error:
-            details = self._redactor.redact(error.details() or "")
-            raise classify("get_container_events", error.code(), details) from None
+            raise classify("get_container_events", error.code(), error.details() or "") from None
         finally:
             call.cancel()
 
@@ -340,15 +329,7 @@ class CriClient(CriRuntime):
             request,
             about=_container(container_id),
         )
-        return ExecResult(
-            stdout=self._without_secrets(answer.stdout),
-            stderr=self._without_secrets(answer.stderr),
-            exit_code=answer.exit_code,
-        )
-
-    def _without_secrets(self, output: bytes) -> bytes:
-        """Return the output of a probe or a hook without secrets: it becomes an event or a line of the worker's log."""
-        return self._redactor.redact(output.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        return ExecResult(stdout=answer.stdout, stderr=answer.stderr, exit_code=answer.exit_code)
 
     @override
     async def exec(
@@ -383,7 +364,7 @@ class CriClient(CriRuntime):
     ) -> str:
         request = api_pb2.PullImageRequest(image=api_pb2.ImageSpec(image=image), sandbox_config=sandbox_config)
         if credential is not None:
-            self.add_secret_values(credential.secrets)
+            of_process.add(credential.secrets)
             request.auth.username, request.auth.password = credential.username, credential.password
         answer = await self._call_within(None, "pull_image", self._images.PullImage, request, about=_image(image))
         return answer.image_ref
@@ -445,8 +426,7 @@ class CriClient(CriRuntime):
             try:
                 answer = await method(request, timeout=timeout, metadata=headers)
             except grpc.aio.AioRpcError as error:
-                details = self._redactor.redact(error.details() or "")
-                raise classify(operation, error.code(), details) from None
+                raise classify(operation, error.code(), error.details() or "") from None
             if answer is None:
                 raise Unreadable(operation, "INTERNAL", "the runtime's answer is not a CRI message")
             return answer

@@ -7,7 +7,7 @@ place (the translation from pods) and only passed on, so they stay CRI messages.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
@@ -319,14 +319,6 @@ class CriRuntime(Protocol):
     task cancels its call, and a runtime may then leave a sandbox or container unusable: shield creates, starts and
     stops.
     """
-
-    def add_secret_values(self, words: Iterable[str]) -> None:
-        """Have these values of Secrets redacted in every error, container's message and command's output."""
-        ...
-
-    def redacted(self, text: str) -> str:
-        """Return a text from a container with the known values of Secrets redacted."""
-        ...
 
     async def version(self) -> RuntimeVersion:
         """Name the runtime. Raises Unimplemented if the server does not speak CRI v1."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from syncpod.redaction import OVERLAP, of_process
+
 BODY_LIMIT = 10 * 1024
 """How many bytes of a response or of a command's output are read."""
 
@@ -29,6 +31,18 @@ class Answer:
     result: Literal["success", "warning", "failure"]
     """A warning counts as success and is reported once."""
     text: str = ""
+
+
+def shortened(data: bytes, limit: int, *, encoding: str = "utf-8", errors: str = "replace") -> str:
+    """Return the text of the first `limit` bytes, without a part of a Secret's value that the cut would leave."""
+    seen = data[: limit + 4 * OVERLAP]
+    stop = len(seen[:limit].decode(encoding, errors=errors))
+    return of_process.part(seen.decode(encoding, errors=errors), 0, stop)
+
+
+def written(*streams: bytes) -> str:
+    """Return the beginning of what a command has written, which may be many megabytes."""
+    return shortened(b"".join(each[: BODY_LIMIT + 4 * OVERLAP] for each in streams), BODY_LIMIT)
 
 
 class NoAnswer(Exception):

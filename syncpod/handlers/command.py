@@ -8,7 +8,7 @@ from typing import Final
 from syncpod.cri.errors import CommandTimedOut, CriError, go_error
 from syncpod.cri.port import CriRuntime
 from syncpod.go_durations import go_duration
-from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target
+from syncpod.handlers.answer import Answer, NoAnswer, Target, written
 from syncpod.pod import ExecAction
 from syncpod.pod.go_text import go_quote
 
@@ -27,8 +27,7 @@ async def run_command(action: ExecAction, target: Target, timeout_seconds: int, 
         return timed_out(action, timeout_seconds)
     except CriError as error:
         raise NoAnswer(go_error(error)) from error
-    output = (done.stdout + done.stderr)[:BODY_LIMIT].decode(errors="replace")
-    return Answer("success" if done.exit_code == 0 else "failure", output)
+    return Answer("success" if done.exit_code == 0 else "failure", written(done.stdout, done.stderr))
 
 
 def timed_out(action: ExecAction, timeout_seconds: int) -> Answer:

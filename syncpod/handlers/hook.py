@@ -7,7 +7,7 @@ from typing import Final
 
 from syncpod.cri.errors import CommandTimedOut, CriError, go_error
 from syncpod.cri.port import CriRuntime
-from syncpod.handlers.answer import BODY_LIMIT, NoAnswer, Target
+from syncpod.handlers.answer import NoAnswer, Target, written
 from syncpod.handlers.http_get import http_tell
 from syncpod.pod import HTTPGetAction, LifecycleHandler
 from syncpod.pod.go_text import go_quote
@@ -64,8 +64,7 @@ async def _run(command: tuple[str, ...], target: Target, cri: CriRuntime) -> Non
     except (CommandTimedOut, CriError) as error:
         raise HookFailed(go_error(error)) from error
     if done.exit_code:
-        output = (done.stdout + done.stderr)[:BODY_LIMIT].decode(errors="replace")
-        complaint = done.stderr[:BODY_LIMIT].decode(errors="replace")
+        output, complaint = written(done.stdout, done.stderr), written(done.stderr)
         raise HookFailed(f"command '{' '.join(command)}' exited with {done.exit_code}: {complaint}", output)
 
 

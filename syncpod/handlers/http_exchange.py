@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 from urllib.parse import SplitResult
 
+from syncpod.handlers.answer import shortened
 from syncpod.handlers.dialing import dial, host_and_port
 from syncpod.handlers.tls import TlsConnection
+from syncpod.redaction import of_process
 
 _BLOCK: Final = 16 * 1024
 _SMALL: Final = 4 * 1024
@@ -191,8 +193,8 @@ def _length(fields: Mapping[str, str]) -> int | None:
         return None
     digits = length.lstrip("0") or "0"
     if not (length.isascii() and length.isdecimal()) or len(digits) > _LENGTH_DIGITS or int(digits) > _LONGEST:
-        wrong = f'bad Content-Length "{_readable(length[:64])}"' if length else 'invalid empty Content-Length ""'
-        raise NotHttp(wrong)
+        shown = _readable(of_process.part(length, 0, 64))
+        raise NotHttp(f'bad Content-Length "{shown}"' if length else 'invalid empty Content-Length ""')
     return int(digits)
 
 
@@ -232,7 +234,8 @@ async def _more(read: _Read, have: int) -> bytes:
 
 
 def _shown(data: bytes | bytearray) -> str:
-    return data[:64].partition(b"\n")[0].decode("ascii", errors="backslashreplace").strip()
+    line = bytes(data[:256]).partition(b"\n")[0]
+    return shortened(line, 64, encoding="ascii", errors="backslashreplace").strip()
 
 
 def _readable(text: str) -> str:

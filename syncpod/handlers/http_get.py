@@ -14,6 +14,7 @@ from syncpod.handlers.dialing import NotConnected
 from syncpod.handlers.http_exchange import NotHttp, Response, get, host_header
 from syncpod.handlers.probe_url import probe_url
 from syncpod.pod import HTTPGetAction
+from syncpod.redaction import of_process
 
 PROBE_AGENT: Final = "kube-probe/1.36"
 HOOK_AGENT: Final = "kube-lifecycle/1.36"
@@ -139,7 +140,7 @@ def _redirect_target(url: SplitResult, location: str) -> tuple[SplitResult, bool
             raise NotHttp(f'invalid URL escape "{wrong.group()}"')
         return _split(urljoin(url.geturl(), _encoded(location))), bool(urlsplit(location).netloc)
     except (NotHttp, ValueError) as error:
-        shown, why = location[:_SHOWN], str(error)[:_SHOWN]
+        shown, why = (of_process.part(text, 0, _SHOWN) for text in (location, str(error)))
         raise NotHttp(f'failed to parse Location header "{shown}": {why}') from error
 
 

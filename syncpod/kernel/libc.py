@@ -39,6 +39,8 @@ _SYS_MOUNT_SETATTR = 442
 """These three have the same number on every architecture."""
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
+_M_MMAP_THRESHOLD = -3
+"""The parameter of mallopt(3)."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -164,6 +166,15 @@ def malloc_trim() -> None:
     """Have libc return to the kernel what it has free between what is in use; nothing where libc cannot."""
     if (trim := getattr(_libc, "malloc_trim", None)) is not None:  # glibc alone has it
         trim(ctypes.c_size_t(0))
+
+
+def map_large_blocks(least_bytes: int) -> None:
+    """Have libc give back to the kernel each block of at least so many bytes as soon as it is free.
+
+    By itself glibc keeps up to 32 MiB of such blocks once a few have been freed. Does nothing where libc cannot.
+    """
+    if (mallopt := getattr(_libc, "mallopt", None)) is not None:
+        mallopt(ctypes.c_int(_M_MMAP_THRESHOLD), ctypes.c_int(least_bytes))
 
 
 def inotify_init(flags: int) -> int:

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from syncpod.pod.wire import Model, Time
+from syncpod.pod.wire import ForeignText, Model, Time
 
 ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
@@ -46,7 +46,7 @@ class Exit(Model):
     exit_code: ExitCode = 0
     reason: str = ""
     """`Completed`, `Error`, `OOMKilled`, `StartError`, ... as the runtime words it."""
-    message: str = ""
+    message: ForeignText = ""
     started_at: Time | None = None
     finished_at: Time | None = None
     """`started_at` and `finished_at` are by the node's clock, as the runtime reports them; None if not known."""

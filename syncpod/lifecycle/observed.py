@@ -20,7 +20,7 @@ from pydantic import Field
 from syncpod.lifecycle.exit import Exit, ExitCode
 from syncpod.lifecycle.start_errors import START_ERROR, FailedStart, failed_start
 from syncpod.pod.status import ContainerUser
-from syncpod.pod.wire import Model, Time
+from syncpod.pod.wire import ForeignText, Model, Time
 
 SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
 ContainerRuntimeState = Literal["created", "running", "exited", "unknown"]
@@ -81,7 +81,7 @@ class ObservedContainer(Model):
     """0 unless it has exited."""
     reason: str = ""
     """`Completed`, `Error`, `OOMKilled`, `StartError`, ... as the runtime words it. Can be set before the exit."""
-    message: str = ""
+    message: ForeignText = ""
     hash: str = ""
     """Hash of name and image the container was made from, lowercase hex without 0x (its annotation)."""
     restart_count: Number = 0

@@ -21,6 +21,7 @@ from syncpod.messages.fleet_objects import SealedKey, SealedObject
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import EventRecord
+from syncpod.pod.wire import ForeignText
 
 FLEET_NODE_WORKFLOW: Final = "FleetNode"
 """Workflow type of a node in its fleet. It holds the pods that the node should run, and the node's reports."""
@@ -129,9 +130,9 @@ class IntentTaken(Spoken):
     """A node's answer to an intent, once that is on the node's disk and in the node's own workflow."""
 
     generation: int = 0
-    refused: dict[str, str] = Field(default_factory=dict)
+    refused: dict[str, ForeignText] = Field(default_factory=dict)
     """By ``namespace/name``: why a pod cannot run on any node, in one sentence."""
-    objects: dict[str, str] = Field(default_factory=dict)
+    objects: dict[str, ForeignText] = Field(default_factory=dict)
     """By ``kind/namespace/name``: why the node cannot keep an object, in one sentence."""
     key: str = ""
     """Why the node does not take the fleet's key, in one sentence; "" if it does, or was told none."""
@@ -184,7 +185,7 @@ class PodReport(Message):
     restarts: int = 0
     ip: str = ""
     started_at: AwareDatetime | None = None
-    message: str = ""
+    message: ForeignText = ""
     """Why it does not run, in one sentence; "" if it does, or if that is not known."""
 
     @property

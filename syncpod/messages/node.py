@@ -21,6 +21,7 @@ from pydantic import Field
 
 from syncpod.messages.identity import Message, node_task_queue
 from syncpod.messages.queries import EventRecord
+from syncpod.pod.wire import ForeignText
 
 NODE_WORKFLOW: Final = "NodeWorkflow"
 """Workflow type of a node, as ``temporal workflow start --type`` takes it."""
@@ -106,7 +107,7 @@ class SyncPods(Message):
     """Pods of the list whose workflow is gone: they are applied again."""
     begun: tuple[BegunPod, ...] = ()
     """Pods that the sender has begun by itself, whether the list still has them or not."""
-    problems: tuple[str, ...] = ()
+    problems: tuple[ForeignText, ...] = ()
     """One sentence for each thing in the source that is not a valid pod; shown as events."""
 
 
@@ -160,7 +161,7 @@ class NodeCondition(Message):
     type: str = ""
     status: Literal["True", "False", "Unknown"] = "Unknown"
     reason: str = ""
-    message: str = ""
+    message: ForeignText = ""
     last_transition_time: datetime | None = None
 
 
@@ -326,7 +327,7 @@ class DeletePodWorkflows(Message):
 class PodWorkflowResult(Message):
     """The answer of a pod's workflow."""
 
-    refused: str = ""
+    refused: ForeignText = ""
     """Why the workflow refuses, in its own words; "" if it does not."""
     uid: str = ""
     """The pod's UID."""

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from syncpod.messages.identity import Message
+from syncpod.pod.wire import ForeignText
 
 SEARCH_ATTRIBUTES: dict[str, str] = {
     "PodNamespace": "Keyword",
@@ -53,7 +54,7 @@ class EventRecord(Message):
 
     type: Literal["Normal", "Warning"] = "Normal"
     reason: str = ""
-    message: str = ""
+    message: ForeignText = ""
     container: str = ""
     count: int = 1
     first: datetime | None = None

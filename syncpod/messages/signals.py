@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field
 
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import Message, NodeFacts
+from syncpod.pod.wire import ForeignText
 
 
 class PlegEvent(Message):
@@ -80,11 +81,11 @@ class ProbeChanged(Message):
     probe: Literal["startup", "liveness", "readiness"] = "readiness"
     result: Literal["success", "failure", "unknown"] = "unknown"
     """``unknown`` changes no result: the probe could not be run, or has failed less often than its threshold."""
-    message: str = ""
+    message: ForeignText = ""
     """The last answer, in the kubelet's words."""
     failures: int = Field(default=0, ge=0, le=1_000_000_000)
     """How many failed answers no earlier signal has reported; the result `failure` counts as at least one."""
-    failure: str = ""
+    failure: ForeignText = ""
     """The last failed answer; "" means that it is `message`."""
     warning: bool = False
     """A success with a warning: the probe was redirected to another host."""
@@ -96,7 +97,7 @@ class Evict(Message):
     uid: str = ""
     """The pod that is meant; another pod of its name is left alone."""
     reason: str = "Evicted"
-    message: str = ""
+    message: ForeignText = ""
     grace_period_seconds: int = 1
     disruption: bool = False
     """The node is short of a resource, and the pod is not at fault. The pod gets the condition DisruptionTarget."""

@@ -16,6 +16,7 @@ from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.termination import stop_timeout_seconds
 from syncpod.messages.identity import Message, NodeFacts, PodRef, WirePod
 from syncpod.pod import LifecycleHandler, Pod, ResourceRequirements
+from syncpod.pod.wire import ForeignText
 
 
 class StepInput(Message):
@@ -210,7 +211,7 @@ class StepEvent(Message):
 
     type: Literal["Normal", "Warning"] = "Normal"
     reason: str = ""
-    message: str = ""
+    message: ForeignText = ""
     container: str = ""
 
 
@@ -218,7 +219,7 @@ class Rejection(Message):
     """The node's rejection of a pod, with the kubelet's reason (``OutOfcpu``, ``NodePorts``): the pod has failed."""
 
     reason: str = ""
-    message: str = ""
+    message: ForeignText = ""
     final: bool = False
     """Nothing that could change on the node would have it admitted: this life of the pod is over."""
 
@@ -228,7 +229,7 @@ class Allocation(Message):
 
     pending: Literal["", "Deferred", "Infeasible"] = ""
     """Why the resources are not allocated: Deferred, there may be room later; Infeasible, never; "" = they are."""
-    message: str = ""
+    message: ForeignText = ""
 
 
 class StepResult(Message):
@@ -236,7 +237,7 @@ class StepResult(Message):
 
     status: ObservedPod = Field(default_factory=ObservedPod)
     outcome: Outcome = Outcome.DONE
-    message: str = ""
+    message: ForeignText = ""
     node: NodeFacts = NodeFacts()
     events: tuple[StepEvent, ...] = ()
     missing_images: tuple[str, ...] | None = None

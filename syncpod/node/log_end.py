@@ -5,22 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from syncpod.node.log_files import open_log_file
-
-LONGEST_HIDDEN: Final = 8 * 1024
-"""Bytes of the longest value that is hidden although the beginning of what is kept may cut it."""
+from syncpod.redaction import OVERLAP, of_process
 
 
-def end_of_log(
-    log: Path, *, limit: int, lines: int, searched: int, hide: Callable[[str], str] = lambda text: text
-) -> str:
+def end_of_log(log: Path, *, limit: int, lines: int, searched: int) -> str:
     """Return the last lines of both streams: at most `limit` bytes and `lines`, within the last `searched` bytes.
 
-    `hide` hides secret values. It gets more than the limit, since it would not recognise a value that was cut in two.
+    The values of Secrets are hidden, also those of which only the end is left.
 
     No link to the log is followed: a pod that mounts the log directory could otherwise read another pod's log.
     Mirrors kuberuntime_container.go, v1.36, readLastStringFromContainerLogs. Blocks. Raises OSError.
@@ -32,13 +26,17 @@ def end_of_log(
         parts = line.split(b" ", 3)
         if len(parts) == 4 and parts[1] in (b"stdout", b"stderr"):
             said.append(parts[3] + (b"" if parts[2] == b"P" else b"\n"))
-    text = hide(b"".join(said)[-limit - LONGEST_HIDDEN :].decode(errors="replace"))
-    return last_part("\n".join(text.split("\n")[-lines - text.endswith("\n") :]), limit)
+    text = b"".join(said)[-limit - 4 * OVERLAP :].decode(errors="replace")
+    return last_part(text, limit, lines=lines)
 
 
-def last_part(text: str, limit: int) -> str:
-    """Return the end of a text: at most `limit` bytes."""
-    return text.encode()[-limit:].decode(errors="replace")
+def last_part(text: str, limit: int, *, lines: int | None = None) -> str:
+    """Return the end of a text, at most `limit` bytes and `lines`, without the end of a Secret's value that it cuts."""
+    start = len(text) - len(text.encode()[-limit:].decode(errors="ignore"))
+    if lines is not None:
+        kept = text.split("\n")[-lines - text.endswith("\n") :]
+        start = max(start, len(text) - len("\n".join(kept)))
+    return of_process.part(text, start)
 
 
 def askable(path: Path) -> Path:

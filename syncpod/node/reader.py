@@ -123,15 +123,19 @@ class PodReader:
         owner: str,
         pod_timeout_seconds: float = 2.0,
         exits: SeenExits | None = None,
+        withholds: Callable[[str, datetime | None], bool] = lambda _uid, _began: False,
     ) -> None:
         """`pod_timeout_seconds` limits how long `read_all` waits for a pod.
 
-        `exits` has the ends that the node saw itself, for containers whose end the runtime does not know.
+        `exits` has the ends that the node saw itself, for containers whose end the runtime does not know. `withholds`
+        says, in any thread, whether the own message of a pod's container that was made at a time may show values of
+        Secrets that the node does not know.
         """
         self.exits = exits
         self.threads = PodThreads()
         """The threads of the node's pods, for whatever touches a pod's files: also those of steps and of the agent."""
         self._runtime = runtime
+        self._withholds = withholds
         self._boot = boot
         self._owner = owner
         self._pod_timeout = pod_timeout_seconds
@@ -424,13 +428,14 @@ class PodReader:
                 exit_ = exit_.model_copy(update={"reason": UNKNOWN_TO_RUNTIME})
         if not wants_message(status):
             return exit_
-        reading = partial(termination_message, status, exit_, self._runtime.redacted)
+        uid = status.labels.get(names.POD_UID_LABEL, "")
+        reading = partial(termination_message, status, exit_, partial(self._withholds, uid, status.created_at))
         try:
             async with asyncio.timeout(_MESSAGE_SECONDS):
-                said = await self.threads.run(status.labels.get(names.POD_UID_LABEL, ""), DiskWork.READ, reading)
+                said = await self.threads.run(uid, DiskWork.READ, reading)
         except (TimeoutError, TooManySilent):
             said = "Error on reading termination log: its disk does not answer"
-        return exit_.model_copy(update={"message": self._runtime.redacted(said)})
+        return exit_.model_copy(update={"message": said})
 
     async def _is_ready(self, sandbox_id: str) -> bool:
         """Say whether a sandbox is ready, and so its shim alive."""

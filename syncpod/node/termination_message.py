@@ -12,7 +12,9 @@ from typing import Final
 
 from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.lifecycle.exit import Exit
-from syncpod.node.log_end import LONGEST_HIDDEN, askable, end_of_log, last_bytes, last_part, require_regular
+from syncpod.node.log_end import askable, end_of_log, last_bytes, last_part, require_regular
+from syncpod.node.secret_values import WITHHELD
+from syncpod.redaction import OVERLAP
 from syncpod.translation import names
 from syncpod.translation.mounts import container_place
 
@@ -52,43 +54,43 @@ def wants_message(status: RuntimeContainerStatus) -> bool:
     )
 
 
-def termination_message(status: RuntimeContainerStatus, exit_: Exit, hide: Callable[[str], str]) -> str:
+def termination_message(status: RuntimeContainerStatus, exit_: Exit, withholds: Callable[[], bool]) -> str:
     """Return the exit's message with the container's own added. Blocks; a missing file counts as empty.
 
-    `hide` hides secret values, before their beginnings are cut off.
+    `withholds` says whether the container's own text may show values of Secrets that the node does not know.
     """
-    said, in_file = _said(status, hide)
+    said, in_file = _said(status)
     falls_back = (
         status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION) == "FallbackToLogsOnError"
         and exit_.exit_code != 0
         and exit_.reason != "ContainerCannotRun"
     )
     if falls_back and not in_file:
-        said = _end_of_log(Path(status.log_path), hide) if status.log_path else ""
+        said = _end_of_log(Path(status.log_path)) if status.log_path else ""
+    if said and withholds():
+        said = WITHHELD
     return ": ".join(part for part in (exit_.message, said) if part)
 
 
-def _said(status: RuntimeContainerStatus, hide: Callable[[str], str]) -> tuple[str, bool]:
+def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
     """Return the file's content, and whether that is the final message."""
     place = container_place(status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
     mounted = next((mount for mount in status.mounts if mount.container_path == place), None)
     if mounted is None:
         return "", False
     try:
-        data = last_bytes(_opened(Path(mounted.host_path)), MESSAGE_LIMIT + LONGEST_HIDDEN)
+        data = last_bytes(_opened(Path(mounted.host_path)), MESSAGE_LIMIT + 4 * OVERLAP)
     except FileNotFoundError:
         return "", False
     except OSError as error:
         return f"Error on reading termination log {mounted.host_path}: {error.strerror}", True
-    if len(data) <= MESSAGE_LIMIT:
-        return hide(data.decode(errors="replace")), bool(data)
-    return last_part(hide(data.decode(errors="replace")), MESSAGE_LIMIT), True
+    return last_part(data.decode(errors="replace"), MESSAGE_LIMIT), bool(data)
 
 
-def _end_of_log(log: Path, hide: Callable[[str], str]) -> str:
+def _end_of_log(log: Path) -> str:
     """Return the container's last lines on both streams."""
     try:
-        return end_of_log(log, limit=LOG_LIMIT, lines=LOG_LINES, searched=_TAIL, hide=hide)
+        return end_of_log(log, limit=LOG_LIMIT, lines=LOG_LINES, searched=_TAIL)
     except OSError as error:
         return f"Error on reading termination message from logs: {error.strerror}"
 

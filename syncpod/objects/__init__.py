@@ -1,6 +1,7 @@
 """ConfigMaps and Secrets as a node keeps them. Pods refer to them; their content is never part of a workflow."""
 
 from syncpod.objects.admission import ObjectAdmission, admit_object
+from syncpod.objects.former import FormerSecret
 from syncpod.objects.references import Reference, Use, references, resolve
 from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_of
 from syncpod.objects.replacing import Change, ObjectRefused
@@ -10,6 +11,7 @@ from syncpod.objects.values import values
 __all__ = [
     "KINDS",
     "Change",
+    "FormerSecret",
     "Kind",
     "ObjectAdmission",
     "ObjectRef",

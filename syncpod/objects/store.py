@@ -20,8 +20,10 @@ from typing import Final
 from pydantic import ValidationError
 
 from syncpod.kernel.atomic_file import replace_file, sync_directory
+from syncpod.objects.former import FormerSecret, begin_knowing, former_secrets, keep_former, known_since
 from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_of
-from syncpod.objects.replacing import Change, replaced
+from syncpod.objects.replacing import Change, ObjectRefused, replaced
+from syncpod.objects.values import values
 from syncpod.pod import ConfigMap, Secret
 from syncpod.pod.validation import syntax
 from syncpod.pod.wire import to_wire
@@ -31,6 +33,11 @@ _SUFFIX: Final = ".json"
 _LONG: Final = "~"
 """Suffix for a name too long for the usual one: a file name has at most 255 bytes, an object's name up to 253."""
 _LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
+MOST_VALUES: Final = 10_000
+"""How many values of Secrets a node may have, those included that Secrets had before and that containers were given:
+each takes about 4 KiB of the worker's memory, in which it is looked for in all that the worker writes."""
+_LEAST_BYTES: Final = 12
+"""The least that a value takes in a Secret's file, with its key."""
 _DRAFT: Final = ".draft"
 _LOCK: Final = ".lock"
 
@@ -56,11 +63,16 @@ class ObjectStore:
     def put(self, wanted: ConfigMap | Secret) -> Change:
         """Store an admitted object in place of the one of its name; it is on disk when this returns.
 
-        Raises ObjectRefused for a change of an immutable field, ValueError for an invalid name, ObjectUnreadable.
+        Raises ObjectRefused for a change of an immutable field or for too many Secrets, ValueError for an invalid name,
+        ObjectUnreadable.
         """
         with self._locked(wanted.kind):
             kept, change = self._replaced(wanted)
             if change != "unchanged":
+                self._require_room(kept)
+                held = self.get(ref_of(kept))
+                if held is not None and values(held) != values(kept):
+                    self._keep_former(ref_of(kept))
                 self._write(kept)
             return change
 
@@ -73,7 +85,9 @@ class ObjectStore:
         with self._locked(wanted.kind):
             if self.get(ref_of(wanted)) is not None:
                 return False
-            self._write(self._replaced(wanted)[0])
+            kept = self._replaced(wanted)[0]
+            self._require_room(kept)
+            self._write(kept)
             return True
 
     def get(self, ref: ObjectRef) -> ConfigMap | Secret | None:
@@ -98,6 +112,7 @@ class ObjectStore:
             # The draft of a put that was killed is removed too.
             self._draft(ref.kind).unlink(missing_ok=True)
             try:
+                self._keep_former(ref)
                 file.unlink()
             except (FileNotFoundError, NotADirectoryError):
                 return False
@@ -113,6 +128,47 @@ class ObjectStore:
             for kind in KINDS
             for ref, status in self._entries(kind)
         }
+
+    def former(self) -> tuple[tuple[FormerSecret, Secret], ...]:
+        """Return what Secrets were before they were changed or deleted, as far as containers may have been given it.
+
+        Read it after what they are now: then no value is missed that is changed meanwhile.
+        """
+        return tuple(former_secrets(self._roots["Secret"]))
+
+    def begin_knowing(self) -> None:
+        """Note that each value is known that a container is given from now on."""
+        with self._locked("Secret"):
+            pass
+
+    def known_since(self) -> float | None:
+        """Return since when, in seconds since 1970, each value is known that a container was given; None = never."""
+        return known_since(self._roots["Secret"])
+
+    def _keep_former(self, ref: ObjectRef) -> None:
+        """Keep what a Secret is until now. The caller holds the lock."""
+        if ref.kind == "Secret" and os.path.lexists(self._file(ref)):
+            keep_former(self._roots["Secret"], self._file(ref))
+
+    def _require_room(self, kept: ConfigMap | Secret) -> None:
+        """Raise ObjectRefused for a Secret with more values than this node can hide. The caller holds the lock."""
+        if not isinstance(kept, Secret):
+            return
+        more, directory = len(values(kept)), self._roots["Secret"] / "former"
+        files = [status.st_size for _, status in self._entries("Secret")]
+        files += [each.stat(follow_symlinks=False).st_size for each in _scan(directory)]
+        # Most nodes have so few that they need not be read.
+        if more + sum(files) // _LEAST_BYTES <= MOST_VALUES:
+            return
+        held = [secret for secret in self.list("Secret") if ref_of(secret) != ref_of(kept)]
+        now = more + sum(len(values(secret)) for secret in held)
+        former = sum(len(values(secret)) for _, secret in self.former())
+        if now + former > MOST_VALUES:
+            raise ObjectRefused(
+                f'The Secret "{kept.metadata.name}" is refused: the node hides at most {MOST_VALUES} values of Secrets '
+                f"in messages, and with this one it would have {now}, and {former} earlier ones that containers were "
+                "given: delete Secrets that no pod uses, or pods that are older than the changes"
+            )
 
     def _entries(self, kind: Kind) -> Iterator[tuple[ObjectRef, os.stat_result]]:
         """Yield the objects of a kind, in no order; one that is added or removed meanwhile may be missed."""
@@ -154,6 +210,8 @@ class ObjectStore:
         lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            if kind == "Secret":
+                begin_knowing(root)
             yield
         finally:
             os.close(lock)

@@ -1,8 +1,9 @@
 """The models' JSON form: their base class, and the scalar types that JSON does not have."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import (
     BaseModel,
@@ -10,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    SerializationInfo,
     StrictBool,
     StrictInt,
 )
@@ -94,6 +96,19 @@ QuantityText = Annotated[str, BeforeValidator(_read_quantity)]
 
 Base64 = str
 """Bytes in base64, as on the wire."""
+
+HIDE: Final = "hide"
+"""The key, in the context of a serialisation, of the function that hides the values of Secrets in a text."""
+
+
+def _write_foreign(text: str, info: SerializationInfo) -> str:
+    hide: Callable[[str], str] | None = info.context.get(HIDE) if info.context else None
+    return hide(text) if hide is not None else text
+
+
+ForeignText = Annotated[str, PlainSerializer(_write_foreign, return_type=str)]
+"""A text that may quote what a container, a server or the runtime has said. A process that sends it to others hides the
+values of Secrets in it (`HIDE`). Never a name or an id, since something is looked up by those."""
 
 EMPTY_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
 """Marks an enum field for which Kubernetes treats `""` as absent."""

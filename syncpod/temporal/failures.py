@@ -12,10 +12,15 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from syncpod.messages.signature import PURPOSE
 from syncpod.messages.signed import RESULT
 from syncpod.messages.steps import Fault
+from syncpod.temporal.hiding import hide_in_failure
 from syncpod.temporal.signing import REFUSED
 
 _TYPES_OF_DEFECTS: Final = (Fault.INTERNAL_ERROR.value, Fault.FAILED_KILL_POD.value)
 """The types under which a step reports a defect. The node reports its own troubles under them too, as benign."""
+
+
+_ENCODED: Final = "Encoded failure"
+"""The text that the SDK writes in the place of one that is encoded."""
 
 
 class FailureConverter(DefaultFailureConverter):
@@ -33,6 +38,7 @@ class FailureConverter(DefaultFailureConverter):
         if _is_expected(exception):
             _forget_tracebacks(exception)
         super().to_failure(exception, payload_converter, failure)
+        hide_in_failure(failure)
 
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
         """Return the failure as an exception."""
@@ -55,8 +61,12 @@ class FailureConverter(DefaultFailureConverter):
 class EncodedFailureConverter(FailureConverter):
     """The same, for a node that encrypts: the text of a failure is encoded with the payloads."""
 
-    def __init__(self) -> None:
-        super().__init__(encode_common_attributes=True)
+    def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
+        """Write an exception into `failure`, and encode its text."""
+        super().to_failure(exception, payload_converter, failure)
+        said = {"message": failure.message, "stack_trace": failure.stack_trace}
+        failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([said])[0])
+        failure.message, failure.stack_trace = _ENCODED, ""
 
 
 def _is_refused(detail: Payload) -> bool:

@@ -52,6 +52,7 @@ from syncpod.messages.signature import (
 )
 from syncpod.messages.signed import INPUT, OVERTAKEN, RESULT, START, Marked, Received, Refused
 from syncpod.temporal.encryption import decrypted, encrypted, readable
+from syncpod.temporal.hiding import HidingConverter
 
 RECEIVED: Final = b"syncpod/received"
 """The encoding of a workflow's input after the codec: the payload as it was, and what its signature says."""
@@ -144,7 +145,8 @@ class _EncryptedConverter(EncodingPayloadConverter):
 @cache
 def _shared_converters() -> Mapping[bytes, EncodingPayloadConverter]:
     """Return pydantic's and ours, by encoding. All that they hold are pydantic's adapters of types."""
-    inner = PydanticPayloadConverter().converters
+    hiding = HidingConverter()
+    inner = {**PydanticPayloadConverter().converters, hiding.encoding.encode(): hiding}
     ours = (_ReceivedConverter(inner), _RefusedConverter(), _EncryptedConverter())
     return {**inner, **{each.encoding.encode(): each for each in ours}}
 

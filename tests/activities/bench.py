@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from temporalio.activity import ActivityCancellationDetails
+from temporalio.api.failure.v1 import Failure
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
@@ -42,6 +43,7 @@ from syncpod.messages.steps import (
 from syncpod.node.host import read_host
 from syncpod.node.reader import PodReader
 from syncpod.pod import Pod, admit_pod
+from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
 from tests.runtimes.containerd import Containerd
@@ -307,6 +309,14 @@ async def fault_of(step: Coroutine[Any, Any, StepResult]) -> tuple[Fault, Applic
         [detail] = error.details or [StepResult()]
         return Fault(error.type or ""), error, detail
     raise AssertionError(f"no fault, but {result.outcome}")
+
+
+def as_sent(error: ApplicationError) -> str:
+    """All that the server gets of a step's failure."""
+    failure = Failure()
+    DATA_CONVERTER.failure_converter.to_failure(error, DATA_CONVERTER.payload_converter, failure)
+    details = b"".join(payload.data for payload in failure.application_failure_info.details.payloads)
+    return f"{failure}{details.decode()}"
 
 
 @contextlib.asynccontextmanager

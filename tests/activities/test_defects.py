@@ -15,7 +15,9 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault
-from tests.activities.bench import Bench, fault_of
+from syncpod.redaction import of_process
+from syncpod.temporal.hiding import HiddenInLog
+from tests.activities.bench import Bench, as_sent, fault_of
 from tests.activities.test_kill import started
 
 
@@ -30,13 +32,15 @@ async def test_a_defect_in_a_step_is_a_fault_shown_by_the_pod(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pod = bench.pod()
-    bench.cri.add_secret_values(["hunter2"])
+    of_process.add(["hunter2"])
     monkeypatch.setattr(bench.cri, "run_pod_sandbox", failing(ValueError("Value out of range: hunter2")))
     with caplog.at_level(logging.ERROR):
         fault, error, detail = await fault_of(pod.create_sandbox())
     assert fault == Fault.INTERNAL_ERROR
     assert error.message.startswith("ValueError: Value out of range: ")
-    assert "hunter2" not in f"{error.message}{detail}{caplog.text}", "a defect's text may be made of anything"
+    logged = [record for record in caplog.records if HiddenInLog().filter(record)]
+    told = f"{as_sent(error)}{error.message}{[record.getMessage() for record in logged]}"
+    assert "hunter2" not in told and "***" in told, "a defect's text may be made of anything"
     assert error.__cause__ is None, "Temporal would write it into the history"
     assert "in run_pod_sandbox" not in error.message
     assert "Traceback" in caplog.text, "where it comes from is in the worker's log"

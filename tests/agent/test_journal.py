@@ -25,6 +25,9 @@ from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, last_si
 from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, TaskRecords
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import note_deleted
+from syncpod.node.secret_values import WITHHELD
+from syncpod.objects import ObjectStore
+from syncpod.redaction import of_process
 from syncpod.temporal.senders import Sent
 from syncpod.translation.context import NodeContext
 from tests.agent.waiting import until
@@ -75,7 +78,8 @@ def context(tmp_path: Path) -> NodeContext:
 
 @pytest_asyncio.fixture
 async def journal(context: NodeContext) -> AsyncIterator[Journal]:
-    journal = Journal(context, redacted=lambda text: text.replace("hunter2", "***"))
+    of_process.add(["hunter2"])
+    journal = Journal(context)
     yield journal
     await journal.close()
 
@@ -145,6 +149,19 @@ async def test_the_end_of_a_log_is_kept_without_the_rest_of_a_secret_and_of_a_lo
     cut, long = only(context).instances
     assert cut.log_end == "**" + "x" * 1021 + "\n"
     assert long.log_end == "y" * 1023 + "\n"
+
+
+async def test_the_end_of_a_log_is_withheld_if_values_that_its_container_was_given_are_not_known(
+    context: NodeContext, journal: Journal
+) -> None:
+    """After a reboot the values of Secrets are gone, and this pod has no record that says that it had none."""
+    log_of(context, 0, "the old password is hunter3")
+    log_of(context, 1)
+    ObjectStore(context.state_dir, context.memory_dir).begin_knowing()
+    journal.take("pod/default/web", "run", shown(instances=(ended(), ended(restart=1))))
+    assert await journal.flush()
+    said, silent = only(context).instances
+    assert (said.log_end, silent.log_end) == (WITHHELD, "")
 
 
 async def test_the_end_of_a_log_is_kept_before_the_log_is_removed(context: NodeContext, journal: Journal) -> None:
@@ -317,7 +334,8 @@ async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -
         line(50, "update", "delete", "grace 30 s"),
     )
     for known in (2, 3):  # what the server did not tell the first worker, the next one asks for
-        journal = Journal(context, ask_server=ask, redacted=lambda text: text.replace("hunter2", "***"))
+        of_process.add(["hunter2"])
+        journal = Journal(context, ask_server=ask)
         running = asyncio.create_task(journal.run())
         journal.take("pod/default/web", "run", shown(50, lines=(*commands, line(50, "signal", "pleg", "x"))))
         await until(partial(has_senders, context, known))

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import os
 import secrets
 import threading
 from collections.abc import Iterator
@@ -21,15 +22,23 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.messages.identity import pod_workflow_id
+from syncpod.redaction import HEAD
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until_asked
 from tests.cli.conftest import Result, program
 from tests.e2e.clients import machine_of
 from tests.e2e.engine import PATIENCE, RUNS, engine_node, shell, status_of
+from tests.e2e.quoting_server import WAYS, QuotingServer
 from tests.e2e.searching import CommandLines, files_with, forms, found_in
+from tests.fork_server import start_worker
+from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.collector import Collector
+from tests.worker.node_process import NodeProcess
 
 USES = 'echo "$TOKEN|$token|$(cat /keys/token)|$(cat /all/keys/token)|$(cat /part)" | sha256sum; '
 """Proves what it sees without revealing it."""
@@ -211,6 +220,7 @@ async def test_a_secret_appears_in_no_history_log_trace_or_file(
             left = files_with(token, worker.state_dir, tmp_path / "logs")
             assert files_with(token, tmp_path / "memory"), "the node itself has it"
             assert (await here.run("delete", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
+            await until_forgotten(token, tmp_path / "memory")
     if runtime.name != "embedded":
         [shown] = registry.shown - {""}
         assert base64.b64decode(shown.removeprefix("Basic ")).decode() == f"me:{token}", "it was pulled with"
@@ -228,6 +238,143 @@ async def test_a_secret_appears_in_no_history_log_trace_or_file(
         assert places == dict.fromkeys(places, is_there)
     logs = (temporal_server.log, worker.output, worker.log, runtime.log)
     assert (files_with(token, *logs), left, files_with(token, tmp_path / "memory")) == ([], [], [])
+
+
+async def until_forgotten(token: str, memory: Path) -> None:
+    """Wait until a node that has neither the Secret nor a pod that was given it has nothing of it in its memory."""
+
+    async def has_nothing() -> bool:
+        return files_with(token, memory) == []
+
+    await until_asked(has_nothing, patience=PATIENCE)
+
+
+async def test_a_server_that_a_probe_or_a_hook_asks_cannot_have_a_secret_written_down(
+    embedded: Embedded, temporal_server: DevServer, tmp_path: Path
+) -> None:
+    """It quotes the Secret in all that it answers; where a message is cut there, not even the beginning is left."""
+    token, name = f"tk{secrets.token_hex(30)}", f"quoted-{secrets.token_hex(12)}"
+    with QuotingServer(token) as server, Exports() as exports:
+        exported = {"OTEL_EXPORTER_OTLP_ENDPOINT": exports.endpoint, "SYNCPOD_LOG_LEVEL": "DEBUG"}
+        async with engine_node(embedded, temporal_server, tmp_path, **exported) as engine:
+            worker, here = engine.worker, Here({**machine_of(engine)})
+            wrong = {"httpGet": server.get("malformed")}
+            env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}]
+            hooked = shell("hooked", RUNS, env=env, lifecycle={"postStart": wrong, "preStop": wrong})
+            ways = [shell(way, RUNS, readinessProbe=server.probe(way)) for way in (*WAYS, "grpc")]
+            spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [hooked, *ways]}
+            asked = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+            manifest = json.dumps(
+                {"apiVersion": "v1", "kind": "List", "items": [objects(token, "none.invalid")[0], asked]}
+            )
+            assert (await here.run("apply", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
+            handle = engine.client.get_workflow_handle(pod_workflow_id("default", name))
+            told: dict[str, str] = {}
+
+            async def all_is_told() -> bool:
+                for event in await handle.query("events"):
+                    if event["reason"] in ("Unhealthy", "ProbeWarning", "FailedPostStartHook"):
+                        told[event["container"]] = event["message"]
+                return told.keys() == {"hooked", *WAYS, "grpc"}
+
+            await until_asked(all_is_told, patience=PATIENCE)
+            for command in (
+                ("describe", "pod", name),
+                ("get", "pod", name, "-o", "yaml"),
+                ("history", name),
+                ("explain", name),
+            ):
+                await here.run(*command)
+            history = (await handle.fetch_history()).to_json().encode()
+            assert (await here.run("delete", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
+            await until_forgotten(token, tmp_path / "memory")
+    assert {way: "***" in said for way, said in told.items() if way != "hooked"} == dict.fromkeys((*WAYS, "grpc"), True)
+    assert [way for way, said in told.items() if token[:3] in said] == []
+    for text in (token, token[:HEAD]):
+        places = {
+            "the database": bool(files_with(text, *temporal_server.directory.glob("temporal.db*"))),
+            "the journal and all else on disk": bool(files_with(text, worker.state_dir)),
+            "the worker's log": bool(files_with(text, worker.log, worker.output)),
+            "spans": any(found_in(body, text) for body in exports.bodies),
+            "the history": found_in(history, text),
+            "what commands say": found_in("".join(here.said).encode(), text),
+        }
+        assert places == dict.fromkeys(places, False)
+
+
+@pytest.mark.parametrize("end", ["changed", "deleted"])
+async def test_an_old_value_of_a_secret_stays_hidden_after_the_worker_is_killed(
+    embedded: Embedded, temporal_server: DevServer, tmp_path: Path, end: str
+) -> None:
+    """Its container was given it before, and writes it as its last words, to a worker that began after the change."""
+    token, name, node = f"tk{secrets.token_hex(14)}", f"old-{secrets.token_hex(12)}", f"n-{secrets.token_hex(4)}"
+    client = await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    here = Here(
+        {
+            **os.environ,
+            "TEMPORAL_ADDRESS": temporal_server.address,
+            "TEMPORAL_CONFIG_FILE": os.devnull,
+            "SYNCPOD_NODE": node,
+            "SYNCPOD_STATE_DIR": str(tmp_path / "state"),
+            "SYNCPOD_MEMORY_DIR": str(tmp_path / "memory"),
+            "SYNCPOD_LOG_DIR": str(tmp_path / "logs"),
+            "CONTAINER_RUNTIME_ENDPOINT": embedded.endpoint,
+        }
+    )
+    (signs := tmp_path / "signs").mkdir()
+    script = f'until [ -e {signs}/go ]; do sleep 0.1; done; echo "last words: $TOKEN"; exit 3'
+    uses = {
+        "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}],
+        "volumeMounts": [{"name": "signs", "mountPath": str(signs)}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [shell("app", script, **uses)],
+        "volumes": [{"name": "signs", "hostPath": {"path": str(signs)}}],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": [objects(token, "none.invalid")[0], pod]})
+    handle = client.get_workflow_handle(pod_workflow_id("default", name))
+    seen: dict[str, Any] = {}
+
+    async def state(which: str) -> dict[str, Any]:
+        async def is_so() -> bool:
+            seen.update(await handle.query("pod"))
+            return which in status_of(seen, "app").get("state", {})
+
+        await until_asked(is_so, patience=PATIENCE)
+        return dict(status_of(seen, "app")["state"][which])
+
+    with NodeProcess.of(embedded, temporal_server, tmp_path, node=node, start=start_worker) as first:
+        await first.ready()
+        assert (await here.run("apply", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
+        await state("running")
+        first.kill()
+        await first.ended()
+    if end == "changed":
+        changed = json.dumps(objects(f"other{secrets.token_hex(12)}", "none.invalid")[0])
+        assert (await here.run("apply", "-f", "-", stdin=changed)).code == 0, here.said[-1]
+    else:
+        assert (await here.run("delete", "secret", "keys")).code == 0, here.said[-1]
+    with NodeProcess.of(embedded, temporal_server, tmp_path, node=node, start=start_worker) as second:
+        await second.ready()
+        (signs / "go").touch()
+        assert (await state("terminated"))["message"] == "last words: ***\n"
+
+        async def is_journaled() -> bool:
+            explained = await here.run("explain", name)
+            return "last words: ***" in explained.out
+
+        await until_asked(is_journaled, patience=PATIENCE)
+        history = (await handle.fetch_history()).to_json().encode()
+        assert files_with(token, tmp_path / "logs"), "its log has it, on the node"
+        assert (await here.run("delete", "pod", name)).code == 0, here.said[-1]
+        await until_forgotten(token, tmp_path / "memory")
+        assert await second.stop() == 0
+    assert not found_in(history, token)
+    assert files_with(token, tmp_path / "state", *temporal_server.directory.glob("temporal.db*"), second.log) == []
+    assert not found_in("".join(here.said).encode(), token)
 
 
 async def live(here: Here, client: Client, name: str, token: str) -> bytes:

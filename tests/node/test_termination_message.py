@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,9 @@ import pytest
 
 from syncpod.cri.port import ContainerMount, RuntimeContainerStatus
 from syncpod.lifecycle.exit import Exit
+from syncpod.node.secret_values import WITHHELD
 from syncpod.node.termination_message import make_message_file, termination_message, wants_message
+from syncpod.redaction import of_process
 from syncpod.translation import names
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -35,9 +36,9 @@ def ended(place: Path | None, *, policy: str = "File", path: str = "/dev/termina
     return RuntimeContainerStatus(**{**values, **more})
 
 
-def message_of(status: RuntimeContainerStatus, hide: Callable[[str], str] = str) -> str:
+def message_of(status: RuntimeContainerStatus, *, withholds: bool = False) -> str:
     exit_ = Exit(exit_code=status.exit_code, reason=status.reason, message=status.message)
-    return termination_message(status, exit_, hide)
+    return termination_message(status, exit_, lambda: withholds)
 
 
 def log(path: Path, *lines: str) -> Path:
@@ -153,15 +154,15 @@ def test_a_symlink_to_the_log_of_another_pod_is_not_followed(tmp_path: Path) -> 
 
 
 def test_a_secret_whose_beginning_is_cut_off_is_hidden(tmp_path: Path) -> None:
-    def hide(text: str) -> str:
-        return text.replace("hunter2", "***")
-
+    of_process.add(["hunter2"])
     place, said = tmp_path / "m", log(tmp_path / "0.log", "stdout F hunter2" + "x" * 2045)
     place.write_text("hunter2" + "x" * 4093)
-    assert message_of(ended(place), hide) == "***" + "x" * 4093
+    assert message_of(ended(place)) == "***" + "x" * 4093
+    place.write_text("hunter2" + "x" * 4092)
+    assert message_of(ended(place)) == "***" + "x" * 4092
     place.write_text("")
     failed = ended(place, policy="FallbackToLogsOnError", exit_code=1, log_path=str(said))
-    assert message_of(failed, hide) == "**" + "x" * 2045 + "\n"
+    assert message_of(failed) == "**" + "x" * 2045 + "\n"
 
 
 def test_what_follows_a_carriage_return_in_the_log_is_kept(tmp_path: Path) -> None:
@@ -170,3 +171,12 @@ def test_what_follows_a_carriage_return_in_the_log_is_kept(tmp_path: Path) -> No
     said.write_bytes(b"2026-11-21T00:00:00Z stdout F 10%\r20%\rfailed\x0b\xff\n")
     failed = ended(place, policy="FallbackToLogsOnError", exit_code=1, log_path=str(said))
     assert message_of(failed) == "10%\r20%\rfailed\x0b\ufffd\n"
+
+
+def test_what_a_container_has_said_is_withheld_if_values_that_it_was_given_are_not_known(tmp_path: Path) -> None:
+    place, said = tmp_path / "m", log(tmp_path / "0.log", "stdout F old-password")
+    failed = ended(place, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(said))
+    for written in ("old-password", ""):
+        place.write_text(written)
+        assert message_of(failed, withholds=True) == WITHHELD
+    assert message_of(ended(place), withholds=True) == "", "a container that has said nothing keeps nothing back"

@@ -163,7 +163,7 @@ def test_a_killed_writer_leaves_the_old_or_the_new_object(what: str, ends: set[s
     assert change == sorted(change), "once it is the new, a later death does not bring back the old"
     assert {again for _, again in json.loads(done.stdout)} <= {"created", "configured"}
     left = {path.name for path in (tmp_path / "store/memory/objects").iterdir()}
-    assert left == {"secrets", ".lock"}
+    assert left == {"secrets", "former", "since", ".lock"}
 
 
 def test_concurrent_writes_by_two_processes_are_all_kept(tmp_path: Path) -> None:

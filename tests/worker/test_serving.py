@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 import threading
 import uuid
@@ -200,7 +201,7 @@ async def test_a_worker_warns_of_secrets_on_disk_but_not_in_memory(
             assert (said in worker.log.read_text()) == warned
             await worker.stop()
         worker.log.unlink()
-        memory.rmdir()
+        shutil.rmtree(memory)
 
 
 async def test_a_memory_directory_that_is_a_symlink_is_refused(

@@ -9,12 +9,12 @@ NODE = "syncpod/node"
 BUGS = (
     Plant(
         name="half-a-secret-spoken",
-        room=CRI,
-        file="syncpod/cri/redaction.py",
-        before="ordered = sorted(words, key=len, reverse=True)",
-        after="ordered = sorted(words, key=len)",
+        room="syncpod/redaction",
+        file="syncpod/redaction.py",
+        before="end = max(end, at + whole)",
+        after="end = end or at + whole",
         harm="Where one Secret begins another, the rest of the longer one stands in an error.",
-        tests=("tests/cri/test_redaction.py",),
+        tests=("tests/test_redaction.py",),
     ),
     Plant(
         name="credentials-to-another-port",

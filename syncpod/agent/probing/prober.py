@@ -55,6 +55,7 @@ from syncpod.messages.signals import ProbeChanged
 from syncpod.node.pod_records import read_pod_record
 from syncpod.node.start_marks import read_start_mark
 from syncpod.pod import Container, Pod, Probe
+from syncpod.redaction import of_process
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -187,7 +188,7 @@ class Prober:
         failed = (
             UntoldFailures(
                 container=instance.container.name,
-                message=failure_text(worker.state.type, worker.failures.text[:_TEXT_LIMIT]),
+                message=failure_text(worker.state.type, _text(worker.failures.text)),
                 failures=worker.failures.untold,
                 at=datetime.fromtimestamp(worker.failed_at, UTC),
             )
@@ -324,10 +325,10 @@ class Prober:
             container_id=instance.observed.id,
             probe=state.type,
             result=report.result,
-            message=report.answer.text[:_TEXT_LIMIT],
+            message=_text(report.answer.text),
             warning=report.answer.result == "warning",
             failures=report.failures.untold,
-            failure=report.failures.text[:_TEXT_LIMIT] if report.answer.result != "failure" else "",
+            failure=_text(report.failures.text) if report.answer.result != "failure" else "",
         )
         pod.outbox.put(change)
         if state.type == "startup" and report.result == "success":
@@ -375,3 +376,8 @@ def _overdue(instance: _Instance) -> Iterator[UntoldFailures]:
 def _end(workers: Iterable[ProbeWorker]) -> None:
     for worker in workers:
         worker.end()
+
+
+def _text(answer: str) -> str:
+    """Return what is told of an answer."""
+    return of_process.part(answer, 0, _TEXT_LIMIT)

@@ -29,6 +29,7 @@ from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 from syncpod.node.secret_values import secret_values
 from syncpod.objects import ObjectRef, ObjectStore, Reference, references
 from syncpod.pod import Pod
+from syncpod.redaction import of_process
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
 
@@ -68,18 +69,13 @@ class VolumeRefresh:
         waiting_for: WaitingFor,
         tell: Tell,
         *,
-        add_secret_values: Callable[[frozenset[str]], None],
         threads: PodThreads,
     ) -> None:
-        """Watch `store`; signal those in `waiting_for` with `tell`, and remove them from it.
-
-        `add_secret_values` is called with the values of new or changed Secrets before any pod shows them.
-        """
+        """Watch `store`; signal those in `waiting_for` with `tell`, and remove them from it."""
         self._node = node
         self._store = store
         self._waiting_for = waiting_for
         self._tell = tell
-        self._add_secret_values = add_secret_values
         self._threads = threads
         self._uses = RecordCache(node, _use)
         self._versions: dict[ObjectRef, str] | None = None
@@ -118,7 +114,8 @@ class VolumeRefresh:
             await self._note_who_lacks(versions)
         changed = _changed(self._versions, versions)
         if secrets := [ref for ref in changed if ref.kind == "Secret"]:
-            self._add_secret_values(await asyncio.to_thread(secret_values, self._store, secrets))
+            # Before any pod shows them.
+            of_process.add(await asyncio.to_thread(secret_values, self._store, secrets))
         if changed or self._behind:
             await self._refresh(changed)
         # Only now, so that no change is forgotten if something above fails.

@@ -1,0 +1,71 @@
+"""What Secrets were before they were changed or deleted: containers that were given such a value may still write it.
+
+A Secret's old file is kept beside those of the Secrets, in memory, until nothing is left of the pods that may have been
+given it. So no worker forgets a value that is in use, and a new worker knows what its predecessors gave. All of it goes
+with a reboot, as the Secrets do. `known_since` tells which containers are older than what the node knows.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from syncpod.objects.refs import ObjectRef, ref_of
+from syncpod.pod import Secret
+
+_DIRECTORY: Final = "former"
+_SINCE: Final = "since"
+
+
+@dataclass(frozen=True)
+class FormerSecret:
+    """What a Secret was until it was changed or deleted. Its repr shows no value."""
+
+    ref: ObjectRef
+    file: Path
+
+
+def keep_former(root: Path, file: Path) -> None:
+    """Keep what a Secret's file has, which is about to be replaced or removed. Blocks. Raises OSError.
+
+    `root` is the directory of a node's Secrets. The content is not copied: the file only gets another name.
+    """
+    directory = root / _DIRECTORY
+    directory.mkdir(mode=0o700, exist_ok=True)
+    os.link(file, directory / uuid.uuid4().hex, follow_symlinks=False)
+
+
+def former_secrets(root: Path) -> Iterator[tuple[FormerSecret, Secret]]:
+    """Yield all that are kept, without those that cannot be read. Blocks. Raises OSError."""
+    directory = root / _DIRECTORY
+    for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+        try:
+            held = Secret.model_validate_json(file.read_bytes())
+        except (FileNotFoundError, ValidationError):
+            continue
+        yield FormerSecret(ref_of(held), file), held
+
+
+def begin_knowing(root: Path) -> None:
+    """Note that all Secrets are known from now on, if that is not noted yet. Blocks; safe to repeat. Raises OSError."""
+    try:
+        os.close(os.open(root / _SINCE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+
+
+def known_since(root: Path) -> float | None:
+    """Return since when all Secrets are known, in seconds since 1970; None if that is not noted. Raises OSError.
+
+    What containers were given before that is not known: it went with a reboot, or no version of this kept it.
+    """
+    try:
+        return (root / _SINCE).lstat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return None

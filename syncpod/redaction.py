@@ -1,0 +1,216 @@
+"""Hides the values of Secrets in each text that leaves a node: in events, statuses, failures, logs, spans, the journal.
+
+A runtime quotes a command in which a Secret's value was expanded, a server answers a probe with the header it was sent,
+a program prints its password as its last line. Such a text would stay in a pod's history.
+
+Texts are searched where they leave the process, in these few places: what the process sends to Temporal
+(`syncpod.temporal.hiding`), its log, its spans, its answers on the node's socket, and its journal. A text that is
+shortened is shortened by :meth:`Redactor.part`, since nobody recognises the beginning of a value afterwards.
+
+The search costs the length of the text, however many values are known: at each position two look-ups say whether
+a value may begin there. No automaton is built, so a new value costs little, and no regular expression,
+which would try each value at each position.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from syncpod.pod.go_text import go_json, go_quote
+
+MASK: Final = "***"
+"""What stands in the place of a value, or the beginning of it if a cut leaves less of the value."""
+SHORT: Final = 4
+"""Shorter values are hidden only as whole words; otherwise parts of many other words would be hidden."""
+SHORTEST: Final = 3
+"""Shorter values are never hidden: they can be guessed, and exit codes are as short."""
+HEAD: Final = 16
+"""So many characters from the beginning of a longer value are hidden like the value, since anybody may have cut it."""
+OVERLAP: Final = HEAD - 1
+"""How many characters beyond a cut :meth:`Redactor.part` has to see: then it knows each value that the cut divides."""
+_ENCODED: Final = 8
+"""Shorter values are not looked for in base64 or percent-encoded: four letters of base64 stand in many words."""
+_KEPT: Final = 128
+"""Characters of a form that are kept. If all of them are found, the rest of the form is hidden unseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Words that can be found by their beginnings. Never changed, so threads may search it while a new one is made."""
+
+    short: frozenset[str] = frozenset()
+    """Words of less than HEAD characters, which are found as a whole."""
+    heads: tuple[str, ...] = ()
+    """The beginnings of all others, sorted."""
+    lengths: dict[str, int] = field(default_factory=dict, repr=False)
+    """How long the longest word with such a beginning is."""
+    starts: frozenset[str] = frozenset()
+    """The first three characters of each short word, and the first HEAD of each other."""
+    short_lengths: tuple[int, ...] = ()
+
+    def with_words(self, words: Iterable[str]) -> _Index:
+        short, lengths = set(self.short), dict(self.lengths)
+        for word in words:
+            if len(word) < HEAD:
+                short.add(word)
+            else:
+                lengths[word[:_KEPT]] = max(len(word), lengths.get(word[:_KEPT], 0))
+        return _Index(
+            frozenset(short),
+            tuple(sorted(lengths)),
+            lengths,
+            frozenset((*(word[:SHORTEST] for word in short), *(word[:HEAD] for word in lengths))),
+            tuple(sorted({len(word) for word in short}, reverse=True)),
+        )
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where words, or beginnings of words, are in a text, in order; spans may overlap."""
+        starts = self.starts
+        begins = [at for at in range(len(text)) if text[at : at + SHORTEST] in starts or text[at : at + HEAD] in starts]
+        return [(at, end) for at in begins if (end := self._end(text, at)) > at]
+
+    def _end(self, text: str, at: int) -> int:
+        """Return where the longest word ends that begins at a position; that position if none does."""
+        end = at
+        for length in self.short_lengths:
+            if text[at : at + length] in self.short and (length >= SHORT or _is_word(text, at, at + length)):
+                end = at + length
+                break
+        begin = text[at : at + _KEPT]
+        if len(begin) < HEAD or not self.heads:
+            return end
+        # The one that has the most in common with the text is next to where the text would be.
+        place = bisect_left(self.heads, begin)
+        for head in self.heads[max(0, place - 1) : place + 1]:
+            common = _common(head, begin)
+            if common >= HEAD:
+                whole = self.lengths[head] if common == len(head) else common
+                end = max(end, at + whole)
+        return min(end, len(text))
+
+
+class Redactor:
+    """The values of Secrets that a process knows. It forgets none by itself.
+
+    All methods may be called in any thread.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._known: frozenset[str] = frozenset()
+        self._words = self._reversed = _Index()
+
+    def add(self, values: Iterable[str]) -> None:
+        """Hide these values from now on, in each form in which somebody would write them."""
+        with self._changing:
+            if new := frozenset(values) - self._known:
+                self._known |= new
+                self._words, self._reversed = _added(self._words, self._reversed, new)
+
+    def known(self) -> frozenset[str]:
+        """Return the values that are hidden."""
+        return self._known
+
+    def forget(self, values: Iterable[str]) -> None:
+        """Hide these values no more."""
+        with self._changing:
+            if gone := self._known.intersection(values):
+                self._known -= gone
+                self._words, self._reversed = _added(_Index(), _Index(), self._known)
+
+    def redact(self, text: str) -> str:
+        """Return the text with each known value replaced by ``***``."""
+        return self.part(text)
+
+    def part(self, text: str, start: int = 0, stop: int | None = None) -> str:
+        """Return the characters from `start` to `stop` of a text, with each known value replaced by ``***``.
+
+        A value that `start` or `stop` divides leaves nothing. For that, the text must have OVERLAP more characters on
+        that side, or be at its own end; what is farther away is not looked at. With a `start`, the text may itself be
+        the end of a longer one, which began with any part of a value.
+        """
+        stop = len(text) if stop is None else min(stop, len(text))
+        text = text[: stop + OVERLAP]
+        words = self._words
+        if not words.starts or not text:
+            return text[start:stop]
+        spans = words.spans(text)
+        if start:
+            size = len(text)
+            spans += [(size - end, size - at) for at, end in self._reversed.spans(text[::-1])]
+        parts: list[str] = []
+        at = start
+        for begin, end in _merged(spans, start, stop):
+            parts += (text[at:begin], MASK[: end - begin])
+            at = end
+        return "".join((*parts, text[at:stop])) if parts else text[start:stop]
+
+
+of_process: Final = Redactor()
+"""The one of this process. A process has one log, one exporter of spans, and serves one node."""
+
+
+def _merged(spans: list[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield what of a text from `start` to `stop` lies in any span, in order, each part as long as it can be."""
+    begin = end = start
+    for each, its_end in sorted(spans):
+        if each > end:
+            if end > begin:
+                yield begin, min(end, stop)
+            if each >= stop:
+                return
+            begin = end = each
+        end = max(end, its_end)
+    if end > begin:
+        yield begin, min(end, stop)
+
+
+def _added(words: _Index, reversed_: _Index, values: Iterable[str]) -> tuple[_Index, _Index]:
+    forms = {form for value in values for form in _forms(value)}
+    long = (form[::-1] for form in forms if len(form) >= HEAD)
+    return words.with_words(forms), reversed_.with_words(long)
+
+
+def _forms(value: str) -> set[str]:
+    """Return a value as it is, as Go, JSON and Python quote it, and percent-encoded and in base64 at each offset."""
+    plain = value.strip()
+    data = plain.encode(errors="surrogateescape")
+    forms = {
+        plain,
+        go_quote(plain)[1:-1],
+        json.dumps(plain)[1:-1],
+        go_json(plain)[1:-1],
+        repr(plain)[1:-1],
+        plain.lower(),  # as a URL's scheme and host are told
+        plain.encode("ascii", errors="backslashreplace").decode(),
+        data.decode("latin-1").encode("ascii", errors="backslashreplace").decode(),
+        data.decode(errors="replace"),
+    }
+    if len(plain) >= _ENCODED:
+        forms |= {quote(data), quote(data, safe=""), quote_plus(data)}
+        for offset in range(3):
+            # The first and the last character may also encode bits of what stands beside the value.
+            encoded = base64.b64encode(bytes(offset) + data).rstrip(b"=").decode()
+            inside = encoded[(0, 2, 3)[offset] : -1 if (len(data) + offset) % 3 else None]
+            forms |= {inside, inside.replace("+", "-").replace("/", "_")}
+    return {form for form in forms if len(form.strip()) >= SHORTEST}
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    if other.startswith(one):
+        return len(one)
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))
+
+
+def _is_word(text: str, start: int, end: int) -> bool:
+    """Say whether a part of a text stands by itself."""
+    before, after = text[start - 1 : start], text[end : end + 1]
+    return not any(each.isalnum() or each == "_" for each in (before, after))
