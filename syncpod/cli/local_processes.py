@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import port_guard, runtime_process, worker_process
+from syncpod.cli.machine.ending import end_all_unrecorded
 from syncpod.cli.machine.listening_process import listening_ports, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import (
@@ -86,6 +87,7 @@ def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
         config = connection_settings(default_address="")
     except NoServer as error:
         raise BadInput(str(error)) from None
+    end_all_unrecorded(here.state_dir)
     own = running_server(here.state_dir)
     if config["target_host"] and not _is_own(here, own, config["target_host"]):
         _require_workers(here, config["target_host"], config["namespace"])
@@ -132,6 +134,7 @@ def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
     """Return how to reach the server that a worker was started with, whatever is configured now. Raises Failure."""
     from syncpod.temporal.plugin import NoServer, connection_settings
 
+    end_all_unrecorded(here.state_dir)
     if before.own_server:
         return _start_own_server(here)
     try:

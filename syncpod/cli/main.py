@@ -7,22 +7,30 @@ the exit code of its command.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import typer
 
 from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.console import paint, printable, remark, say
-from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
+from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure, why_of
 from syncpod.cli.input.kubectl_words import arranged, command_words
 from syncpod.cli.program import Interrupted, program
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for any wrong usage; typer does not export it."""
+_OF_THE_DISK: Final = frozenset(
+    (
+        *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
+        *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
+    )
+)
+"""A disk that is full, broken, or not ours to write: any command with files may meet it, and none can mend it."""
 
 
 def main() -> NoReturn:
@@ -65,6 +73,10 @@ def run(arguments: Sequence[str]) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK or error.filename is None:
+            raise
+        return _fail(f"{os.fsdecode(error.filename)}: {why_of(error)}", FAILED)
     return code if isinstance(code, int) else 0
 
 

@@ -28,9 +28,11 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
         finally:
             os.close(descriptor)
         draft.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             draft.unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # the system names no file that is written to, as on a full disk
         raise
     if durable:
         sync_directory(path.parent)

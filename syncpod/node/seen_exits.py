@@ -14,14 +14,19 @@ import logging
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from syncpod.cri.answers import is_id
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.pidfd_info import tells_exits
+from syncpod.kernel.tree_removal import remove_tree
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
 
 log = logging.getLogger(__name__)
+
+DIRECTORY: Final = "exits"
+"""Where in a node's state directory the records are."""
 
 EXPECTED_SECONDS = 1.0
 """How long to wait for the kernel to report an exit that the runtime lists as 255. The kernel reports it as soon as the
@@ -136,6 +141,11 @@ class SeenExits:
                 await loop.run_in_executor(self._writer, _write, self._directory, changed)
         finally:
             self._writing = None
+
+
+def forget_seen_exits(state_dir: Path) -> None:
+    """Remove all records of a node that has no pods any more: their containers are gone. Raises OSError."""
+    remove_tree(state_dir / DIRECTORY)
 
 
 def _write(directory: Path, changed: Mapping[str, Exit | None]) -> None:

@@ -5,6 +5,7 @@ Holds: A second `up` changes nothing, and `down` leaves no process.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -17,16 +18,19 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import dev_server, processes, runtime_process
+from syncpod.cli.machine.ending import end_all_unrecorded
 from syncpod.cli.machine.listening_process import somebody_listens
 from syncpod.cli.machine.processes import (
     ProcessIdentity,
     end,
     identify,
     is_running,
+    require_not_stopped,
     signals_held_back,
     start_detached,
+    start_recorded,
 )
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
@@ -36,6 +40,8 @@ from syncpod.cli.machine.state_directory import (
     recorded_server,
     running_server,
     running_worker,
+    runtime_log,
+    server_log,
     write_server,
     write_worker,
 )
@@ -177,12 +183,14 @@ import os, signal, sys
 from pathlib import Path
 from syncpod.cli.machine import dev_server, processes, runtime_process
 
+start_detached = processes.start_detached
+
 def cut_off(*arguments, **options):
-    child = processes.start_detached(*arguments, **options)
-    os.kill(os.getpid(), signal.SIGTERM)
+    child = start_detached(*arguments, **options)
+    os.kill(os.getpid(), signal.Signals[sys.argv[4]])
     return child
 
-dev_server.start_detached = runtime_process.start_detached = cut_off
+processes.start_detached = cut_off
 state = Path(sys.argv[1])
 """
 STARTS = {
@@ -197,7 +205,7 @@ def test_a_command_that_is_ended_leaves_nothing_running_that_no_record_names(tmp
     (state := tmp_path / "state").mkdir(mode=0o700)
     # Ports of its own, also for the UI: if another test takes one, the server ends, and the next start makes a new one.
     ports = (str(free_port()), str(free_port()))
-    ended = subprocess.run([sys.executable, "-c", CUT_OFF + STARTS[what], str(state), *ports], check=False)
+    ended = subprocess.run([sys.executable, "-c", CUT_OFF + STARTS[what], str(state), *ports, "SIGTERM"], check=False)
     assert ended.returncode == -signal.SIGTERM
     server, runtime = recorded_server(state), recorded_runtime(state)
     record = server or runtime
@@ -210,3 +218,47 @@ def test_a_command_that_is_ended_leaves_nothing_running_that_no_record_names(tmp
             assert Path(runtime.endpoint.removeprefix("unix://")).is_socket()
     finally:
         end(record.process, patience_seconds=10)
+
+
+@pytest.mark.parametrize("what", STARTS)
+def test_what_a_killed_command_has_started_and_not_recorded_is_ended_by_the_next(tmp_path: Path, what: str) -> None:
+    """SIGKILL: no record names the process. Other processes with its log as their output are left alone."""
+    (state := tmp_path / "state").mkdir(mode=0o700)
+    ports = (str(free_port()), str(free_port()))
+    ended = subprocess.run([sys.executable, "-c", CUT_OFF + STARTS[what], str(state), *ports, "SIGKILL"], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert recorded_server(state) is None and recorded_runtime(state) is None
+    log = server_log(state) if what == "server" else runtime_log(state)
+    other = start(log)
+    try:
+        assert end_all_unrecorded(state) == 1
+        assert end_all_unrecorded(state) == 0
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_process_that_cannot_be_recorded_is_ended(tmp_path: Path) -> None:
+    started: list[ProcessIdentity] = []
+
+    def record(process: ProcessIdentity) -> None:
+        started.append(process)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space left"):
+        start_recorded(SLEEP, record, log=tmp_path / "log", environment=dict(os.environ))
+    assert not is_running(started[0])
+
+
+def test_a_process_that_is_stopped_is_not_taken_for_one_that_serves(tmp_path: Path) -> None:
+    child = start(tmp_path / "log")
+    try:
+        require_not_stopped("worker", child.pid)
+        child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        with pytest.raises(Failure, match=rf"^the worker \(pid {child.pid}\) is stopped: `kill -CONT {child.pid}` "):
+            require_not_stopped("worker", child.pid)
+    finally:
+        child.kill()
+        child.wait()

@@ -143,7 +143,8 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     except Failure as failure:
         raise Failure(f"{failure}\n{_how_to_go_on(directory)}", failure.code) from None
     finally:
-        if kept.node:  # the worker that only deletes pods was started otherwise than the node's next one should be
+        # The worker that only deletes pods was started otherwise than the node's next one should be.
+        if kept.node and kept_settings(directory) != kept:
             write_kept_settings(directory, kept)
 
 
@@ -218,6 +219,7 @@ def _forget(directory: Path) -> None:
         running_worker,
     )
     from syncpod.node.pods_left import has_records
+    from syncpod.node.seen_exits import forget_seen_exits
     from syncpod.node.workflow_snapshots import forget_node_snapshot
     from syncpod.settings.kept import forget_kept_settings
 
@@ -231,6 +233,7 @@ def _forget(directory: Path) -> None:
         if worker_process.serving(directory) is None and not has_records(directory):
             forget_kept_settings(directory)
             forget_node_snapshot(directory)
+            forget_seen_exits(directory)
 
 
 def _what_others_run(directory: Path) -> list[str]:

@@ -21,17 +21,17 @@ from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import (
     ProcessIdentity,
     end,
-    identify,
     is_running,
     last_lines,
-    signals_held_back,
+    require_not_stopped,
     since,
     size_of,
-    start_detached,
+    start_recorded,
 )
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     exclusive,
+    full_disk_note,
     prepare,
     recorded_server,
     running_server,
@@ -93,6 +93,11 @@ _END_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 3.0
 """How long a server that was killed may take to let go of the database."""
 _LOOK_SECONDS: Final = 0.05
+
+
+def database(state_dir: Path) -> Path:
+    """Return the database of the state directory's server; its lock lies beside it."""
+    return state_dir / "temporal" / "temporal.db"
 
 
 class NoProgram(BadInput):
@@ -173,20 +178,20 @@ def start(
         usual, usual_ui = _ports(before) if before is not None else (PORT, None if os.geteuid() == 0 else UI_PORT)
         has_ui = ui or ui_port is not None or usual_ui is not None
         usual_uis = (usual_ui or UI_PORT, *range(UI_PORT, UI_PORT + 100))
-        with _database(state_dir) as (database, lock):
+        with _locked_database(state_dir) as (file, lock):
             for _ in range(_ATTEMPTS):
                 ours = _chosen(port, (usual, *range(PORT, PORT + 100)), "--port")
                 ours_ui = _chosen(ui_port, usual_uis, "--ui-port", taken=ours) if has_ui else None
-                line = command(database=database, port=ours, ui_port=ours_ui)
-                is_new = _is_new(database)
+                line = command(database=file, port=ours, ui_port=ours_ui)
+                is_new = _is_new(file)
                 if not is_new:
-                    _spare_the_disk(database)
+                    _spare_the_disk(file)
                 try:
                     started = _launch(state_dir, line, lock, (ours, ours_ui), detached=detached)
                 except _Outrun:
                     continue
                 if is_new:
-                    _spare_the_disk(database)
+                    _spare_the_disk(file)
                 return started
     raise Failure(f"other processes keep taking the ports before the Temporal server does: choose one with `{_CHOOSE}`")
 
@@ -221,16 +226,22 @@ def _launch(
     log = server_log(state_dir)
     begin = size_of(log)
     address, ui = (f"{HOST}:{port}" if port else "" for port in ports)
-    with signals_held_back():
-        child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
-        process = identify(child.pid)
-        if process is not None:
-            record = ServerRecord(process, address, f"http://{ui}" if ui else "", detached)
-            write_server(state_dir, record)
+
+    def record_of(process: ProcessIdentity) -> ServerRecord:
+        return ServerRecord(process, address, f"http://{ui}" if ui else "", detached)
+
+    child, process = start_recorded(
+        line,
+        lambda process: write_server(state_dir, record_of(process)),
+        log=log,
+        environment=environment(os.environ),
+        keep=(lock,),
+        umask=0o077,
+    )
     if process is not None:
         try:
             if _serves(process, address, ui):
-                return record, child
+                return record_of(process), child
         except BaseException:
             end(process, patience_seconds=_END_SECONDS)
             child.wait()
@@ -267,15 +278,15 @@ def _spare_the_disk(database: Path) -> None:
 
 
 @contextlib.contextmanager
-def _database(state_dir: Path) -> Iterator[tuple[Path, int]]:
+def _locked_database(state_dir: Path) -> Iterator[tuple[Path, int]]:
     """Yield the database's path and a descriptor that holds its lock, for the server to inherit."""
-    directory = state_dir / "temporal"
+    directory = database(state_dir).parent
     directory.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if not _is_locked(lock):
             raise Failure(f"another Temporal server uses {directory}: end it, or name another state directory")
-        yield directory / "temporal.db", lock
+        yield database(state_dir), lock
     finally:
         os.close(lock)
 
@@ -326,6 +337,7 @@ def _goes_on(server: ServerRecord) -> bool:
 
     Raises Failure if it does not answer.
     """
+    require_not_stopped("Temporal server", server.process.pid)
     try:
         return _serves(server.process, server.address, server.ui.removeprefix("http://"))
     except _Outrun:  # whoever connects next says so
@@ -376,4 +388,5 @@ async def _connected(settings: ClientConnectConfig, seconds: float) -> None:
 
 def _did_not_start(log: Path) -> Failure:
     said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
-    return Failure(f"the Temporal server did not start; the last line of {log}: {said}")
+    why = full_disk_note(log.parent.parent)
+    return Failure(f"the Temporal server did not start; the last line of {log}: {said}{why}")

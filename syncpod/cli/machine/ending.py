@@ -5,11 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from syncpod.cli.console import say
+from syncpod.cli.console import remark, say
+from syncpod.cli.machine import dev_server, runtime_process
 from syncpod.cli.machine.port_guard import remove_guard
-from syncpod.cli.machine.processes import end
+from syncpod.cli.machine.processes import end, end_unrecorded
 from syncpod.cli.machine.runtime_process import end_process, serving
-from syncpod.cli.machine.state_directory import exclusive, running_server, running_worker
+from syncpod.cli.machine.state_directory import (
+    exclusive,
+    log_directory,
+    running_server,
+    running_worker,
+    runtime_log,
+    server_log,
+    worker_log,
+)
+from syncpod.cli.machine.worker_process import worker_program
 
 _WORKER_SECONDS: Final = 25.0
 """Longer than a worker waits for a runtime that does not answer."""
@@ -18,7 +28,28 @@ _SERVER_SECONDS: Final = 15.0
 
 def end_all(directory: Path) -> int:
     """End the worker, the embedded runtime and the Temporal server, in this order; the pods run on."""
-    return end_worker(directory) + _end_runtime(directory) + _end_server(directory)
+    unrecorded = end_all_unrecorded(directory)
+    return unrecorded + end_worker(directory) + _end_runtime(directory) + _end_server(directory)
+
+
+def end_all_unrecorded(directory: Path) -> int:
+    """End what a command has started here that was killed before it could record it: no other command would find it.
+
+    Pods lose nothing by it: they run on, and the next worker goes on from what is on the disk.
+    """
+    if not log_directory(directory).is_dir():
+        return 0
+    ended = 0
+    with exclusive(directory):
+        for what, log, word, is_recorded in (
+            ("worker", worker_log(directory), str(worker_program()), running_worker(directory)),
+            ("embedded runtime", runtime_log(directory), runtime_process.MODULE, serving(directory)),
+            ("Temporal server", server_log(directory), str(dev_server.database(directory)), running_server(directory)),
+        ):
+            for pid in end_unrecorded(log, word) if is_recorded is None else ():
+                remark(f"Note: {what} ended (pid {pid}): the command that started it had not recorded it")
+                ended += 1
+    return ended
 
 
 def end_worker(directory: Path) -> int:

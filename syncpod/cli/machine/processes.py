@@ -8,12 +8,12 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.kernel.boot import boot_id
 from syncpod.kernel.procfs import process_stat
 
@@ -23,6 +23,10 @@ LOG_LIMIT = 16 * 1024 * 1024
 _LOOK_SECONDS: Final = 0.5
 _LAST_SECONDS: Final = 3.0
 """How long the threads of a process that is ending are waited for."""
+_STOPPED: Final = ("T", "t")
+"""The states of such a process (proc_pid_stat(5)): by a signal, and by a debugger."""
+_UNRECORDED_SECONDS: Final = 10.0
+"""How long a process that could not be recorded may take to end, before it is killed."""
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -46,6 +50,13 @@ def identify(pid: int) -> ProcessIdentity | None:
 def is_running(process: ProcessIdentity) -> bool:
     """Return whether exactly this process still runs."""
     return identify(process.pid) == process
+
+
+def require_not_stopped(what: str, pid: int) -> None:
+    """Raise Failure if a signal or a debugger has stopped a process: it lives, but answers nothing."""
+    stat = process_stat(pid)
+    if stat is not None and stat.state in _STOPPED:
+        raise Failure(f"the {what} (pid {pid}) is stopped: `kill -CONT {pid}` lets it go on")
 
 
 def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
@@ -121,6 +132,66 @@ def start_detached(
         raise cannot_run(command[0], error) from None
     finally:
         os.close(output)
+
+
+def start_recorded(
+    command: Sequence[str],
+    record: Callable[[ProcessIdentity], None],
+    *,
+    log: Path,
+    environment: Mapping[str, str],
+    keep: Sequence[int] = (),
+    umask: int = -1,
+) -> tuple[subprocess.Popen[bytes], ProcessIdentity | None]:
+    """Start a process as `start_detached` does, and call `record` with its identity before anything else happens.
+
+    No command would find a process without a record: if `record` raises, as on a full disk, the process is ended first.
+    The identity is None, and nothing recorded, if the process has ended already. If this command is killed between the
+    two, the next one ends the process (`end_unrecorded`).
+    """
+    with signals_held_back():
+        child = start_detached(command, log=log, environment=environment, keep=keep, umask=umask)
+        process = identify(child.pid)
+        if process is not None:
+            try:
+                record(process)
+            except BaseException:
+                end(process, patience_seconds=_UNRECORDED_SECONDS)
+                child.poll()
+                raise
+    return child, process
+
+
+def end_unrecorded(log: Path, word: str) -> list[int]:
+    """End each process that was started with this log, where no live process is recorded; return their pids.
+
+    Such a one is left by a command that was killed just after it had started it, or by the loss of its record. It is
+    known as ours: this user has started it, as the leader of a session of its own, with the log as its output, and
+    `word` is one of its command line's. Its children, such as a runtime's supervisors, lack that word.
+    """
+    try:
+        output = log.stat()
+    except FileNotFoundError:
+        return []
+    ended = []
+    for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()):
+        process = identify(pid) if _is_started_with(pid, output, word) else None
+        if process is not None and end(process, patience_seconds=_UNRECORDED_SECONDS):
+            ended.append(pid)
+    return ended
+
+
+def _is_started_with(pid: int, output: os.stat_result, word: str) -> bool:
+    try:
+        own = Path(f"/proc/{pid}")
+        return (
+            own.stat().st_uid == os.geteuid()
+            and os.getsid(pid) == pid
+            and os.path.samestat((own / "fd/1").stat(), output)
+            and word.encode() in (own / "cmdline").read_bytes().split(b"\0")
+        )
+    except OSError:  # it has ended, or has no output
+        return False
 
 
 @contextlib.contextmanager

@@ -24,9 +24,9 @@ from syncpod.cli.machine.processes import (
     identify,
     is_running,
     last_lines,
+    require_not_stopped,
     run_in_place,
-    signals_held_back,
-    start_detached,
+    start_recorded,
 )
 from syncpod.cli.machine.settings import kept_settings
 from syncpod.cli.machine.state_directory import (
@@ -41,6 +41,8 @@ from syncpod.cli.machine.state_directory import (
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.variables import RUNTIME_ENDPOINT
 
+MODULE: Final = "syncpod.runtime"
+"""What Python runs as the embedded runtime."""
 SOCKET_LIMIT: Final = 107
 """Bytes of a unix socket's path, by the kernel's sockaddr_un."""
 _SOCKETS: Final = "syncpod-cri-"
@@ -78,7 +80,7 @@ def is_kept(state_dir: Path) -> bool:
 
 def command(state_dir: Path, socket: Path, *, simulated: bool) -> list[str]:
     """Return the command line of the state directory's embedded runtime."""
-    line = [sys.executable, "-P", "-m", "syncpod.runtime", "--state-dir", str(directory(state_dir))]
+    line = [sys.executable, "-P", "-m", MODULE, "--state-dir", str(directory(state_dir))]
     return [*line, "--socket", str(socket), *(["--simulate"] if simulated else [])]
 
 
@@ -119,6 +121,8 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
     log = runtime_log(state_dir)
     with exclusive(state_dir):
         running = serving(state_dir)
+        if running is not None:
+            require_not_stopped("embedded runtime", running.process.pid)
         if running is not None and (_gets_ready(running) or is_running(running.process)):
             return running, False
         before, kept = recorded_runtime(state_dir), kept_settings(state_dir)
@@ -128,15 +132,16 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
                 f"an embedded runtime answers at {socket} that `syncpod` has not started: "
                 f"end it, or name it with --runtime-endpoint"
             )
-        child, record = _launch(state_dir, socket, simulated=simulated, environ=environ)
-        ready = ended_here = False
+        record, ready, ended_here = None, False, False
         try:
+            child, record = _launch(state_dir, socket, simulated=simulated, environ=environ)
             with waiting("waiting for the embedded runtime to answer"):
                 ready = record is not None and _gets_ready(record)
         finally:
-            if record is not None and not ready:  # Ctrl-C too
-                ended_here = child.poll() is None and end(record.process, patience_seconds=_END_SECONDS)
-                _put_back(state_dir, before, kept)
+            if not ready:  # Ctrl-C, and a full disk too
+                ended_here = record is not None and child.poll() is None and end_process(record.process)
+                if recorded_runtime(state_dir) != before:
+                    _put_back(state_dir, before, kept)
     if record is not None and ready:
         return record, True
     said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
@@ -153,15 +158,18 @@ def _launch(
 
     The record is None if the runtime has ended already.
     """
-    line = command(state_dir, socket, simulated=simulated)
-    with signals_held_back():
-        child = start_detached(line, log=runtime_log(state_dir), environment=environment(environ), umask=0o077)
-        process = identify(child.pid)
-        if process is None:
-            return child, None
-        record = RuntimeRecord(process, f"unix://{socket}", simulated, detached=True)
-        _note(state_dir, record)
-    return child, record
+
+    def record_of(process: ProcessIdentity) -> RuntimeRecord:
+        return RuntimeRecord(process, f"unix://{socket}", simulated, detached=True)
+
+    child, process = start_recorded(
+        command(state_dir, socket, simulated=simulated),
+        lambda process: _note(state_dir, record_of(process)),
+        log=runtime_log(state_dir),
+        environment=environment(environ),
+        umask=0o077,
+    )
+    return child, None if process is None else record_of(process)
 
 
 def _gets_ready(record: RuntimeRecord) -> bool:

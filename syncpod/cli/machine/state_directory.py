@@ -43,6 +43,10 @@ FLEET: Final = "fleet"
 """The directory of a fleet that is commanded from here: its authority, and its keys."""
 
 
+_ROOM: Final = 1 << 20
+"""Bytes below which a disk counts as full: a database grows by more at a time."""
+
+
 @dataclass(frozen=True)
 class ServerRecord:
     """The Temporal dev server of a state directory."""
@@ -126,6 +130,19 @@ def prepare(state_dir: Path) -> None:
         ) from None
     except OSError as error:
         raise BadInput(f"the state directory {state_dir} cannot be made: {error.strerror}") from None
+
+
+def full_disk_note(state_dir: Path) -> str:
+    """Return a clause that says that the directory's disk is full, "" if it is not.
+
+    It follows a failure of what writes there: a Temporal server on a full disk says only that a shard is unknown.
+    """
+    try:
+        found = os.statvfs(state_dir)
+    except OSError:
+        return ""
+    is_full = found.f_bavail * found.f_frsize < _ROOM or (found.f_files > 0 and found.f_favail == 0)
+    return f"; the disk of {state_dir} is full" if is_full else ""
 
 
 def mark(state_dir: Path) -> None:

@@ -8,13 +8,14 @@ import re
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import syncpod
 from syncpod.cli.console import program
 from syncpod.cli.failure import BAD_INPUT, Failure
-from syncpod.cli.machine.processes import identify, signals_held_back, since, size_of, start_detached
+from syncpod.cli.machine.processes import require_not_stopped, since, size_of, start_recorded
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import (
     StartedWorker,
@@ -25,6 +26,7 @@ from syncpod.cli.machine.state_directory import (
     worker_log,
     write_worker,
 )
+from syncpod.journal.reading import last_sign_of
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.table import as_arguments
 from syncpod.settings.variables import LOG_DIR, MEMORY_DIR, NODE, RUNTIME_ENDPOINT, SIGNED
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
 
 _READY_SECONDS: Final = 60.0
+_LIFE_SECONDS: Final = 10.0
+"""How old the last sign of life of a worker that serves may be, and how long a newer one is waited for."""
+_LOOK_SECONDS: Final = 0.1
 
 
 def serving(state_dir: Path) -> WorkerRecord | None:
@@ -61,27 +66,30 @@ def start(
     with exclusive(node.state_dir):
         running = serving(node.state_dir)
         if running is not None:
+            _require_signs_of_life(node, running)
             return running, False
         command = [sys.executable, str(worker_program()), *_arguments(node, endpoint)]
         address, namespace = config["target_host"], config["namespace"]
         begin, before = size_of(log), recorded_worker(node.state_dir)
-        with signals_held_back():
-            child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})
-            if (process := identify(child.pid)) is not None:
-                write_worker(
-                    node.state_dir,
-                    StartedWorker(
-                        process=process,
-                        node=node.node,
-                        log_dir=str(node.log_dir),
-                        endpoint=endpoint,
-                        address=address,
-                        namespace=namespace,
-                        own_server=own_server,
-                        memory_dir=str(node.memory_dir),
-                        manifest_dir=str(node.manifest_dir or ""),
-                    ),
-                )
+        child, _ = start_recorded(
+            command,
+            lambda process: write_worker(
+                node.state_dir,
+                StartedWorker(
+                    process=process,
+                    node=node.node,
+                    log_dir=str(node.log_dir),
+                    endpoint=endpoint,
+                    address=address,
+                    namespace=namespace,
+                    own_server=own_server,
+                    memory_dir=str(node.memory_dir),
+                    manifest_dir=str(node.manifest_dir or ""),
+                ),
+            ),
+            log=log,
+            environment={**os.environ, "TEMPORAL_ADDRESS": address},
+        )
         deadline = time.monotonic() + _READY_SECONDS
         while child.poll() is None:
             record = read_worker_record(node.state_dir)
@@ -106,6 +114,26 @@ def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
     }
     adopts = ["--adopt-cluster"] if node.adopt_cluster else []
     return ["--state-dir", str(node.state_dir), *as_arguments({**node.given, **said}), *adopts]
+
+
+def _require_signs_of_life(node: NodeSettings, worker: WorkerRecord) -> None:
+    """Return once a worker that runs has given a sign of life that is not old. Raises Failure if it does not.
+
+    It gives one each second, but a busy machine may delay it.
+    """
+    require_not_stopped("worker", worker.pid)
+    deadline = time.monotonic() + _LIFE_SECONDS
+    while (heard := last_sign_of(node.state_dir, Path(worker.memory_dir))) is not None:
+        silent = (datetime.now(UTC) - heard).total_seconds()
+        if silent < _LIFE_SECONDS:
+            return
+        if time.monotonic() > deadline:
+            raise Failure(
+                f"the worker (pid {worker.pid}) runs, but has given no sign of life for {silent:.0f} s: "
+                f"{worker_log(node.state_dir)} says what it did; `{program()} down --keep-pods` ends it, "
+                f"and `{program()} up` starts another"
+            )
+        time.sleep(_LOOK_SECONDS)
 
 
 def _put_back(state_dir: Path, before: StartedWorker | None) -> None:

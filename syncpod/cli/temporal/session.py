@@ -15,7 +15,7 @@ from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
-from syncpod.cli.machine.state_directory import recorded_server, running_server
+from syncpod.cli.machine.state_directory import full_disk_note, recorded_server, running_server
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -207,4 +207,13 @@ def refused(error: RPCError) -> Failure:
         RPCStatusCode.RESOURCE_EXHAUSTED: "the Temporal server has too much to do; try again later",
     }
     sentence = sentences.get(error.status, "the Temporal server fails")
-    return Failure(f"{sentence}: {error.message or error.status.name}")
+    return Failure(f"{sentence}: {error.message or error.status.name}{_full_disk_of_own_server()}")
+
+
+def _full_disk_of_own_server() -> str:
+    """Return a clause about a full disk if this machine's own server runs on one."""
+    try:
+        directory = settings().state_dir
+    except BadInput:  # settings that are wrong here say nothing about a server elsewhere
+        return ""
+    return full_disk_note(directory) if running_server(directory) is not None else ""
