@@ -92,6 +92,7 @@ from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values, may_have_unknown
+from syncpod.node.seen_exits import DIRECTORY as EXITS
 from syncpod.node.seen_exits import SeenExits
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
@@ -305,7 +306,7 @@ def _reader(
         boot=life.boot,
         owner=settings.node,
         pod_timeout_seconds=RELIST_POD_SECONDS,
-        exits=SeenExits(settings.state_dir / "exits"),
+        exits=SeenExits(settings.state_dir / EXITS),
         withholds=withholds,
     )
 
@@ -573,11 +574,14 @@ def _spare_the_collector() -> None:
     """Collect garbage less often than Python does by default.
 
     With thousands of cached pods, the default takes 40 % of the worker's CPU. Nearly everything here is freed by
-    reference count; imported modules live as long as the process.
+    reference count, a workflow that is evicted too (`syncpod/temporal/workflow_watch.py`); imported modules live as
+    long as the process. The rest, mostly cycles of the SDK around timers and steps, is collected while it is young: of
+    half a million objects made, at the latest. A collection of everything stops the worker for as long as it takes,
+    seconds with thousands of pods, so it comes rarely.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
+    gc.set_threshold(50_000, 10, 500)
 
 
 async def _until_signalled(settings: NodeSettings, connection: ClientConnectConfig, cri_of: CriOf) -> None:

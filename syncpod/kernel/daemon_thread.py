@@ -52,19 +52,24 @@ class DaemonThreads:
             with contextlib.suppress(RuntimeError):  # the loop may be closed already
                 loop.call_soon_threadsafe(_unless_cancelled, outcome, tell)
 
-        def begin() -> None:
-            if outcome.done():
-                return
-            if self._free:
-                self._free.pop().put(run)
-                return
-            try:
-                threading.Thread(target=self._serve, args=(run,), name=name, daemon=True).start()
-            except RuntimeError:
-                loop.call_later(AGAIN_SECONDS, begin)
-
-        begin()
+        self._begin(run, outcome, name)
         return outcome
+
+    def _begin(self, run: Callable[[], None], outcome: asyncio.Future[Any], name: str) -> None:
+        """Give the work to a free thread, or to a new one.
+
+        A method: a function in `run` that names itself would keep the work and its result until the next collection of
+        garbage.
+        """
+        if outcome.done():
+            return
+        if self._free:
+            self._free.pop().put(run)
+            return
+        try:
+            threading.Thread(target=self._serve, args=(run,), name=name, daemon=True).start()
+        except RuntimeError:
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin, run, outcome, name)
 
     def _serve(self, work: Callable[[], None]) -> None:
         """Do this work, and then what comes, as a thread."""

@@ -4,6 +4,8 @@ The SDK has no hook for a failed workflow task, so the runner is wrapped: it see
 task's failure is followed by the eviction of its run, whatever was wrong: a history that cannot be replayed, an
 exception, or code that did not come back in time. So evictions are counted.
 
+It also frees an instance that is evicted, which the SDK leaves to the garbage collector.
+
 It also keeps queries from spoiling a run. For a query of a run that is not cached, the server sends the history as it
 is, perhaps with signals that no workflow task has taken yet. The SDK (1.35) gives these signals to the workflow at the
 time of the last completed task, not as a replay, and then keeps the instance for the next task. So its commands become
@@ -44,6 +46,8 @@ CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
 """How a task's failure begins if the node cannot record its run, on a full disk, say. The task is tried again."""
 WAS_RESET: Final = "the run was reset, and a node whose commands are signed does not go on with such a run"
 """Each task of a reset run fails with this, since the run has another run's start. Its workflow is begun anew."""
+_WORKFLOW: Final = "_object"
+"""Under which name the SDK's instance has its workflow (temporalio 1.35)."""
 _FAILURES: Final = frozenset(
     (
         RemoveFromCache.EvictionReason.NONDETERMINISM,
@@ -176,8 +180,10 @@ class _Watched(WorkflowInstance):
         elif self._run_id in self._staged:
             self._watch.published(self._workflow_id, self._run_id, self._staged.pop(self._run_id))
         for job in act.jobs:
-            if job.HasField("remove_from_cache") and job.remove_from_cache.reason in _FAILURES:
-                self._failed(job.remove_from_cache)
+            if job.HasField("remove_from_cache"):
+                if job.remove_from_cache.reason in _FAILURES:
+                    self._failed(job.remove_from_cache)
+                _free(self._inner)
         return completion
 
     def _runs_ahead(self, act: WorkflowActivation) -> bool:
@@ -233,6 +239,22 @@ class _Watched(WorkflowInstance):
 
     def get_thread_id(self) -> int | None:
         return self._inner.get_thread_id()
+
+
+def _free(evicted: WorkflowInstance) -> None:
+    """Free what an instance refers to that gets no further activation, and its workflow.
+
+    The workflow and its entity refer to one another, and the interceptors and contexts of an instance to it. So by
+    reference counts alone they would stay, with the pod's whole state, until the garbage collector comes to them: in a
+    worker that takes hours. The instance's flags stay, since a future that is freed later asks it, as its event loop,
+    whether it is being deleted.
+    """
+    attributes = vars(evicted)
+    workflow = attributes.get(_WORKFLOW)
+    for name in [name for name, value in attributes.items() if not isinstance(value, bool)]:
+        del attributes[name]
+    if workflow is not None:
+        vars(workflow).clear()
 
 
 def _nothing_done(act: WorkflowActivation) -> WorkflowActivationCompletion:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -165,3 +167,16 @@ async def test_a_thread_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> No
     for _ in range(3):
         await PodThreads().run("a", DiskWork.MAKE, lambda: used.append(threading.current_thread()))
     await until(lambda: not any(each.is_alive() for each in used))
+
+
+async def test_a_result_is_not_kept_until_garbage_is_collected() -> None:
+    class Result:
+        """What the work has found."""
+
+    gc.collect()
+    gc.disable()
+    try:
+        found = [weakref.ref(await daemon_thread.in_daemon_thread(Result, name="finds")) for _ in range(3)]
+        await until(lambda: [each() for each in found] == [None] * 3)
+    finally:
+        gc.enable()
