@@ -81,6 +81,8 @@ from syncpod.journal.file import Limits
 from syncpod.kernel import accepts
 from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.libc import map_large_blocks
+from syncpod.kernel.oom_score import NODE as OOM_SCORE
+from syncpod.kernel.oom_score import lower_oom_score_adj
 from syncpod.kernel.priority import prefer_this_process
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.lifecycle import version
@@ -542,6 +544,8 @@ def main(arguments: Sequence[str] | None = None, cri_of: CriOf = CriClient) -> i
         settings = read_settings(os.environ)
         _log(level, is_json=settings.json_log)
         prefer_this_process()
+        if not lower_oom_score_adj(OOM_SCORE):
+            log.info("may not lower oom_score_adj: if memory runs out, Guaranteed pods outlive this worker")
         _spare_the_collector()
         map_large_blocks(_LARGE_BLOCK_BYTES)
         asyncio.run(_until_signalled(settings, connection_settings(), cri_of))

@@ -6,6 +6,8 @@ import contextlib
 import os
 from typing import Final
 
+from syncpod.kernel.oom_score import raise_oom_score_adj
+
 NICE: Final = -10
 """The scheduler offers such a process nine times what it offers an ordinary one; what it does not use, others get."""
 
@@ -22,6 +24,11 @@ def prefer_this_process() -> None:
 
 
 def be_ordinary() -> None:
-    """Give up a priority above others that this process has from its parent. Call this before any thread starts."""
+    """Give up a priority above others that this process has from its parent, also where memory runs short.
+
+    Call this before any thread starts.
+    """
+    with contextlib.suppress(OSError):
+        raise_oom_score_adj(0)
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from syncpod.kernel.oom_score import NODE, lower_oom_score_adj
 from syncpod.runtime.server import CannotServe, Settings, serve
 
 
@@ -35,6 +36,7 @@ def settings(arguments: Sequence[str]) -> Settings:
 
 def main() -> int:
     """Serve until stopped; return the exit code: 2 for a wrong command line, 1 if another server uses the directory."""
+    lower_oom_score_adj(NODE)
     try:
         asyncio.run(serve(settings(sys.argv[1:]), os.environ))
     except CannotServe as problem:

@@ -75,6 +75,7 @@ def test_no_unit_ends_a_pod_and_each_comes_back() -> None:
         unit = settings_of(text)
         assert (unit["Restart"], unit["StartLimitIntervalSec"], unit["Type"]) == (["always"], ["0"], ["notify"])
         assert not {"Requires", "BindsTo", "PartOf"} & set(unit), "one unit that is stopped would stop another"
+        assert unit["OOMScoreAdjust"] == ["-999"], "killed after every pod"
         assert not {"PrivateMounts", "ProtectSystem", "PrivateTmp"} & set(unit), "its mounts would be its own"
     runtime = settings_of(units[RUNTIME])
     assert (runtime["KillMode"], runtime["OOMPolicy"], runtime["TasksMax"]) == (["process"], ["continue"], ["infinity"])

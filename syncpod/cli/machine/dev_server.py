@@ -38,6 +38,7 @@ from syncpod.cli.machine.state_directory import (
     server_log,
     write_server,
 )
+from syncpod.kernel.oom_score import NODE, lower_oom_score_adj
 from syncpod.kernel.program_pages import free_program_pages
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ def _launch(
         keep=(lock,),
         umask=0o077,
     )
+    lower_oom_score_adj(NODE, child.pid)
     if process is not None:
         try:
             if _serves(process, address, ui):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from syncpod.kernel.oom_score import NODE
+
 SERVER: Final = "syncpod-server.service"
 RUNTIME: Final = "syncpod-runtime.service"
 WORKER: Final = "syncpod-worker.service"
@@ -95,7 +97,8 @@ def server_unit(settings: UnitSettings, server: OwnServer) -> str:
     command = ["server", "--port", server.address.rpartition(":")[2]]
     command += ["--ui-port", str(server.ui_port)] if server.ui_port else []
     command += ["--guard"] if server.guard else []
-    return _unit(settings, "syncpod: the Temporal server of this machine", command, after=(), service=[])
+    what = "syncpod: the Temporal server of this machine"
+    return _unit(settings, what, command, after=(), service=_spared(settings))
 
 
 def _runtime_unit(settings: UnitSettings, *, simulated: bool) -> str:
@@ -106,6 +109,7 @@ def _runtime_unit(settings: UnitSettings, *, simulated: bool) -> str:
         "OOMPolicy=continue",
         "TasksMax=infinity",
         "LimitNOFILE=1048576",
+        *_spared(settings),
     ]
     command = ["runtime", *(["--simulate"] if simulated else [])]
     return _unit(settings, "syncpod: the embedded container runtime", command, after=(), service=service)
@@ -119,6 +123,7 @@ def _worker_unit(settings: UnitSettings, temporal: Temporal, *, embedded: bool) 
         "KillMode=mixed",
         "TimeoutStopSec=40",
         "LimitNOFILE=1048576",
+        *_spared(settings),
         "# Of no mount namespace of its own: what it mounts, the runtime has to see.",
     ]
     before = () if embedded else ("containerd.service", "crio.service")
@@ -136,6 +141,11 @@ def _address(temporal: Temporal) -> list[str]:
         f"Environment={_quoted(f'TEMPORAL_ADDRESS={temporal.address}')}",
         f"Environment={_quoted(f'TEMPORAL_NAMESPACE={temporal.namespace}')}",
     ]
+
+
+def _spared(settings: UnitSettings) -> list[str]:
+    """Return what has the kernel kill pods first where memory runs out; a user's manager may not say that."""
+    return [f"OOMScoreAdjust={NODE}"] if settings.system else []
 
 
 def _confined(settings: UnitSettings) -> list[str]:

@@ -346,9 +346,8 @@ def process_spec(
     )
 
 
-def _oom_score_adj(linux: api_pb2.LinuxContainerConfig, host: Host) -> int | None:
-    if not linux.HasField("resources"):
-        return None
+def _oom_score_adj(linux: api_pb2.LinuxContainerConfig, host: Host) -> int:
+    """Return what a container asks for, 0 if it asks for nothing: never what its supervisor has, which is spared."""
     return max(linux.resources.oom_score_adj, host.lowest_oom_score_adj)
 
 

@@ -20,12 +20,15 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Fork a supervisor for every request, until the server has gone."""
+    from syncpod.kernel.oom_score import SUPERVISOR, raise_oom_score_adj
     from syncpod.runtime.processes.packets import receive
     from syncpod.runtime.processes.supervise import supervise
 
     if sys.argv[1:]:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), hard))
+    with contextlib.suppress(OSError):
+        raise_oom_score_adj(SUPERVISOR)  # the server's is lower
     requests = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
