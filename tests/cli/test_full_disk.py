@@ -1,4 +1,7 @@
-"""A state directory on a full disk: each command says so in a sentence, and with room again `up` mends everything."""
+"""A state directory on a full disk: each command says so in a sentence, and with room again `up` mends everything.
+
+Holds: What `up` starts has a record, or is ended.
+"""
 
 from __future__ import annotations
 

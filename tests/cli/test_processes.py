@@ -1,6 +1,7 @@
 """Processes that outlive their starter are known by more than their id.
 
 Holds: A second `up` changes nothing, and `down` leaves no process.
+Holds: What `up` starts has a record, or is ended.
 """
 
 from __future__ import annotations
