@@ -1,0 +1,231 @@
+"""``python -m bench.flood``: pods that crash, come, change, are queried and go for an hour, and what memory that takes.
+
+Simulated pods crash again and again, some of them are replaced in each minute, and so there are never more of them.
+Meanwhile their annotations are changed and their workflows queried. Every ten seconds the memory of worker and Temporal
+is read. With ``--write``, the plot and its section go into docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from temporalio.exceptions import TemporalError
+
+from bench import machine
+from bench.flood_plot import plot
+from bench.performance import DOCUMENT, today, written
+from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
+from bench.stage import NODE
+from syncpod.cli.temporal.pod_apply import apply_pod
+from syncpod.pod import Pod, admit_pod
+from tests.runtimes.images import BUSYBOX
+
+BEGIN: Final = "<!-- measured: python -m bench.flood -->"
+PLOT: Final = DOCUMENT.with_name("flood.svg")
+STAYING, PASSING = 40, 20
+"""How many pods crash for the whole time, and how many more, each of which is replaced in its turn."""
+_QUERIED: Final = "pod"
+_SAMPLES_EVERY: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How much happens in a minute."""
+
+    replaced: float = 17
+    """Pods that are deleted, and as many that are new."""
+    changed: float = 28
+    """Applies of pods that are there, with another annotation."""
+    queried: float = 316
+    """Queries of the pods' workflows."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at the memory."""
+
+    minutes: float
+    """Since the flood began."""
+    memory: Mapping[str, int]
+    """Anonymous bytes of each part: what it has made itself, which only it can free."""
+
+
+def crashing_pod(name: str, generation: int = 0) -> Pod:
+    """Return a pod whose container fails a second after each start; `generation` changes only an annotation."""
+    return admit_pod(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "annotations": {
+                    "simulate.syncpod.dev/main": '{"runTime": "1s", "exitCodes": [1]}',
+                    "bench/generation": str(generation),
+                },
+            },
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": BUSYBOX}]},
+        }
+    )
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Return the anonymous memory of a process."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
+
+
+class Flood:
+    """The pods of one flood, and what is done to them."""
+
+    def __init__(self, node: SimulatedNode, rates: Rates) -> None:
+        """Act on this node."""
+        self._node = node
+        self._rates = rates
+        self._numbers = itertools.count()
+        self._generations = itertools.count(1)
+        self._pods: list[str] = []
+        """Names of the pods that are there; those that stay come first."""
+        self.counts = {"applied": 0, "changed": 0, "deleted": 0, "queried": 0, "failed": 0}
+
+    async def begin(self) -> None:
+        """Apply the first pods."""
+        self._pods = [f"flood-{next(self._numbers)}" for _ in range(STAYING + PASSING)]
+        await each(self._pods, self._apply)
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        await asyncio.gather(
+            self._each_minute(self._rates.replaced, self._replace),
+            self._each_minute(self._rates.changed, self._change),
+            self._each_minute(self._rates.queried, self._query),
+        )
+
+    async def end(self) -> None:
+        """Delete all pods, and wait until they are gone."""
+        await each(self._pods, self._delete)
+
+    async def _each_minute(self, times: float, act: Callable[[], Awaitable[None]]) -> None:
+        began = time.monotonic()
+        for number in itertools.count(1):
+            await asyncio.sleep(began + number * 60 / times - time.monotonic())
+            try:
+                await act()
+            except TemporalError:  # a pod that has just gone
+                self.counts["failed"] += 1
+
+    async def _apply(self, name: str) -> None:
+        await apply_pod(self._node.client, crashing_pod(name), node=NODE, has_attributes=True)
+        self.counts["applied"] += 1
+
+    async def _delete(self, name: str) -> None:
+        await self._node.engine.delete(name)
+        await self._node.engine.until_ended(name)
+        self.counts["deleted"] += 1
+
+    async def _replace(self) -> None:
+        oldest, new = self._pods.pop(STAYING), f"flood-{next(self._numbers)}"
+        await self._delete(oldest)
+        await self._apply(new)
+        self._pods.append(new)
+
+    async def _change(self) -> None:
+        generation = next(self._generations)
+        pod = crashing_pod(self._pods[generation % STAYING], generation)
+        await apply_pod(self._node.client, pod, node=NODE, has_attributes=True)
+        self.counts["changed"] += 1
+
+    async def _query(self) -> None:
+        name = self._pods[self.counts["queried"] % len(self._pods)]
+        self.counts["queried"] += 1
+        await self._node.engine.handle(name).query(_QUERIED)
+
+
+async def flood(
+    minutes: float, rest_minutes: float, rates: Rates, say: Callable[[str], None]
+) -> tuple[list[Sample], Mapping[str, int]]:
+    """Flood a node of its own for so long, delete its pods, and watch it at rest; return the samples and the counts."""
+    async with simulated_node() as node:
+        flooding = Flood(node, rates)
+        await flooding.begin()
+        samples: list[Sample] = []
+        began = time.monotonic()
+        watching = asyncio.create_task(_sampled(node, samples, began, say))
+        running = asyncio.create_task(flooding.run())
+        await asyncio.wait({watching, running}, timeout=minutes * 60, return_when=asyncio.FIRST_COMPLETED)
+        for task in (running, watching):
+            if task.done():
+                task.result()
+        running.cancel()
+        await asyncio.wait({running})
+        await flooding.end()
+        await asyncio.sleep(rest_minutes * 60)
+        watching.cancel()
+        return samples, flooding.counts
+
+
+async def _sampled(node: SimulatedNode, samples: list[Sample], began: float, say: Callable[[str], None]) -> None:
+    """Add a sample every ten seconds, until cancelled."""
+    for number in itertools.count(1):
+        anonymous = {part: anonymous_bytes(pid) for part, pid in node.pids.items()}
+        sample = Sample((time.monotonic() - began) / 60, anonymous)
+        samples.append(sample)
+        say(
+            f"{sample.minutes:6.1f} min "
+            + "  ".join(f"{part} {each / 2**20:.1f}" for part, each in sample.memory.items())
+        )
+        await asyncio.sleep(began + number * _SAMPLES_EVERY - time.monotonic())
+
+
+def report(samples: Sequence[Sample], counts: Mapping[str, int], minutes: float, environment: str) -> str:
+    """Return the section of the page: what was done, the plot, and the memory at some moments."""
+    done = ", ".join(f"{number:,} {what}" for what, number in counts.items())
+    parts = list(samples[0].memory)
+    rows: list[Sequence[str]] = [("anonymous memory, MiB", *parts)]
+    moments = [*(minutes * share for share in (0, 0.1, 0.25, 0.5, 0.75, 1)), samples[-1].minutes]
+    for moment in moments:
+        sample = next((each for each in samples if each.minutes >= moment), samples[-1])
+        rows.append((f"after {sample.minutes:.0f} min", *(f"{sample.memory[part] / 2**20:.0f}" for part in parts)))
+    begins = f"Measured on {today()}: {minutes:g} minutes with {STAYING + PASSING} pods in a crash loop; {done}."
+    image = f"![anonymous memory of worker, Temporal and runtime over the time]({PLOT.name})"
+    return "".join(f"\n{part}\n" for part in (begins, image, markdown(rows), environment)) + "\n"
+
+
+def main() -> None:
+    """Run a flood, and print its section, or write it."""
+    parser = argparse.ArgumentParser(prog="python -m bench.flood", description="Watch the memory in a flood of pods.")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--rest", type=float, default=5, help="minutes that it is watched after that (default: 5)")
+    parser.add_argument("--times", type=float, default=1, help="how many times the usual rates (default: 1)")
+    parser.add_argument("--write", action="store_true", help="write the plot and the section into docs")
+    parser.add_argument("--plot", type=Path, help="where the plot goes if it is not written into docs")
+    asked = parser.parse_args()
+    usual = Rates()
+    rates = Rates(*(asked.times * rate for rate in (usual.replaced, usual.changed, usual.queried)))
+    before = machine.load()
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"flood: {line}\n")
+        sys.stderr.flush()
+
+    samples, counts = asyncio.run(flood(asked.minutes, asked.rest, rates, say))
+    text = report(samples, counts, asked.minutes, machine.environment("simulated pods", before))
+    where = PLOT if asked.write else asked.plot
+    if where is not None:
+        curves = {part: [(each.minutes, each.memory[part] / 2**20) for each in samples] for part in samples[0].memory}
+        where.write_text(plot(curves, ends=asked.minutes))
+    if asked.write:
+        DOCUMENT.write_text(written(DOCUMENT.read_text(), text, begin=BEGIN))
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()
