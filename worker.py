@@ -34,7 +34,6 @@ from activities.fleet_node import fleet_answers
 from activities.images.presence import image_id
 from activities.node.context import Node
 from activities.node.pulls import PullSettings
-from activities.pod_workflows import STARTS_AT_ONCE
 from activities.pods.cgroup import limit_pods
 from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
@@ -91,7 +90,6 @@ from syncpod.messages.signature import Keys
 from syncpod.node.begun_runs import BegunRuns
 from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
-from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values, may_have_unknown
 from syncpod.node.seen_exits import DIRECTORY as EXITS
@@ -114,6 +112,7 @@ from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin, verifying
+from syncpod.temporal.pod_orders import STARTS_AT_ONCE
 from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
 from syncpod.temporal.tracing import TracedSignals
@@ -325,7 +324,6 @@ def _node(
         facts=lambda: facts,
         returned=agent.listing_returned,
         acts=agent.step_acts,
-        asks=agent.early_starts.calls.asked,
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
         unprobed=agent.unprobed,
@@ -412,13 +410,7 @@ def make_worker(
                 activities=[
                     *steps(node),
                     *questions(node),
-                    *node_steps(
-                        client,
-                        node.facts,
-                        partial(pod_life, node.context, node.cri),
-                        agent.journal.deleted_by_node,
-                        agent.early_ends,
-                    ),
+                    *node_steps(agent.pod_orders),
                 ],
                 runner=workflow_runner(),
                 hooks=agent,

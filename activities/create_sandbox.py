@@ -275,7 +275,6 @@ async def _prepare(attempt: StepAttempt, plan: PodPlan) -> None:
 async def _run(attempt: StepAttempt, request: CreateSandbox, config: SandboxConfig, context: NodeContext) -> str:
     attempt.doing = f"makes sandbox {request.attempt}"
     count_sandbox()
-    attempt.node.asks(attempt.ref.uid)
     try:
         sandbox_id = await attempt.node.cri.run_pod_sandbox(config, runtime_handler=runtime_handler(request.pod))
     except (NameReserved, TransportFault):

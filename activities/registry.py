@@ -7,20 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import Client
 
 from activities.foresee_admission import foresee_admission
 from activities.node.context import Node
-from activities.pod_workflows import Deleted, PodWorkflowSteps, Recorded, nobody, nothing_recorded
+from activities.pod_workflows import PodWorkflowSteps
 from activities.step import Body, run_step
 from syncpod.messages import StepName
-from syncpod.messages.identity import NodeFacts
 from syncpod.messages.node import NodeStepName
 from syncpod.messages.queries import FORESEE_ADMISSION, ComesBefore
 from syncpod.messages.step_table import STEPS
 from syncpod.messages.steps import StepInput, StepResult
 from syncpod.pod import admit_pod
-from syncpod.temporal.early_ends import EarlyEnds
+from syncpod.temporal.pod_orders import PodOrders
 
 
 def steps(node: Node) -> list[Callable[..., Any]]:
@@ -60,13 +58,7 @@ def questions(node: Node) -> list[Callable[..., Any]]:
     return [activity.defn(name=FORESEE_ADMISSION)(foresee)]
 
 
-def node_steps(
-    client: Client,
-    facts: Callable[[], NodeFacts],
-    recorded: Recorded = nothing_recorded,
-    deleted: Deleted = nobody,
-    early: EarlyEnds | None = None,
-) -> list[Callable[..., Any]]:
+def node_steps(orders: PodOrders) -> list[Callable[..., Any]]:
     """Return the activities of the node's own workflow, one for each NodeStepName."""
-    registered = PodWorkflowSteps(client, facts, recorded, deleted, early)
+    registered = PodWorkflowSteps(orders)
     return [getattr(registered, name.value) for name in NodeStepName]

@@ -28,6 +28,7 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeCondition, NodeView, SourceView, SyncPods, node_workflow_id
 from syncpod.node.host import read_host
 from syncpod.objects import ObjectStore
+from syncpod.pod import ObjectMeta
 from syncpod.settings.invitation import Invitation
 from syncpod.translation.context import Host, NodeContext
 
@@ -43,7 +44,14 @@ class State:
     at: datetime
     is_gone: bool = False
     is_unready: bool = False
+    is_followed: bool = False
+    left: None = None
     history_length: int = 1
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Return nothing: the fleet's part of the node does not ask for it."""
+        return ObjectMeta()
 
     def told(self, since: datetime | None) -> None:
         """Return nothing for the journal."""

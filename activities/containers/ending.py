@@ -70,7 +70,6 @@ async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selecti
                 attempt.events.append(told)
             turn = [ended[other].wait() for other in target.after if other in ended and other != target.id]
             await _within(target.grace_seconds - attempt.waited_seconds, turn)
-            attempt.node.asks(attempt.ref.uid)
             call = attempt.node.stops.stop(target.id, target.timeout_seconds(attempt.waited_seconds))
             await asyncio.wait({call})
             call.result()

@@ -66,9 +66,6 @@ class Node:
     acts: Callable[[str], None] = lambda uid: None
     """Called with the UID of a pod whose step has waited and now acts. Until the step ends the agent need not signal
     what it sees of the pod, since the step returns it."""
-    asks: Callable[[str], None] = lambda uid: None
-    """Called with the UID of a pod for which the runtime is now asked to make the sandbox, or to stop a container: from
-    now on the pod waits for the runtime."""
     queues: Mapping[Stage, PodQueue] = field(default_factory=_queues)
     """The queues of pods that are to start, and of those that are to end or to be removed."""
     pull_settings: PullSettings = field(default_factory=PullSettings)

@@ -23,7 +23,6 @@ from temporalio.service import RPCError
 from syncpod.agent.background import cancel_all, keep_running, until_one_fails
 from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.container_events import ContainerEvents
-from syncpod.agent.early_starts import EarlyStarts, Recorded
 from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.exits import ExitFollower
 from syncpod.agent.journal import Journal
@@ -53,8 +52,8 @@ from syncpod.node.announcements import Announcements
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
-from syncpod.temporal.early_ends import EarlyEnds
 from syncpod.temporal.own_server import OwnServer
+from syncpod.temporal.pod_orders import PodOrders
 from syncpod.temporal.senders import sent_to
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
@@ -128,7 +127,7 @@ class Agent:
         self._volumes = self._volume_refresh(context)
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
-        self.own_server, self.early_ends, self.early_starts = self._early_changes(partial(pod_life, context, cri))
+        self.own_server, self.pod_orders = OwnServer(guard.require), self._pod_orders(context, cri)
         self.journal = Journal(context, journal, ask_server=partial(sent_to, client))
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)
@@ -153,10 +152,10 @@ class Agent:
             announcements=self.announcements,
         )
 
-    def _early_changes(self, recorded: Recorded) -> tuple[OwnServer, EarlyEnds, EarlyStarts]:
-        own = OwnServer(self.guard.require)
-        ends = EarlyEnds(self._client, own.require)
-        return own, ends, EarlyStarts(self._client, self._facts, own.require, recorded, ends.settle)
+    def _pod_orders(self, context: NodeContext, cri: CriRuntime) -> PodOrders:
+        """Return what tells pods' workflows, for the directory of manifests and the steps of the node's workflow."""
+        recorded = partial(pod_life, context, cri)
+        return PodOrders(self._client, self._facts, recorded, lambda *what: self.journal.deleted_by_node(*what))
 
     def _replacement_of_stuck_workflows(self, context: NodeContext, keys: Keys | None) -> StuckWorkflows:
         return StuckWorkflows(
@@ -299,7 +298,6 @@ class Agent:
 
     def step_ended(self, ref: PodRef, fault: str) -> None:
         """Note that the attempt has ended: successfully (""), or with a fault of that type."""
-        self.early_starts.calls.asked(ref.uid)
         self.readiness.step_ended(ref, fault)
         self.pleg.step_ended(ref.uid)
 

@@ -34,8 +34,8 @@ from syncpod.node.log_end import end_of_log
 from syncpod.node.secret_values import WITHHELD, may_have_unknown
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
+from syncpod.temporal.published.records import Records
 from syncpod.temporal.senders import Sent
-from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, container_log_file, pod_log_directory
 
@@ -84,14 +84,14 @@ class Journal:
         """
         self._writer = _Writer(node, limits or Limits())
         self._senders = Senders(ask_server, node=node.name, keep=self._keep_senders)
-        self._pending: dict[_Run, Published] = {}
+        self._pending: dict[_Run, Records] = {}
         """The state that each run published last."""
         self._ends: list[tuple[Life, Instance]] = []
         """Instances that are about to be removed with their logs."""
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
 
-    def take(self, workflow_id: str, run_id: str, published: Published) -> None:
+    def take(self, workflow_id: str, run_id: str, published: Records) -> None:
         """Take a state that a workflow has published, to be written soon."""
         self._pending[workflow_id, run_id] = published
         self._news.set()
@@ -248,7 +248,7 @@ class _Writer:
         known = self._known.get(life)
         return known is not None and (instance.container, instance.restart) in known.log_ends
 
-    def write(self, pending: Mapping[_Run, Published], ends: Iterable[tuple[Life, Instance]]) -> bool:
+    def write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[Life, Instance]]) -> bool:
         """Write everything or nothing, and say whether that succeeded. Failures are logged once, until a success."""
         with self._using():
             try:
@@ -358,7 +358,7 @@ class _Writer:
         self._file.write(over)
         self._is_opened = True
 
-    def _write(self, pending: Mapping[_Run, Published], ends: Iterable[tuple[Life, Instance]]) -> None:
+    def _write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[Life, Instance]]) -> None:
         self._open()
         told = [(*run, each) for run, published in pending.items() if (each := self._news(*run, published)) is not None]
         named = ((life if life.name else self._file.life_of(life.uid, life.incarnation), each) for life, each in ends)
@@ -383,7 +383,7 @@ class _Writer:
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def _news(self, workflow_id: str, run_id: str, published: Published) -> TaskRecords | None:
+    def _news(self, workflow_id: str, run_id: str, published: Records) -> TaskRecords | None:
         """Return a run's records that are newer than those in the file."""
         run, until = self._runs.get(workflow_id, ("", None))
         return published.told(until if run == run_id else None)

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from syncpod.messages.steps import RemovePod
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
+from syncpod.pod import ObjectMeta
+from syncpod.temporal.published.lives import Life
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
@@ -44,6 +46,7 @@ class PublishedPods:
         self._news = asyncio.Event()
         self._is_failing = False
         self._watchers: list[Callable[[Published], None]] = []
+        self._gone_watchers: list[Callable[[Life], None]] = []
         self._remove: Callable[[RemovePod], None] | None = None
 
     def __len__(self) -> int:
@@ -55,8 +58,10 @@ class PublishedPods:
         if published.is_gone:
             self._runs.pop(workflow_id, None)
             self._behind.pop(workflow_id, None)
-            if self._remove is not None and (left := published.answer("left")) is not None:
-                self._remove(left)
+            for gone in self._gone_watchers:
+                gone(published)
+            if self._remove is not None and published.left is not None:
+                self._remove(published.left)
             return
         self._runs[workflow_id] = PublishedRun(run_id, published)
         if published.uid:
@@ -78,6 +83,14 @@ class PublishedPods:
     def watch(self, watcher: Callable[[Published], None]) -> None:
         """Call `watcher` with each state of a pod that is published from now on; it must return at once."""
         self._watchers.append(watcher)
+
+    def watch_gone(self, watcher: Callable[[Life], None]) -> None:
+        """Call `watcher` with the last state of each pod whose workflow ends; it must return at once."""
+        self._gone_watchers.append(watcher)
+
+    def metadata(self) -> list[ObjectMeta]:
+        """Return the metadata of each pod that this worker has seen."""
+        return [run.published.metadata for run in self._runs.values() if run.published.uid]
 
     def on_left(self, remove: Callable[[RemovePod], None]) -> None:
         """Call `remove` with what each pod's workflow leaves to the node when it ends; it must return at once."""

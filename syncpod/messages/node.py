@@ -5,9 +5,9 @@ wire are Kubernetes' camelCase, times are RFC 3339 strings. A pod that a person 
 and checked strictly where it is taken.
 
 Read in this order: :data:`NODE_WORKFLOW` and :func:`node_workflow_id`, what comes in (:class:`SyncPods`,
-:class:`RecallPods`, :class:`ApplyToNode`, :class:`DeleteFromNode`, :class:`NodeStatus`), what a query returns
-(:class:`NodeView`), what the steps are given and return (:class:`ApplyPodWorkflow`, :class:`DeletePodWorkflow`,
-:class:`PodWorkflowResult`).
+:class:`RecallPods`, :class:`ApplyToNode`, :class:`DeleteFromNode`, :class:`NodeStatus`, :class:`StaticPods`), what a
+query returns (:class:`NodeView`), what the steps are given and return (:class:`ApplyPodWorkflow`,
+:class:`DeletePodWorkflow`, :class:`PodWorkflowResult`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ it."""
 LISTED_LIMIT: Final = 4000
 """How many pods one list may have: many more than a node can run, but few enough for one task of a workflow, which must
 not compute for more than two seconds."""
-BEGUN_LIMIT: Final = 100
-"""How many pods one list may name as begun: many more than the agent begins between two lists."""
 MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""
 
@@ -77,38 +75,13 @@ class PodKey(Message):
     name: str = ""
 
 
-class BegunPod(Message):
-    """A pod of a list whose workflow the node's agent has started, beside sending the list."""
-
-    namespace: str = "default"
-    name: str = ""
-    uid: str = ""
-    seen: datetime | None = None
-    """When the agent first saw it, as its annotation says."""
-    digest: str = ""
-    """Digest of the list's document that its workflow has; "" if nobody has answered in time: it may have it."""
-
-
 class SyncPods(Message):
     """Signal and update ``sync_pods``: all pods of one source. Those that it no longer lists are ended."""
 
     source: str = ""
-    """``file`` for the node's manifest directory; any other name but ``api`` for somebody else's list."""
-    boot: int = 0
-    """The life of the node's agent that has read the list; 0 if the list is somebody else's."""
-    number: int = 0
-    """The list's number in that life, from 1; 0 = not numbered. A list is outdated once one with a higher number was
-    taken."""
+    """The name of the list; any but ``api`` and ``file``, which are the node's own sources."""
     pods: tuple[Any, ...] = ()
     """v1 Pods; each needs a name that stays the same."""
-    kept: tuple[PodKey, ...] = ()
-    """Pods that the source can no longer read but has not been told to end: they stay as they are."""
-    gone: tuple[PodKey, ...] = ()
-    """Pods of the list whose workflow is gone: they are applied again."""
-    begun: tuple[BegunPod, ...] = ()
-    """Pods that the sender has begun by itself, whether the list still has them or not."""
-    problems: tuple[ForeignText, ...] = ()
-    """One sentence for each thing in the source that is not a valid pod; shown as events."""
 
 
 class MadePod(Message):
@@ -214,9 +187,9 @@ class SourceView(Message):
 
     reported_at: datetime | None = None
     boot: int = 0
-    """The life of the agent that has reported it; 0 if it was not the agent."""
+    """The life of the agent that has reported it; 0 if it is somebody else's list."""
     pods: int = 0
-    """How many pods its list has, without those that were rejected."""
+    """How many pods it has, without those that were rejected."""
 
 
 class DesiredPod(Message):
@@ -231,7 +204,7 @@ class DesiredPod(Message):
     told yet."""
     reason: str = ""
     """Why its workflow could not be told; "" = it was not tried, or it could."""
-    message: str = ""
+    message: ForeignText = ""
     retry_at: datetime | None = None
     """When that is tried again."""
 
@@ -245,6 +218,22 @@ class NodeSummary(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
+
+
+class StaticPods(Message):
+    """Signal ``static_pods``: the node's agent reports the pods of its directory of manifests, which it runs by itself.
+
+    It tells the node's workflow what is so, and asks for nothing.
+    """
+
+    boot: int = 0
+    """The life of the node's agent that has read the directory."""
+    pods: tuple[DesiredPod, ...] = ()
+    """All of them, and those that have no file any more and whose workflows have not been told yet."""
+    gone: tuple[PodKey, ...] = ()
+    """Pods that somebody else had ended since the last report: the agent applies them again."""
+    problems: tuple[ForeignText, ...] = ()
+    """One sentence for each thing in the directory that is not a valid pod, if it is new; shown as events."""
 
 
 class NodeView(Message):

@@ -31,9 +31,12 @@ from temporalio.converter import SerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from syncpod.journal.records import TaskRecords
 from syncpod.messages.glance import Glance
 from syncpod.temporal.pods_page import pods_page
+from syncpod.temporal.published.lives import Life
+from syncpod.temporal.published.reads import Reads
+from syncpod.temporal.published.records import Records
+from syncpod.temporal.published.removals import Leaves
 from syncpod.temporal.queries import AHEAD
 from syncpod.temporal.signing import REFUSAL, numbered
 
@@ -57,12 +60,8 @@ _FAILURES: Final = frozenset(
 )
 
 
-class Published(Protocol):
+class Published(Life, Reads, Records, Leaves, Protocol):
     """The state of a run at the end of one of its tasks. It never changes, and may be read in any thread."""
-
-    @property
-    def uid(self) -> str:
-        """The pod's UID; "" for a node."""
 
     @property
     def at(self) -> datetime:
@@ -73,21 +72,11 @@ class Published(Protocol):
         """Number of the newest event that is part of it."""
 
     @property
-    def is_gone(self) -> bool:
-        """Whether nothing of the pod is left on the node, and the workflow publishes nothing more."""
-
-    @property
     def is_unready(self) -> bool:
         """Whether it is a pod that is not ready and has not Succeeded."""
 
     def glance(self) -> Glance | None:
         """Return what a page of pods shows of it; None = it is no pod."""
-
-    def told(self, since: datetime | None) -> TaskRecords | None:
-        """Return what the journal keeps of the pod from `since` on (None = all that is known); None = nothing."""
-
-    def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returned then. Raises KeyError if it has none."""
 
     def next_input(self) -> dict[str, Any]:
         """Return the input of a run that goes on from here, as JSON: what continue-as-new would carry."""

@@ -25,16 +25,18 @@ from syncpod.messages.node import (
 )
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod
+from syncpod.temporal import pod_orders
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.pod_orders import PodOrders
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 
 
 async def test_an_unanswering_workflow_is_named(temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody polls the queue of this node, so no update is ever answered."""
-    monkeypatch.setattr(module, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(pod_orders, "ANSWER_SECONDS", 1.0)
     client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
-    steps, name = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}"
+    steps, name = PodWorkflowSteps(PodOrders(client, NodeFacts)), f"web-{uuid.uuid4().hex[:8]}"
     spec = {"containers": [{"name": "main", "image": "busybox:1"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
     apply = ApplyPodWorkflow(node=f"nobody-{uuid.uuid4()}", pod=pod)
@@ -65,7 +67,7 @@ async def test_a_workflow_that_does_not_answer_holds_up_no_other_that_is_told_wi
     handle = await client.start_workflow("PodWorkflow", id=pod_workflow_id("default", silent), task_queue=queue)
     request = DeletePodWorkflows(pods=tuple(DeletePodWorkflow(name=name) for name in (silent, absent)))
     try:
-        told = await ActivityEnvironment().run(PodWorkflowSteps(client, NodeFacts).delete_pods, request)
+        told = await ActivityEnvironment().run(PodWorkflowSteps(PodOrders(client, NodeFacts)).delete_pods, request)
     finally:
         await handle.terminate()
     assert told.results == (None, PodWorkflowResult(absent=True))
@@ -97,7 +99,7 @@ async def test_a_pod_that_cannot_be_started_holds_up_no_other_that_starts_with_i
     )
     request = ApplyPodWorkflows(pods=tuple(ApplyPodWorkflow(node=queue, pod=each) for each in documents))
     handle = client.get_workflow_handle(pod_workflow_id("default", whole))
-    steps = PodWorkflowSteps(client, NodeFacts, recorded)
+    steps = PodWorkflowSteps(PodOrders(client, NodeFacts, recorded))
     try:
         first, second, third, fourth = (await ActivityEnvironment().run(steps.apply_pods, request)).results
     finally:
@@ -116,7 +118,7 @@ async def test_a_cancelled_step_does_not_report_an_unanswering_workflow(
     temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await connect(temporal_server.address, namespace=temporal_server.namespace)
-    steps, name = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}"
+    steps, name = PodWorkflowSteps(PodOrders(client, NodeFacts)), f"web-{uuid.uuid4().hex[:8]}"
     handle = await client.start_workflow("PodWorkflow", id=f"pod/default/{name}", task_queue=f"nobody-{uuid.uuid4()}")
     delete = DeletePodWorkflow(namespace="default", name=name)
     update, asked = client.workflow_service.update_workflow_execution, asyncio.Event()
@@ -165,7 +167,11 @@ class CutShort:
 
 async def test_an_accepted_update_that_was_not_carried_out_is_not_a_refusal(temporal_server: DevServer) -> None:
     client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
-    steps, name, node = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}", f"cut-{uuid.uuid4()}"
+    steps, name, node = (
+        PodWorkflowSteps(PodOrders(client, NodeFacts)),
+        f"web-{uuid.uuid4().hex[:8]}",
+        f"cut-{uuid.uuid4()}",
+    )
     queue, id_ = node_task_queue(node), pod_workflow_id("default", name)
     spec = {"containers": [{"name": "main", "image": "busybox:1"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}

@@ -11,9 +11,9 @@ import errno
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -21,10 +21,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.node_workflow import manifest_files, manifest_source
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
+from syncpod.agent.node_workflow.manifest_pods import ManifestPods
+from syncpod.agent.node_workflow.manifest_report import ManifestReport
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
-from syncpod.lifecycle.orphans import Standing
-from syncpod.messages.identity import PodRef, pod_workflow_id
-from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT, BegunPod, SyncPods
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until
 from tests.pod.test_admission import MIRROR
@@ -262,45 +261,59 @@ def test_a_file_rewritten_at_once_is_read_again(directory: Directory) -> None:
 
 
 class Told:
-    """A node's workflow that records what it is told, and what the server knows of its pods' workflows."""
+    """The pods of a directory, which record what the source makes of it."""
 
     def __init__(self) -> None:
-        self.heard: list[SyncPods] = []
+        self.heard: list[Listing] = []
         self.failing = 0
-        self.ended: set[str] = set()
+        self.is_read = False
+        self.looked = 0
+        """How often pods that somebody has ended were looked for."""
+        self.said: tuple[str, ...] = ()
+        self.is_closed = False
 
-    async def tell(self, message: SyncPods) -> None:
+    async def take(self, listing: Listing) -> None:
         if self.failing:
             self.failing -= 1
             raise RPCError("the server is away", RPCStatusCode.UNAVAILABLE, b"")
-        self.heard.append(message)
+        self.is_read = True
+        if [listing] != self.heard[-1:]:
+            self.heard.append(listing)
+
+    async def find_ended(self) -> None:
+        self.looked += 1
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+    def problems(self, problems: tuple[str, ...]) -> None:
+        self.said = problems
 
     @property
     def names(self) -> list[str]:
-        return [each["metadata"]["name"] for each in self.heard[-1].pods] if self.heard else ["nothing yet"]
+        return names(self.heard[-1]) if self.heard else ["nothing yet"]
 
-    async def open(self) -> dict[str, str]:
-        if not self.heard:
-            return {}
-        ids = {pod_workflow_id("default", each["metadata"]["name"]): "" for each in self.heard[-1].pods}
-        return {id_: uid for id_, uid in ids.items() if id_ not in self.ended}
 
-    async def standing(self, ref: PodRef) -> Standing:
-        return "closed" if pod_workflow_id(ref.namespace, ref.name) in self.ended else "open"
+def source_of(
+    directory: Directory, told: Told, *, expect: Callable[[], None] = lambda: None, reread: float = 60.0
+) -> ManifestSource:
+    """A source that follows the directory; it rereads slowly unless a test says how often."""
+    pods, report = cast(ManifestPods, told), cast(ManifestReport, told)
+    return ManifestSource(directory.files, pods, report, expect=expect, reread=reread)
 
 
 @contextlib.asynccontextmanager
 async def following(
     directory: Directory, told: Told, *, reread: float = 60.0, expect: Callable[[], None] = lambda: None
 ) -> AsyncIterator[ManifestSource]:
-    """A source that follows the directory; it rereads slowly unless a test says how often."""
-    source = ManifestSource(directory.files, told, told.tell, boot=7, expect=expect, reread=reread)
+    source = source_of(directory, told, expect=expect, reread=reread)
     task = asyncio.create_task(source.run())
     try:
         yield source
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        assert told.is_closed
 
 
 async def seen(condition: Callable[[], bool]) -> None:
@@ -312,7 +325,6 @@ async def test_only_added_changed_and_removed_files_are_reported_and_at_once(dir
     directory.write("a.yaml", pod("a"))
     async with following(directory, told) as source:
         await seen(lambda: told.names == [f"a-{NODE}"])
-        assert (source.reported, told.heard[0].source, told.heard[0].boot) == (True, "file", 7)
         directory.write("b.yaml", pod("b"))
         await seen(lambda: told.names == [f"a-{NODE}", f"b-{NODE}"])
         first = told.heard[-1].pods[0]["metadata"]["uid"]
@@ -325,9 +337,8 @@ async def test_only_added_changed_and_removed_files_are_reported_and_at_once(dir
             path.unlink()
         await seen(lambda: told.names == [])
         count = len(told.heard)
-        assert not await source.round()
         directory.write(".hidden", "x")
-        assert not await source.round()
+        await source.round()
         assert len(told.heard) == count
 
 
@@ -336,8 +347,8 @@ async def test_a_file_name_that_is_not_utf_8_is_followed_like_any_other(
 ) -> None:
     told = Told()
     odd = directory.path / os.fsdecode(b"odd\xff.yaml")
-    async with following(directory, told) as source:
-        await seen(lambda: source.reported)
+    async with following(directory, told):
+        await seen(lambda: told.is_read)
         odd.write_text("")
         await seen(lambda: bool(told.heard[-1].problems))
         assert told.heard[-1].problems[0].startswith(f"{directory.path}/odd\\xff.yaml: must hold one Pod")
@@ -447,169 +458,18 @@ async def test_a_removed_file_in_whose_place_an_invalid_one_comes_at_once_keeps_
     assert told.heard[-1].pods == told.heard[0].pods
 
 
-class Ended(list[str]):
-    """The names of the pods that a source has ended early."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answering: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.answering.set_result(None)
-
-    def end(self, ref: PodRef) -> asyncio.Future[None]:
-        self.append(ref.name.removesuffix(f"-{NODE}"))
-        return self.answering
-
-
-async def test_pods_whose_files_are_gone_are_ended_beside_the_list_unless_they_are_many(directory: Directory) -> None:
-    told, ended = Told(), Ended()
-    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
-    paths = [directory.write(f"{name}.yaml", pod(name)) for name in "abcdefg"]
-    assert await source.round()
-    directory.write("a.yaml", pod("a", spec={"containers": [{"name": "main", "image": "busybox:2"}]}))
-    directory.write("b.yaml", "{")
-    assert await source.round()
-    assert ended == []
-    paths[2].unlink()
-    assert await source.round()
-    assert ended == ["c"]
-    for path in (paths[0], *paths[3:]):
-        path.unlink()
-    assert await source.round()
-    assert (told.names, ended) == ([f"b-{NODE}"], ["c"])
-
-
-async def test_the_node_is_told_once_the_pods_workflow_has_answered_or_does_not(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told, ended = Told(), Ended()
-    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
-    paths = [directory.write(f"{name}.yaml", pod(name)) for name in "ab"]
-    assert await source.round()
-    ended.answering = asyncio.get_running_loop().create_future()
-    monkeypatch.setattr(manifest_source, "_ANSWER_SECONDS", 60.0)
-    paths[0].unlink()
-    going = asyncio.create_task(source.round())
-    await seen(lambda: ended == ["a"])
-    assert len(told.heard) == 1
-    ended.answering.set_result(None)
-    assert await going
-    ended.answering = asyncio.get_running_loop().create_future()
-    monkeypatch.setattr(manifest_source, "_ANSWER_SECONDS", 0.0)
-    paths[1].unlink()
-    assert await source.round()
-    assert (told.names, ended) == ([], ["a", "b"])
-
-
-async def test_no_pod_is_ended_beside_a_list_that_has_others_or_that_cannot_be_sent(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The node's workflow may refuse a list that has become larger; then its last one counts."""
-    told, ended = Told(), Ended()
-    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
-    paths = [directory.write(f"{name}.yaml", pod(name)) for name in "ab"]
-    assert await source.round()
-    paths[0].unlink()
-    directory.write("c.yaml", pod("c"))
-    assert await source.round()
-    paths[1].unlink()
-    monkeypatch.setattr(manifest_source, "LIST_LIMIT", 1)
-    assert await source.round()
-    source.forget()
-    assert ended == []
-
-
-class Begun(list[str]):
-    """The names of the pods that a source has begun early."""
-
-    async def begin(self, pods: SyncPods, new: Sequence[dict[str, Any]]) -> tuple[BegunPod, ...]:
-        assert all(each in pods.pods for each in new)
-        self += [each["metadata"]["name"].removesuffix(f"-{NODE}") for each in new]
-        names = ({key: each["metadata"][key] for key in ("namespace", "name", "uid")} for each in new)
-        return tuple(BegunPod(digest="begun", **each) for each in names)
-
-
-async def test_pods_with_new_files_are_begun_before_the_list_unless_they_are_many(directory: Directory) -> None:
-    told, begun = Told(), Begun()
-    source = ManifestSource(directory.files, told, told.tell, boot=1, begin=begun.begin)
-    directory.write("a.yaml", pod("a"))
-    assert await source.round()
-    assert begun == []  # nobody knows yet which list the node's workflow has
-    directory.write("b.yaml", pod("b"))
-    directory.write("c.yaml", pod("c"))
-    assert await source.round()
-    assert begun == ["b", "c"]
-    assert [(each.name, each.digest) for each in told.heard[-1].begun] == [(f"{name}-{NODE}", "begun") for name in "bc"]
-    directory.write("a.yaml", pod("a", spec={"containers": [{"name": "main", "image": "busybox:2"}]}))
-    directory.write("d.yaml", pod("d"))
-    assert await source.round()
-    for name in "efghi":
-        directory.write(f"{name}.yaml", pod(name))
-    assert await source.round()
-    assert begun == ["b", "c"]
-    assert told.heard[-1].begun == ()
-
-
-async def test_a_pod_that_was_begun_is_named_until_a_list_is_sent_even_if_its_file_is_gone(
-    directory: Directory,
-) -> None:
-    """Else it would run for ever: no list has had it, and no step has begun it. It may have ended since it began."""
-    told, begun = Told(), Begun()
-    source = ManifestSource(directory.files, told, told.tell, boot=1, begin=begun.begin)
-    assert await source.round()
-    path = directory.write("a.yaml", pod("a"))
-    told.failing = 1
-    with pytest.raises(RPCError):
-        await source.round()
-    path.unlink()
-    assert await source.round()
-    assert (told.names, [(each.name, each.digest) for each in told.heard[-1].begun]) == ([], [(f"a-{NODE}", "")])
-    assert not await source.round()
-
-
-async def test_a_pod_that_was_ended_early_and_is_back_is_left_to_the_nodes_workflow(directory: Directory) -> None:
-    told, ended, begun = Told(), Ended(), Begun()
-    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end, begin=begun.begin)
-    path = directory.write("a.yaml", pod("a"))
-    assert await source.round()
-    path.unlink()
-    assert await source.round()
-    directory.write("a.yaml", pod("a"))
-    assert await source.round()
-    assert (ended, begun) == (["a"], [])
-
-
 async def test_an_unreadable_directory_ends_no_pod(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, ended = Told(), Ended()
-    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
+    told = Told()
+    source = source_of(directory, told)
     directory.write("a.yaml", pod("a"))
-    assert await source.round()
+    await source.round()
     with monkeypatch.context() as patch:
         patch.setattr(directory.files, "look", lambda: (_ for _ in ()).throw(OSError(errno.EIO, "I/O error")))
         with pytest.raises(OSError, match="I/O error"):
             await source.round()
     directory.path.rename(directory.path.with_name("away"))
-    assert not await source.round()
-    assert ended == []
-
-
-@pytest.mark.parametrize("failing", [0, 1])
-async def test_the_list_in_which_a_pod_that_was_ended_early_is_back_says_that_it_was_ended(
-    directory: Directory, failing: int
-) -> None:
-    """The node's workflow may have missed the list without it, or take both lists at once."""
-    told, ended = Told(), Ended()
-    source = ManifestSource(directory.files, told, told.tell, boot=1, end=ended.end)
-    path = directory.write("a.yaml", pod("a"))
-    assert await source.round()
-    path.unlink()
-    told.failing = failing
-    with contextlib.suppress(RPCError):
-        await source.round()
-    assert ended == ["a"]
-    directory.write("a.yaml", pod("a"))
-    assert await source.round()
-    assert [each.name for each in told.heard[-1].gone] == [f"a-{NODE}"]
-    assert not await source.round()
+    await source.round()
+    assert [names(each) for each in told.heard] == [[f"a-{NODE}"]]
 
 
 async def test_an_empty_or_missing_directory_is_reported_once_and_followed_once_it_appears(
@@ -617,8 +477,8 @@ async def test_an_empty_or_missing_directory_is_reported_once_and_followed_once_
 ) -> None:
     directory.path.rmdir()
     told = Told()
-    async with following(directory, told, reread=0.2) as source:
-        await seen(lambda: source.reported)
+    async with following(directory, told, reread=0.2):
+        await seen(lambda: told.is_read)
         assert told.names == []
         directory.path.mkdir()
         directory.write("a.yaml", pod("a"))
@@ -631,45 +491,29 @@ async def test_an_empty_or_missing_directory_is_reported_once_and_followed_once_
 
 async def test_a_directory_that_is_replaced_at_once_removes_no_pod(directory: Directory) -> None:
     told = Told()
-    source = ManifestSource(directory.files, told, told.tell, boot=1)
+    source = source_of(directory, told)
     directory.write("a.yaml", pod("a"))
-    assert await source.round()
+    await source.round()
     away = directory.path.with_name("away")
     directory.path.rename(away)
-    assert not await source.round()
+    await source.round()
     away.rename(directory.path)
-    assert not await source.round(slow=True)
+    await source.round(slow=True)
     directory.path.rename(away)
-    assert await source.round(slow=True)
+    await source.round(slow=True)
     assert (len(told.heard), told.names) == (2, [])
 
 
-async def test_a_list_is_sent_after_a_server_outage(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_directory_is_taken_once_the_server_is_back(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(manifest_source, "_RETRY_SECONDS", 0.01)
     told = Told()
     told.failing = 3
     directory.write("a.yaml", pod("a"))
-    async with following(directory, told) as source:
-        await seen(lambda: source.reported)
+    async with following(directory, told):
+        await seen(lambda: told.is_read)
     assert (told.failing, told.names) == (0, [f"a-{NODE}"])
-
-
-async def test_a_list_that_is_too_large_is_refused_and_the_previous_one_stays_in_effect(
-    directory: Directory,
-) -> None:
-    told = Told()
-    source = ManifestSource(directory.files, told, told.tell, boot=1)
-    big = {"annotations": {"note": "x" * (LIST_LIMIT // 8)}}
-    for number in range(8):
-        directory.write(f"{number}.yaml", pod(f"p{number}", metadata={"name": f"p{number}", **big}))
-    assert not await source.round()
-    assert (source.reported, told.heard) == (False, [])
-    (directory.path / "7.yaml").unlink()
-    assert await source.round()
-    directory.write("7.yaml", pod("p7", metadata={"name": "p7", **big}))
-    assert await source.round()
-    assert (len(told.names), len(told.heard[-1].problems)) == (7, 1)
-    assert f"at most {LIST_LIMIT} bytes can be sent" in told.heard[-1].problems[0]
 
 
 async def test_nonsense_in_the_directory_leaves_room_for_its_pods(directory: Directory) -> None:
@@ -681,7 +525,7 @@ async def test_nonsense_in_the_directory_leaves_room_for_its_pods(directory: Dir
     (directory.path / "errors.json").write_text(json.dumps(pod("errors", spec={"containers": containers})))
     directory.write("pod.yaml", pod("a"))
     told = Told()
-    assert await ManifestSource(directory.files, told, told.tell, boot=1).round()
+    await source_of(directory, told).round()
     [message] = told.heard
     assert [each["metadata"]["name"] for each in message.pods] == [f"a-{NODE}"]
     assert len(message.problems) == 101
@@ -689,33 +533,13 @@ async def test_nonsense_in_the_directory_leaves_room_for_its_pods(directory: Dir
     assert sum(map(len, message.problems)) < 150_000
 
 
-async def test_a_list_is_sent_only_if_it_fits_in_the_nodes_workflow(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b"):
-        directory.write(f"{name}.yaml", pod(name))
+async def test_pods_ended_by_others_are_looked_for_when_the_directory_is_reread(directory: Directory) -> None:
     told = Told()
-    assert await ManifestSource(directory.files, told, told.tell, boot=1).round()
-    size = len(told.heard[0].model_dump_json(by_alias=True))
-    for limit, room in (("LIST_LIMIT", size), ("KNOWN_LIMIT", size + 2 * KEPT_BYTES)):
-        for short in (0, 1):
-            monkeypatch.setattr(manifest_source, limit, room - short)
-            assert await ManifestSource(directory.files, told, told.tell, boot=1).round() is not bool(short)
-        monkeypatch.undo()
-
-
-async def test_a_pod_ended_by_others_is_reported_by_the_next_slow_scan(directory: Directory) -> None:
-    told = Told()
-    source = ManifestSource(directory.files, told, told.tell, boot=1)
-    directory.write("a.yaml", pod("a"))
-    directory.write("b.yaml", pod("b"))
-    assert await source.round(slow=True)
-    told.ended.add(pod_workflow_id("default", f"a-{NODE}"))
-    assert not await source.round()
-    assert await source.round(slow=True)
-    assert [each.name for each in told.heard[-1].gone] == [f"a-{NODE}"]
-    told.ended.clear()
-    assert not await source.round(slow=True)
+    source = source_of(directory, told)
+    await source.round()
+    assert told.looked == 0
+    await source.round(slow=True)
+    assert told.looked == 1
 
 
 async def test_a_hung_manifest_file_system_blocks_nothing_else(

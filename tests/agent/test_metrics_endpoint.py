@@ -25,6 +25,7 @@ from syncpod.kernel.peers import Peer, find_peer
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import PodRef
 from tests.agent.node_endpoint import Measuring, node_endpoint, node_of
+from tests.agent.published import OfNoPod
 from tests.agent.waiting import until
 
 CRASHES = {
@@ -47,7 +48,7 @@ CRASHES = {
 
 
 @dataclass
-class Shown:
+class Shown(OfNoPod):
     """What a workflow has published."""
 
     pod: dict[str, Any]

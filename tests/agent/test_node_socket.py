@@ -32,11 +32,12 @@ from syncpod.node.read_socket import (
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
+from tests.agent.published import OfNoPod
 from tests.agent.waiting import until
 
 
 @dataclass(frozen=True)
-class Shown:
+class Shown(OfNoPod):
     """What a workflow has published."""
 
     uid: str = "uid-web"

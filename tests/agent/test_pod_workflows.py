@@ -30,6 +30,7 @@ from syncpod.cli.machine import dev_server
 from syncpod.cli.temporal.pods import read_pod
 from syncpod.messages.identity import NodeFacts, PodRef, node_task_queue, pod_workflow_id
 from syncpod.messages.node import ApplyPodWorkflow, PodWorkflowResult
+from syncpod.temporal.pod_orders import PodOrders
 from syncpod.temporal.run_history import pod_uid_of_run
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer, temporal_program
@@ -223,7 +224,7 @@ async def test_a_paused_workflow_counts_as_open(monkeypatch: pytest.MonkeyPatch)
             assert await name.standings("elder", "heir") == ["open", "another"]
             pod = {"metadata": {"name": name.name}, "spec": {"containers": [{"name": "web", "image": "web"}]}}
             request = ApplyPodWorkflow(node=name.node, pod=pod, existing_only=True, unless_there=True)
-            steps = PodWorkflowSteps(client, NodeFacts)
+            steps = PodWorkflowSteps(PodOrders(client, NodeFacts))
             with pytest.raises(RPCError, match="paused"):
                 await steps.apply_pod(request)
             with pytest.raises(Failure, match="does not answer: it is paused"):

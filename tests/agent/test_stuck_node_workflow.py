@@ -24,6 +24,7 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
 from syncpod.temporal.plugin import syncpod_plugin
+from syncpod.temporal.pod_orders import PodOrders
 from syncpod.translation.context import NodeContext
 from tests.agent.test_stuck_workflows import Healer, client, forget_sticky, manifest, poisoned
 from tests.agent.waiting import until_asked
@@ -53,7 +54,7 @@ async def healer(client: Client, node: ScriptedNode, tmp_path: Path) -> AsyncIte
 @asynccontextmanager
 async def worker(healer: Healer) -> AsyncIterator[None]:
     client, node = healer.client, healer.node
-    activities = [*node.activities(), *node_steps(client, lambda: node.facts)]
+    activities = [*node.activities(), *node_steps(PodOrders(client, lambda: node.facts))]
     plugin = syncpod_plugin(
         workflows=[PodWorkflow, NodeWorkflow], activities=activities, runner=workflow_runner(), watch=healer
     )

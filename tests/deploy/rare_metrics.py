@@ -19,11 +19,12 @@ from syncpod.agent import metrics
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping.terminations import Terminations
 from tests.agent.node_endpoint import node_endpoint, node_of
+from tests.agent.published import OfNoPod
 
 _DUE = datetime(2026, 11, 23, tzinfo=UTC)
 
 
-class BeingDeleted:
+class BeingDeleted(OfNoPod):
     """What the workflow of a pod whose deletion is long due has published."""
 
     uid, at, history_length, is_gone, is_unready = "u1", _DUE, 7, False, True

@@ -24,8 +24,9 @@ from temporalio.service import RPCError
 
 from qa.fault_points import VARIABLE
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
+from syncpod.agent.node_workflow.manifest_pods import with_origin
 from syncpod.cri.client import CriClient
-from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
+from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.pod import admit_pod
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.pod_start import begin_pod
@@ -38,8 +39,6 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import NodeProcess
-from workflows.node.absorb import wanted_by
-from workflows.node.decide import document_of
 
 PATIENCE = 60.0
 
@@ -238,11 +237,15 @@ async def test_a_static_pod_ended_by_others_is_recreated(manifest_node: Manifest
     node = manifest_node
     web = node.write("web.json", "web")
     await node.applied(web)
-    before = (await web.running())["metadata"]["uid"]
+    before, instance = (await web.running())["metadata"]["uid"], (await web.instance("main")).id
     await web.handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-    await web.gone()
-    await until_asked(lambda: _runs(web), patience=90, pause=0.5)
+
+    async def is_another() -> bool:
+        return any(each.state == "running" and each.id != instance for each in await web.containers("main"))
+
+    await until_asked(is_another, patience=90, pause=0.5)
     assert (await web.running())["metadata"]["uid"] == before
+    await node.until(lambda view: "PodGone" in {each.reason for each in view.events})
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
@@ -302,7 +305,7 @@ async def test_a_worker_killed_between_a_pods_early_end_and_the_list_leaves_what
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
-async def test_a_new_manifests_pod_is_begun_by_the_agent_and_no_step_of_the_node_is_left_for_it(
+async def test_pods_of_manifests_begin_and_end_without_a_step_of_the_nodes_workflow(
     manifest_node: ManifestNode,
 ) -> None:
     node = manifest_node
@@ -316,11 +319,14 @@ async def test_a_new_manifests_pod_is_begun_by_the_agent_and_no_step_of_the_node
         f"default/{each.name}" for each in (first, web)
     ]
     handle = node.client.get_workflow_handle(node_workflow_id(node.name))
-    steps = [each.activity_task_scheduled_event_attributes async for each in handle.fetch_history_events()]
-    assert [each.activity_type.name for each in steps if each.activity_type.name] in ([], ["apply_pod"])  # the first's
     (node.manifests / "web.json").unlink()
     await web.gone()
-    await node.applied(first)
+    view = await node.applied(first)
+    assert [each.message for each in view.events if each.reason == "PodDeleted"] == [
+        f"default/{web.name}: no longer in file"
+    ]
+    steps = [each.activity_task_scheduled_event_attributes async for each in handle.fetch_history_events()]
+    assert [each.activity_type.name for each in steps if each.activity_type.name] == []
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
@@ -335,14 +341,13 @@ async def test_pods_that_a_dead_worker_had_begun_and_told_nobody_of_become_what_
     kept, lost = (node.write(f"{name}.json", name) for name in ("kept", "lost"))
     for document in ManifestFiles(node.manifests, node.name, tmp_path).look().pods:
         if not document["metadata"]["name"].startswith("web"):
-            _, wanted = wanted_by(document, datetime.now(UTC))
-            pod = admit_pod(document_of(wanted, FILE_SOURCE))
+            pod = admit_pod(with_origin(document, datetime.now(UTC).isoformat()))
             assert await begin_pod(node.client, pod, node.name, has_attributes=True)
     (node.manifests / "lost.json").unlink()
     await node.again()
     await kept.running()
     instance = (await kept.instance("main")).id
-    await until_asked(lambda: _ended(lost), patience=120, pause=0.5)  # it is looked for every 30 s
+    await until_asked(lambda: _ended(lost), patience=120, pause=0.5)
     await node.applied(web, kept)
     assert (await kept.instance("main")).id == instance
 

@@ -17,6 +17,7 @@ from activities.pod_workflows import PodWorkflowSteps
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.node import NODE_WORKFLOW, NodeView, node_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.pod_orders import PodOrders
 from tests.replay.record import TODAY
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
@@ -35,7 +36,7 @@ def pod(name: str, image: str = "busybox:1") -> dict[str, Any]:
 
 
 async def kept(client: Client, node: str, queue: str) -> WorkflowHandle[Any, Any]:
-    """Lists of two sources, a pod that both name, one refused and put right, single pods, a cordon, poison."""
+    """Lists of two sources, a pod that both name, one refused and put right, other pods, a cordon, poison."""
     handle = await client.start_workflow(NODE_WORKFLOW, {"node": node}, id=node_workflow_id(node), task_queue=queue)
 
     async def settled(*names: str) -> None:
@@ -46,19 +47,22 @@ async def kept(client: Client, node: str, queue: str) -> WorkflowHandle[Any, Any
                     return
                 await asyncio.sleep(0.05)
 
-    async def sync(source: str, *pods: Any, **more: Any) -> None:
-        await handle.signal("sync_pods", {"source": source, "pods": list(pods), "boot": 1, **more})
+    async def sync(source: str, *pods: Any) -> None:
+        await handle.signal("sync_pods", {"source": source, "pods": list(pods)})
 
+    static = {"namespace": "default", "name": "static", "uid": "s", "state": "applied"}
     await handle.signal("node_status", {"boot": 1, "sources": ["file"], "capacity": {"cpu": "2"}})
-    await sync("file", pod("web"), pod("job"), {"metadata": {}})
-    await settled("web", "job")
+    await handle.signal("static_pods", {"boot": 1, "pods": [static], "problems": ["a file that is broken"]})
+    await sync("crew", pod("web"), pod("job"), {"metadata": {}})
+    await settled("web", "job", "static")
     await sync("team", pod("web", "busybox:2"), pod("other"))
-    await settled("web", "job", "other")
-    await sync("file", pod("web", ""), problems=["a file that is broken"])
+    await settled("web", "job", "other", "static")
+    await sync("crew", pod("web", ""))
     await asyncio.sleep(0.5)
-    await sync("file", pod("web", "busybox:3"), kept=[{"name": "gone"}], gone=[{"name": "web"}])
+    await handle.signal("static_pods", {"boot": 1, "pods": [], "gone": [{"name": "static"}]})
+    await sync("crew", pod("web", "busybox:3"))
     await settled("web", "other")
-    await sync("file")
+    await sync("crew")
     await settled("web", "other")
     await handle.signal("sync_pods", args=[1, 2])
     await handle.signal("apply", {"pod": pod("single")})
@@ -112,7 +116,7 @@ async def main() -> None:
         for story in missing:
             scripted, node = ScriptedNode(), f"recorded-{story.__name__}"
             scripted.queue = node_workflow_id(node)
-            told = PodWorkflowSteps(client, lambda scripted=scripted: scripted.facts)  # type: ignore[misc]
+            told = PodWorkflowSteps(PodOrders(client, lambda scripted=scripted: scripted.facts))  # type: ignore[misc]
             async with Worker(
                 client,
                 task_queue=scripted.queue,

@@ -210,7 +210,7 @@ def test_a_run_ends_after_the_kill_if_the_node_removes_what_is_left() -> None:
     state = killed(state, left_to_node=True)
     assert (state.removed, decide.next_step(state, LATER).step) == (True, None)
     published = PublishedPod(state, LATER, is_gone=True)
-    assert published.answer("left") == RemovePod(ref=state.ref, fence=state.fence + 1, stopped=("s0",))
+    assert published.left == RemovePod(ref=state.ref, fence=state.fence + 1, stopped=("s0",))
 
 
 def test_a_step_removes_what_is_left_if_the_node_could_not_note_the_end() -> None:
@@ -220,7 +220,7 @@ def test_a_step_removes_what_is_left_if_the_node_could_not_note_the_end() -> Non
     state = killed(state, left_to_node=False)
     step = begun(state, LATER)
     assert (state.removed, step.name) == (False, StepName.REMOVE_POD)
-    assert PublishedPod(state, LATER).answer("left") is None
+    assert PublishedPod(state, LATER).left is None
 
 
 def test_a_step_removes_what_is_left_if_another_pod_was_applied_in_its_place() -> None:

@@ -31,19 +31,17 @@ def document(name: str, image: str) -> dict[str, Any]:
 def something_comes_in(state: NodeState, chance: random.Random, now: datetime) -> None:
     names, image = [f"p{number}" for number in range(8)], chance.choice(["one", "two"])
     some = chance.sample(names, chance.randint(0, 6))
-    match chance.choice(["sync_pods", "sync_pods", "recall_pods", "apply", "delete", "cordon", "uncordon", "status"]):
+    comes = ["sync_pods", "sync_pods", "static_pods", "recall_pods", "apply", "delete", "cordon", "uncordon", "status"]
+    match chance.choice(comes):
         case "sync_pods":
-            listed, kept = some[:4], [{"namespace": "default", "name": name} for name in some[4:]]
-            gone = [{"namespace": "default", "name": name} for name in some[:1]]
-            signal = {
-                "source": chance.choice(["file", "http"]),
-                "pods": [document(name, image) for name in listed],
-                "kept": kept,
-                "gone": gone if chance.random() < 0.3 else [],
-            }
+            signal = {"source": chance.choice(["crew", "http"]), "pods": [document(name, image) for name in some]}
             absorb.absorb(state, "sync_pods", (signal,), now)
+        case "static_pods":
+            words = ("pending", "applied", "ending")
+            pods = [{"name": name, "uid": f"u-{image}", "state": chance.choice(words)} for name in some]
+            absorb.absorb(state, "static_pods", ({"boot": 1, "pods": pods},), now)
         case "recall_pods":
-            made = [{"namespace": "default", "name": name, "uid": f"u-{name}", "source": "file"} for name in some]
+            made = [{"namespace": "default", "name": name, "uid": f"u-{name}", "source": "crew"} for name in some]
             absorb.absorb(state, "recall_pods", ({"pods": made},), now)
         case "apply":
             absorb.absorb(state, "apply", ({"pod": document(chance.choice(names), image)},), now)
@@ -95,7 +93,7 @@ def test_a_node_says_once_for_each_start_of_its_worker_that_there_is_no_cluster_
 def test_an_unchanged_pod_is_not_evaluated() -> None:
     state = NodeState(name="n1", since=START)
     pods = [document(f"p{number}", "one") for number in range(20)]
-    absorb.absorb(state, "sync_pods", ({"source": "file", "pods": pods},), START)
+    absorb.absorb(state, "sync_pods", ({"source": "crew", "pods": pods},), START)
     for action in decide.plan(state, START, (), room=20).actions:
         decide.record_step(state, action)
         decide.finished(state, action, PodWorkflowResult(uid=action.uid), START)

@@ -34,7 +34,7 @@ from workflows.node.decide import Action
 from workflows.node.state import Governed, NodeState, Source, Wanted, rank
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
-SOURCES = ("file", "team", "zone")
+SOURCES = ("crew", "team", "zone")
 NAMES = ("a", "b", "c")
 
 lists = st.tuples(
@@ -65,7 +65,7 @@ class Node:
 
     def recall_into(self, there: dict[str, tuple[str, str]]) -> None:
         """Tell a workflow that was begun anew about the pods that existed because of `file`."""
-        pods = [{"name": key.partition("/")[2], "uid": uid, "source": "file"} for key, (uid, _) in there.items()]
+        pods = [{"name": key.partition("/")[2], "uid": uid, "source": "crew"} for key, (uid, _) in there.items()]
         absorb.absorb(self.state, "recall_pods", ({"pods": pods},), self.now)
 
     def begin(self) -> None:
@@ -157,7 +157,7 @@ def test_a_node_converges_to_its_lists_under_any_sequence_of_events(
 @given(st.lists(st.sampled_from([*SOURCES, "api"]), min_size=1, unique=True))
 def test_the_manifest_directory_has_precedence_and_single_pods_come_last(sources: list[str]) -> None:
     ordered = sorted(sources, key=rank)
-    assert "file" not in ordered or ordered[0] == "file"
+    assert "crew" not in ordered or ordered[0] == "crew"
     assert "api" not in ordered or ordered[-1] == "api"
 
 
@@ -167,7 +167,7 @@ json = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["source", "pods", "pod", "metadata", "name", "namespace", "uid", "boot", "kept", "gone", "x"]
+                ["source", "pods", "pod", "metadata", "name", "namespace", "uid", "boot", "state", "gone", "x"]
             ),
             inner,
             max_size=4,
@@ -187,13 +187,13 @@ def test_a_signal_that_does_not_exist_is_rejected_and_not_taken_for_another() ->
 
 @settings(max_examples=200)
 @given(
-    st.sampled_from(["sync_pods", "recall_pods", "apply", "delete", "node_status", "cordon"]),
+    st.sampled_from(["sync_pods", "static_pods", "recall_pods", "apply", "delete", "node_status", "cordon"]),
     st.lists(json, max_size=2).map(tuple),
 )
 def test_no_input_raises_and_invalid_input_changes_nothing(name: str, args: tuple[Any, ...]) -> None:
     state = NodeState(name="n", since=START)
     absorb.absorb(state, name, args, START)
-    if any(each.reason == "Rejected" for each in state.events) and name != "sync_pods":
+    if any(each.reason == "Rejected" for each in state.events) and name not in ("sync_pods", "static_pods"):
         assert (state.sources, state.deletions, state.unschedulable) == ({}, {}, False)
     decide.plan(state, START, ())
     report.view(state, START)
@@ -202,7 +202,7 @@ def test_no_input_raises_and_invalid_input_changes_nothing(name: str, args: tupl
 
 def test_a_pods_back_off_doubles_and_is_dropped_with_the_pod() -> None:
     node = Node()
-    node.say("file", {"a": 1})
+    node.say("crew", {"a": 1})
     waits = []
     for _ in range(7):
         node.begin()
@@ -216,7 +216,7 @@ def test_a_pods_back_off_doubles_and_is_dropped_with_the_pod() -> None:
     (action,) = node.busy.values()
     decide.failed(node.state, action, "Refused", "no " * 10_000, node.now)
     assert len(report.desired(node.state, node.now)[0].message) == TEXT_LIMIT
-    node.say("file", {})
+    node.say("crew", {})
     decide.tidy(node.state, node.now)
     assert not node.state.backoff.entries
 
@@ -230,12 +230,12 @@ def test_a_restarted_node_workflow_reconciles_recalled_pods_with_its_list(
     before: dict[str, int], after: dict[str, int], told_first: bool, answered: bool
 ) -> None:
     node = Node()
-    node.say("file", before)
+    node.say("crew", before)
     node.settle()
     there = dict(node.pods)
     node.state, node.busy = NodeState(name="n", since=node.now), {}
     if told_first:
-        node.say("file", after)
+        node.say("crew", after)
         if answered:  # a changed pod is refused while the previous pod has its name
             node.begin()
             while node.busy:
@@ -245,10 +245,10 @@ def test_a_restarted_node_workflow_reconciles_recalled_pods_with_its_list(
     if not told_first:
         # Until its source has reported, none of its pods end, and they are shown as the source's.
         assert decide.plan(node.state, node.now, ()).actions == ()
-        assert {(each.source, each.state) for each in report.desired(node.state, node.now)} <= {("file", "applied")}
+        assert {(each.source, each.state) for each in report.desired(node.state, node.now)} <= {("crew", "applied")}
         node.say("team", {})
         assert decide.plan(node.state, node.now, ()).actions == ()
-        node.say("file", after)
+        node.say("crew", after)
     node.settle()
     assert {key: image for key, (_, image) in node.pods.items()} == {
         f"default/{name}": f"i:{image}" for name, image in after.items()
@@ -256,36 +256,15 @@ def test_a_restarted_node_workflow_reconciles_recalled_pods_with_its_list(
     assert set(node.state.governed) == set(node.pods)
 
 
-def test_a_pod_with_an_unreadable_manifest_survives_a_restarted_node_workflow() -> None:
-    for recalled_first in (True, False):
-        node = Node()
-        node.say("file", {"a": 1, "b": 1})
-        node.settle()
-        there = dict(node.pods)
-        node.state, node.busy = NodeState(name="n", since=node.now), {}
-        payload = {"source": "file", "pods": [], "kept": [{"namespace": "default", "name": "a"}]}
-        if recalled_first:
-            node.recall_into(there)
-        absorb.absorb(node.state, "sync_pods", (payload,), node.now)
-        if not recalled_first:
-            node.recall_into(there)
-        node.reload()
-        node.settle()
-        assert set(node.pods) == {"default/a"}
-        node.say("file", {})
-        node.settle()
-        assert node.pods == {}
-
-
 def test_recalled_pods_are_limited_in_number_and_do_not_override_known_ones() -> None:
     node = Node()
-    node.say("file", {"a": 1})
+    node.say("crew", {"a": 1})
     node.settle()
     before = node.state.model_copy(deep=True)
     for pods in (
-        [{"name": "a", "uid": "stale", "source": "file"}],
-        [{"name": "x", "uid": "u", "source": "api"}, {"name": "x/y", "uid": "u", "source": "file"}, {"name": "z"}],
-        [{"name": f"p{number}", "uid": "u", "source": "file"} for number in range(MADE_LIMIT + 1)],
+        [{"name": "a", "uid": "stale", "source": "crew"}],
+        [{"name": "x", "uid": "u", "source": "api"}, {"name": "x/y", "uid": "u", "source": "crew"}, {"name": "z"}],
+        [{"name": f"p{number}", "uid": "u", "source": "crew"} for number in range(MADE_LIMIT + 1)],
     ):
         absorb.absorb(node.state, "recall_pods", ({"pods": pods},), node.now)
     assert node.state.governed == before.governed
@@ -304,11 +283,10 @@ def test_a_list_with_too_many_pods_is_refused() -> None:
 def test_a_repeated_list_restores_its_pods_without_undoing_a_newer_list() -> None:
     node = Node()
     node.say("team", {"a": 1, "b": 1})
-    node.say("file", {"c": 1})
+    node.say("crew", {"c": 1})
     node.settle()
     del node.pods["default/a"]  # by somebody else
     node.say("team", {"a": 1, "b": 1})
-    node.say("file", {"c": 1})
     waiting = {each.name: each.state for each in report.desired(node.state, node.now)}
     assert waiting == {"a": "pending", "b": "pending", "c": "applied"}
     actions = decide.plan(node.state, node.now, ()).actions
@@ -360,10 +338,10 @@ def test_a_pod_back_on_its_list_does_not_wait_for_its_cancelled_deletion() -> No
 
 def test_pods_that_end_at_the_same_time_are_told_by_one_step_and_all_others_alone() -> None:
     node = Node()
-    node.say("file", {"a": 1, "b": 1})
+    node.say("crew", {"a": 1, "b": 1})
     node.say("team", {"c": 1})
     node.settle()
-    node.say("file", {})
+    node.say("crew", {})
     node.say("zone", {"d": 1})
     absorb.absorb(node.state, "delete", ({"name": "c"},), node.now)
     actions = decide.plan(node.state, node.now, ()).actions
@@ -371,7 +349,7 @@ def test_pods_that_end_at_the_same_time_are_told_by_one_step_and_all_others_alon
     assert (single.name, [each.key for each in single.actions]) == (NodeStepName.APPLY_POD, ["default/d"])
     assert together.name == NodeStepName.DELETE_PODS
     assert together.input == DeletePodWorkflows(pods=tuple(each.input for each in together.actions))
-    assert together.summary.startswith("delete 2 pods: no longer in file: default/a, default/b")
+    assert together.summary.startswith("delete 2 pods: no longer in crew: default/a, default/b")
     alone = decide.steps(actions, {"default/b"})
     assert [each.name for each in alone] == [NodeStepName.DELETE_POD, NodeStepName.DELETE_POD, NodeStepName.APPLY_POD]
 
@@ -398,7 +376,7 @@ def test_no_step_for_several_pods_has_more_than_its_share_of_bytes() -> None:
     node = Node()
     sizes = {"a": 90_000, "b": 90_000, "c": 90_000, "d": 300_000}
     pods = [{"metadata": {"name": name, "labels": {"long": "x" * size}}} for name, size in sizes.items()]
-    absorb.absorb(node.state, "sync_pods", ({"source": "file", "pods": pods},), node.now)
+    absorb.absorb(node.state, "sync_pods", ({"source": "crew", "pods": pods},), node.now)
     steps = decide.steps(decide.plan(node.state, node.now, ()).actions)
     assert sorted([each.key for each in step.actions] for step in steps) == [
         ["default/a", "default/b"],
@@ -441,12 +419,12 @@ def test_the_state_of_all_lists_fits_into_a_payload() -> None:
     assert not say("zone", LISTED_LIMIT)
     assert say("zone", 1500)
     node.state.forget_documents()
-    assert not say("file", 1, "x" * 300_000)
-    assert say("file", 1, "x" * 200_000)
+    assert not say("crew", 1, "x" * 300_000)
+    assert say("crew", 1, "x" * 200_000)
     snapshot = node.state.model_dump(mode="json", exclude_defaults=True)
     assert len(jsons.dumps(snapshot)) < KNOWN_LIMIT
     node.say("team", {})
-    assert say("file", 1, "x" * 300_000)
+    assert say("crew", 1, "x" * 300_000)
 
 
 def test_the_list_size_limit_covers_documents_and_per_pod_state() -> None:
@@ -492,23 +470,6 @@ def test_a_pod_made_by_a_list_records_its_uid_so_that_a_copy_is_not_mistaken_for
     assert meta["annotations"].get("kubernetes.io/config.hash") == meta["uid"]
 
 
-def test_no_numbered_list_is_taken_twice_or_after_a_later_one_of_its_boot() -> None:
-    node = Node()
-
-    def say(boot: int, number: int, *names: str) -> list[str]:
-        pods = [document(name, 1) for name in names]
-        payload = {"source": "file", "boot": boot, "number": number, "pods": pods}
-        absorb.absorb(node.state, "sync_pods", (payload,), node.now)
-        return [key.partition("/")[2] for key in node.state.sources["file"].pods]
-
-    assert say(4, 2, "a") == ["a"]
-    assert say(4, 1, "b") == ["a"], "an older one"
-    assert say(4, 2, "b") == ["a"], "a copy, which says the same"
-    assert say(4, 3, "c") == ["c"]
-    assert say(5, 1, "d") == ["d"], "the agent's next life counts from the beginning"
-    assert say(5, 0, "e") == ["e"], "a list without a number is taken as it comes"
-
-
 @pytest.mark.parametrize(
     "marks",
     [
@@ -537,11 +498,11 @@ def test_the_page_of_a_node_names_its_pods_and_says_why_it_is_not_ready() -> Non
     fine = NodeCondition(type="MemoryPressure", status="False", reason="KubeletHasSufficientMemory", message="enough")
     state = NodeState(name="n", since=START)
     state.status = state.status.model_copy(update={"conditions": (down, fine)})
-    state.sources = {"file": Source(pods={f"default/p{number}": Wanted() for number in range(12)})}
+    state.sources = {"crew": Source(pods={f"default/p{number}": Wanted() for number in range(12)})}
     page = report.details(state, START)
     assert "- Ready: False (KubeletNotReady): the runtime \\| is down\n" in page
     assert "- MemoryPressure: False (KubeletHasSufficientMemory)\n" in page
-    assert "- source file: 12 pods: default/p0, default/p1," in page and "default/p9, …" in page
+    assert "- source crew: 12 pods: default/p0, default/p1," in page and "default/p9, …" in page
 
 
 def test_each_start_of_the_nodes_worker_is_told_in_plain_words() -> None:

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, get_type_hints
-from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -28,8 +27,6 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities import pod_workflows
 from activities.registry import node_steps
-from syncpod.agent.node_workflow import node_signals
-from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.lifecycle.version import DECISION_VERSION, build_id
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.node import (
@@ -39,9 +36,9 @@ from syncpod.messages.node import (
     NodeView,
     PodWorkflowResult,
     PodWorkflowResults,
-    SyncPods,
     node_workflow_id,
 )
+from syncpod.temporal.pod_orders import PodOrders
 from tests.workflows.sandbox import sandboxed_runner
 from tests.workflows.scripted import DIGEST, ScriptedNode
 from tests.workflows.test_signal_floods import flood
@@ -148,7 +145,7 @@ async def served(node: NodeUnderTest, **options: Any) -> AsyncIterator[None]:
     def deleted(workflow_id: str, since: datetime) -> None:
         node.deleted.append((workflow_id, since))
 
-    of_node = node_steps(node.client, lambda: node.scripted.facts, deleted=deleted)
+    of_node = node_steps(PodOrders(node.client, lambda: node.scripted.facts, deleted=deleted))
     async with Worker(
         node.client,
         task_queue=node.scripted.queue,
@@ -181,16 +178,16 @@ async def node_under_test(client: Client, worker_options: dict[str, Any]) -> Asy
 async def test_a_list_controls_only_pods_of_its_own_source(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
     web, job, other = node.pod("web"), node.pod("job"), node.pod("other")
-    await node.sync("file", web, job)
+    await node.sync("crew", web, job)
     await node.sync("team", other)
     view = await node.until(lambda view: len(view.desired) == 3 and all(e.state == "applied" for e in view.desired))
-    assert {name: source.pods for name, source in view.sources.items()} == {"file": 2, "team": 1}
+    assert {name: source.pods for name, source in view.sources.items()} == {"crew": 2, "team": 1}
     pod = await node.pod_until("web", bool)
     assert pod is not None
-    assert pod["metadata"]["annotations"]["kubernetes.io/config.source"] == "file"
+    assert pod["metadata"]["annotations"]["kubernetes.io/config.source"] == "crew"
     assert pod["metadata"]["uid"] == next(e.uid for e in view.desired if e.name == web["metadata"]["name"])
 
-    await node.sync("file", web)
+    await node.sync("crew", web)
     await node.pod_until("job", lambda pod: pod is None)
     assert await node.running("other")
     assert (await node.running("web") or {})["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -200,47 +197,6 @@ async def test_a_list_controls_only_pods_of_its_own_source(node_under_test: Node
     assert await node.running("web")
 
 
-async def test_the_agents_lists_are_taken_by_update_and_the_pods_started_without_one(
-    node_under_test: NodeUnderTest,
-) -> None:
-    """Each avoided update saves the server writes, and a signal is written before the workflow sees it."""
-    node = node_under_test
-    signals = NodeSignals(node.client, node.name, AsyncMock())
-    lists = [SyncPods(source="file", boot=3, pods=(node.pod("web"),)), SyncPods(source="file", boot=3)]
-    await signals.sync_pods_now(lists[0])
-    assert await node.pod_until("web", bool)
-    pod = node.client.get_workflow_handle(pod_workflow_id("default", node.made[0]))
-    begun = await _types(pod)
-    await signals.sync_pods_now(lists[1])
-    await node.pod_until("web", lambda pod: pod is None)
-    of_node = await _types(node.handle)
-    assert of_node.count(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED) == 2
-    assert EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED not in of_node
-    assert EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED not in begun
-    assert begun[:3] == [
-        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
-        EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
-        EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED,
-    ]
-
-
-async def test_a_list_is_signalled_where_no_worker_takes_it_at_once(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The update is still waiting when a worker starts, and its list is older than the last signal's."""
-    monkeypatch.setattr(node_signals, "_PROMPT_SECONDS", 0.2)
-    node = NodeUnderTest(client, ScriptedNode())
-    signals = NodeSignals(client, node.name, AsyncMock())
-    async with ended(node):
-        await signals.sync_pods_now(SyncPods(source="file", boot=3, pods=(node.pod("old"),)))  # nothing runs yet
-        await signals.sync_pods_now(SyncPods(source="file", boot=3, pods=(node.pod("older"),)))
-        await signals.sync_pods_now(SyncPods(source="file", boot=3, pods=(node.pod("web"),)))
-        async with served(node):
-            view = await node.settled()
-            assert [each.name for each in view.desired] == [node.made[2]]
-            assert view.sources["file"].pods == 1
-
-
 @pytest.mark.parametrize("seconds", [5.0, 0.0])
 async def test_pods_that_join_or_leave_a_list_together_are_told_by_one_step(
     node_under_test: NodeUnderTest, monkeypatch: pytest.MonkeyPatch, seconds: float
@@ -248,9 +204,9 @@ async def test_pods_that_join_or_leave_a_list_together_are_told_by_one_step(
     """A pod whose workflow does not answer in that step's time is told alone, at once."""
     monkeypatch.setattr(pod_workflows, "_TOGETHER_SECONDS", seconds)
     node = node_under_test
-    await node.sync("file", *(node.pod(name) for name in ("web", "job", "other")))
+    await node.sync("crew", *(node.pod(name) for name in ("web", "job", "other")))
     await node.settled()
-    await node.sync("file")
+    await node.sync("crew")
     for name in ("web", "job", "other"):
         await node.pod_until(name, lambda pod: pod is None)
     view = await node.until(lambda view: not view.desired)
@@ -266,13 +222,13 @@ async def test_pods_that_join_or_leave_a_list_together_are_told_by_one_step(
 
 async def test_a_node_knows_which_deletions_of_a_pods_history_are_its_own(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
-    await node.sync("file", node.pod("web"), node.pod("job"))
+    await node.sync("crew", node.pod("web"), node.pod("job"))
     await node.settled()
     job, web = (node.client.get_workflow_handle(pod_workflow_id("default", node.made[each])) for each in (1, 0))
     node.scripted.gate["kill_pod"] = asyncio.Event()
     await job.signal("delete_pod", {})  # so it is not the node that ends this one
     await node.pod_until("job", lambda pod: pod and "deletionTimestamp" in pod["metadata"])
-    await node.sync("file")
+    await node.sync("crew")
     await node.until(lambda view: not view.desired)
     ((workflow_id, since),) = node.deleted
     assert workflow_id == web.id
@@ -290,9 +246,9 @@ async def _types(handle: WorkflowHandle[Any, Any]) -> list[EventType.ValueType]:
 async def test_a_changed_pod_of_a_list_starts_after_the_previous_one_has_ended(node_under_test: NodeUnderTest) -> None:
     """Row 8: two static pods with one name never run together."""
     node = node_under_test
-    await node.sync("file", node.pod("web"))
+    await node.sync("crew", node.pod("web"))
     before = await node.pod_until("web", bool)
-    await node.sync("file", node.pod("web", image="busybox:2"))
+    await node.sync("crew", node.pod("web", image="busybox:2"))
     assert before is not None
     after = await node.pod_until("web", lambda pod: pod and pod["metadata"]["uid"] != before["metadata"]["uid"])
     assert after is not None
@@ -305,14 +261,14 @@ async def test_a_pod_named_by_two_lists_exists_once_and_survives_the_removal_fro
     node_under_test: NodeUnderTest,
 ) -> None:
     node = node_under_test
-    of_team, of_file = node.pod("web", image="busybox:2"), node.pod("web", image="busybox:1")
-    await node.sync("file", of_file, of_file)
+    of_team, of_crew = node.pod("web", image="busybox:2"), node.pod("web", image="busybox:1")
+    await node.sync("crew", of_crew, of_crew)
     assert "same list" in await node.event("Rejected", "another pod")
     await node.sync("team", of_team)
-    assert "that of file counts" in await node.event("DuplicatePod")
+    assert "that of crew counts" in await node.event("DuplicatePod")
     view = await node.settled()
-    assert [each.source for each in view.desired] == ["file"]
-    await node.sync("file")
+    assert [each.source for each in view.desired] == ["crew"]
+    await node.sync("crew")
     pod = await node.pod_until("web", lambda pod: pod and pod["spec"]["containers"][0]["image"] == "busybox:2")
     assert pod is not None
     assert pod["metadata"]["annotations"]["kubernetes.io/config.source"] == "team"
@@ -327,12 +283,12 @@ async def test_single_pods_are_applied_and_deleted_by_signal_and_by_update(node_
         assert await node.pod_until(base, bool)
     view = await node.until(lambda view: not view.desired)
     assert "api" in view.sources
-    await node.sync("file")  # another source's list does not affect them
+    await node.sync("crew")  # another source's list does not affect them
     await node.handle.signal("delete", {"name": f"signalled-{node.suffix}", "gracePeriodSeconds": 0})
     await node.handle.execute_update("delete", {"namespace": "default", "name": f"updated-{node.suffix}"})
     for base in ("signalled", "updated"):
         await node.pod_until(base, lambda pod: pod is None)
-    await node.sync("file", node.pod("static"))
+    await node.sync("crew", node.pod("static"))
     await node.settled()
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await node.handle.execute_update("delete", {"name": f"static-{node.suffix}"})
@@ -348,7 +304,7 @@ async def test_a_cordoned_node_accepts_new_pods_only_from_lists(node_under_test:
     assert [each.partition(", ")[2] for each in told] == ["by syncpod cordon, root@vm"]
     await node.handle.signal("apply", {"pod": node.pod("new")})
     await node.handle.execute_update("apply", {"pod": node.pod("old", labels={"a": "b"})})
-    await node.sync("file", node.pod("static"))
+    await node.sync("crew", node.pod("static"))
     assert "cordoned" in await node.event("FailedPodSync", f"new-{node.suffix}")
     assert await node.pod_until("static", bool)
     assert await node.pod_until("old", lambda pod: pod and pod["metadata"].get("labels") == {"a": "b"})
@@ -368,14 +324,14 @@ async def test_a_refused_pod_is_shown_backs_off_and_is_retried_at_once_when_chan
 ) -> None:
     node = node_under_test
     wrong = node.pod("web", image="")
-    await node.sync("file", wrong)
+    await node.sync("crew", wrong)
     assert "spec.containers[0].image" in await node.event("FailedPodSync")
     (held,) = (await node.view()).desired
     assert (held.state, held.reason, held.retry_at is None) == ("pending", "Refused", False)
-    await node.sync("file", node.pod("web"))
+    await node.sync("crew", node.pod("web"))
     assert await node.pod_until("web", bool)
     before = await node.running("web")
-    await node.sync("file", wrong)  # the running pod is not ended for one that cannot run
+    await node.sync("crew", wrong)  # the running pod is not ended for one that cannot run
     await node.until(lambda view: view.desired[0].reason == "Refused")
     after = await node.running("web")
     assert before is not None
@@ -385,14 +341,17 @@ async def test_a_refused_pod_is_shown_backs_off_and_is_retried_at_once_when_chan
 
 async def test_invalid_signals_to_a_node_are_rejected_and_end_no_pod(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
-    await node.sync("file", node.pod("web"))
+    web = node.pod("web")
+    await node.sync("crew", web)
     await node.settled()
     poison: list[Any] = [
         ["sync_pods"],
-        ["sync_pods", {"source": "file"}, {}],
+        ["sync_pods", {"source": "crew"}, {}],
         ["sync_pods", 7],
         ["sync_pods", {"source": "api", "pods": []}],
-        ["sync_pods", {"source": "file", "pods": 3}],
+        ["sync_pods", {"source": "file", "pods": []}],
+        ["static_pods", {"pods": [{"state": "asleep"}]}],
+        ["sync_pods", {"source": "crew", "pods": 3}],
         ["sync_pods", {"source": "big", "pods": [{"metadata": {"name": "a", "x": "x" * (LIST_LIMIT + 1)}}]}],
         ["apply", {"pod": {"metadata": {"name": 5}}}],
         ["delete", {"name": ""}],
@@ -405,7 +364,7 @@ async def test_invalid_signals_to_a_node_are_rejected_and_end_no_pod(node_under_
     view = await node.until(lambda view: len(_messages(view, "Rejected", "")) > len(poison))
     assert _messages(view, "Rejected", "cancel: a node has no end")
     assert any("must be the name of a list" in message for message in _messages(view, "Rejected", ""))
-    await node.sync("file", {"metadata": {}}, kept=[{"namespace": "default", "name": f"web-{node.suffix}"}])
+    await node.sync("crew", {"metadata": {}}, web)
     await node.event("Rejected", "pods[0].metadata.name: required")
     pod = await node.running("web")
     assert pod is not None
@@ -425,9 +384,10 @@ async def test_a_flood_of_lists_converges_to_the_last_one_across_continue_as_new
     status = {"boot": 3, "conditions": [{"type": "Ready", "status": "True"}], "sources": ["file"], "sourcesReady": True}
     await node.handle.signal("node_status", status)
     for number in range(40):
-        await node.sync("file", *(node.pod(f"p{n}") for n in range(number % 3)), boot=3)
+        await node.sync("crew", *(node.pod(f"p{n}") for n in range(number % 3)))
+        await node.handle.signal("static_pods", {"boot": 3, "pods": []})
         await node.handle.signal("node_status", {**status, "capacity": {"pods": str(number)}})
-    await node.sync("file", node.pod("last"), boot=3)
+    await node.sync("crew", node.pod("last"))
     view = await node.until(
         lambda view: (
             [each.name for each in view.desired] == [f"last-{node.suffix}"] and view.desired[0].state == "applied"
@@ -446,8 +406,8 @@ async def test_pods_of_a_list_that_is_larger_than_a_usual_history_are_all_made(n
     node = node_under_test
     pods = [node.pod(f"a{number}") for number in range(AT_ONCE)] + [node.pod(f"b{number}") for number in range(4)]
     for large in pods[AT_ONCE:]:
-        large["spec"]["containers"][0]["env"] = [{"name": name, "value": "x" * 100_000} for name in ("A", "B")]
-    await node.sync("file", *pods)
+        large["spec"]["containers"][0]["env"] = [{"name": name, "value": "x" * 100_000} for name in ("ONE", "TWO")]
+    await node.sync("crew", *pods)
     await node.until(lambda view: len(view.desired) == len(pods))
     assert {each.state for each in (await node.settled()).desired} == {"applied"}
 
@@ -457,22 +417,22 @@ async def test_a_restarted_node_workflow_ends_recalled_pods_missing_from_its_lis
 ) -> None:
     node = node_under_test
     web, job, other = node.pod("web"), node.pod("job"), node.pod("other")
-    await node.sync("file", web, job)
+    await node.sync("crew", web, job)
     await node.sync("team", other)
     view = await node.until(lambda view: len(view.desired) == 3 and all(e.state == "applied" for e in view.desired))
     made = [{"name": each.name, "uid": each.uid, "source": each.source} for each in view.desired]
     await node.handle.terminate()
     await node.start()
     await node.handle.signal("recall_pods", {"pods": made})
-    await node.until(lambda view: {each.source for each in view.desired} == {"file", "team"})
-    await node.sync("file", node.pod("web", image="busybox:2"))
+    await node.until(lambda view: {each.source for each in view.desired} == {"crew", "team"})
+    await node.sync("crew", node.pod("web", image="busybox:2"))
     await node.pod_until("job", lambda pod: pod is None)
     await node.pod_until("web", lambda pod: pod and pod["spec"]["containers"][0]["image"] == "busybox:2")
     assert await node.running("other")  # its source has not reported yet
     await node.sync("team")
     await node.pod_until("other", lambda pod: pod is None)
     view = await node.until(lambda view: len(view.desired) == 1)
-    assert [(each.source, each.name) for each in view.desired] == [("file", web["metadata"]["name"])]
+    assert [(each.source, each.name) for each in view.desired] == [("crew", web["metadata"]["name"])]
 
 
 async def test_an_oversized_list_is_refused_and_the_node_continues(node_under_test: NodeUnderTest) -> None:
@@ -480,26 +440,7 @@ async def test_an_oversized_list_is_refused_and_the_node_continues(node_under_te
     many = [{"metadata": {"name": f"p{number}"}} for number in range(12_000)]
     await node.sync("many", *many)
     assert "pods: must be no more than 4000, there are 12000" in await node.event("Rejected")
-    await node.sync("file", node.pod("web"))
-    assert await node.pod_until("web", bool)
-
-
-async def test_a_pod_ended_by_others_is_recreated_when_its_source_sends_it_again(
-    node_under_test: NodeUnderTest,
-) -> None:
-    node = node_under_test
-    web = node.pod("web")
-    await node.sync("file", web)
-    await node.settled()
-    name = web["metadata"]["name"]
-    await node.client.get_workflow_handle(pod_workflow_id("default", name)).signal(
-        "delete_pod", {"gracePeriodSeconds": 0}
-    )
-    await node.pod_until("web", lambda pod: pod is None)
-    await node.sync("file", web)
-    await node.settled()
-    assert await node.running("web") is None  # an unchanged list is no news
-    await node.sync("file", web, gone=[{"namespace": "default", "name": name}])
+    await node.sync("crew", node.pod("web"))
     assert await node.pod_until("web", bool)
 
 
@@ -554,7 +495,7 @@ async def test_a_node_run_is_renewed_by_newer_decisions_or_on_request_without_lo
         runs = [await run()]
         async with of(DECISION_VERSION):
             await node.handle.execute_update("cordon")
-            await node.sync("file", node.pod("web"))
+            await node.sync("crew", node.pod("web"))
             await node.settled()
             assert await run() == runs[0]
         async with of(DECISION_VERSION + 1):
@@ -600,7 +541,7 @@ async def test_node_signals_queued_without_a_worker_are_processed_in_parts_befor
 
 async def test_a_back_off_keeps_one_timer_despite_other_events(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
-    await node.sync("file", node.pod("web", image=""))
+    await node.sync("crew", node.pod("web", image=""))
     await node.event("FailedPodSync")
     for number in range(5):
         await node.handle.signal("node_status", {"boot": 1, "capacity": {"pods": str(number)}})
@@ -616,7 +557,7 @@ async def test_a_back_off_keeps_one_timer_despite_other_events(node_under_test: 
 def test_every_node_step_is_registered_with_the_types_of_the_table(client: Client) -> None:
     registered = {
         str(activity._Definition.must_from_callable(step).name): get_type_hints(step)
-        for step in node_steps(client, NodeFacts)
+        for step in node_steps(PodOrders(client, NodeFacts))
     }
     assert registered.keys() == {name.value for name in NODE_STEPS} == {name.value for name in NodeStepName}
     for name, hints in registered.items():

@@ -16,7 +16,6 @@ from typing import Any, Final
 from syncpod.lifecycle import backoff
 from syncpod.messages.node import (
     API_SOURCE,
-    BEGUN_LIMIT,
     FILE_SOURCE,
     KEPT_BYTES,
     KNOWN_LIMIT,
@@ -26,9 +25,11 @@ from syncpod.messages.node import (
     ApplyToNode,
     Cordon,
     DeleteFromNode,
+    DesiredPod,
     MadePod,
     NodeStatus,
     RecallPods,
+    StaticPods,
     SyncPods,
     document_size,
 )
@@ -61,8 +62,7 @@ def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
 def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal or update into the state.
 
-    If it raises Rejected or ValidationError, it has changed nothing, except that the pods which a list without room
-    names as begun are known.
+    If it raises Rejected or ValidationError, it has changed nothing.
     """
     if name in ("cordon", "uncordon"):
         asked = Cordon.model_validate(args[0]) if args and isinstance(args[0], dict) else Cordon()
@@ -76,6 +76,9 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
         case "sync_pods":
             state.touch_all()
             _sync_pods(state, SyncPods.model_validate(args[0]), now)
+        case "static_pods":
+            state.touch_all()
+            _static_pods(state, StaticPods.model_validate(args[0]), now)
         case "recall_pods":
             state.touch_all()
             _recall(state, RecallPods.model_validate(args[0]), now)
@@ -91,7 +94,11 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
 
 def too_many(name: str, args: tuple[Any, ...]) -> str:
     """Return the sentence that refuses a list with too many pods for one workflow task; "" if it is not too long."""
-    pods = args[0].get("pods") if name == "sync_pods" and len(args) == 1 and isinstance(args[0], dict) else None
+    pods = (
+        args[0].get("pods")
+        if name in ("sync_pods", "static_pods") and len(args) == 1 and isinstance(args[0], dict)
+        else None
+    )
     if not isinstance(pods, list) or len(pods) <= LISTED_LIMIT:
         return ""
     return f"pods: must be no more than {LISTED_LIMIT}, there are {len(pods)}"
@@ -103,47 +110,24 @@ def too_many(name: str, args: tuple[Any, ...]) -> str:
 def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
 
-    Differences: a pod that the source can no longer read, or that makes no sense, stays as it was. The kubelet ends a
-    pod whose file does not parse. If the same list is sent again, each of its pods' workflows is asked, since somebody
-    may have ended some of them. The kubelet ignores such a list (podStorage.merge), and restarts its pods anyway.
-    If lists are numbered, no list of a boot is taken twice, or after a later list of that boot.
+    Differences: a pod that makes no sense stays as it was. If the same list is sent again, each of its pods' workflows
+    is asked, since somebody may have ended some of them. The kubelet ignores such a list (podStorage.merge), and
+    restarts its pods anyway.
     """
-    if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
+    if not signal.source or len(signal.source) > 63 or signal.source in (API_SOURCE, FILE_SOURCE):
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
     before = state.sources.get(signal.source, Source())
-    if 0 < signal.number <= before.number and signal.boot == before.boot:
-        return  # a copy, or an older one that has come later
-    _require_right(signal)
-    try:
-        spent = _require_room(state, signal)
-    except Rejected:
-        _take_begun(state, signal, now)  # they run all the same: without a list that names them they end
-        raise
+    spent = _require_room(state, signal)
     pods, problems = _listed(signal, before, state.name, now)
     state.sources.pop(spent, None)
-    if signal.source != FILE_SOURCE:
-        _doubt(state, signal.source, pods)
-    kept = _keep_unreadable(signal, before, pods)
+    _doubt(state, signal.source, pods)
     for problem in problems:
         state.reject(now, f"signal sync_pods of {signal.source}", problem)
-    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, number=signal.number, pods=pods, kept=kept)
+    state.sources[signal.source] = Source(reported_at=now, pods=pods)
     for key in _changed(before.pods, pods):
         state.backoff = backoff.forget(state.backoff, key)  # a new or changed pod is tried at once
-    _mark_ended(state, signal, pods, now)
-    _take_begun(state, signal, now)
-    for problem in signal.problems:
-        state.event(now, "Warning", "FailedManifest", problem)
     _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
     state.forget_documents()
-
-
-def _require_right(signal: SyncPods) -> None:
-    """Raise Rejected if the pods that have begun are too many, or have no valid names."""
-    if len(signal.begun) > BEGUN_LIMIT:
-        raise Rejected(f"begun: must be no more than {BEGUN_LIMIT}, there are {len(signal.begun)}")
-    for index, each in enumerate(signal.begun):
-        if not _are_names(each.namespace, each.name, each.uid):
-            raise Rejected(f"begun[{index}]: must have a namespace, a name and a UID")
 
 
 def _require_room(state: NodeState, signal: SyncPods) -> str:
@@ -153,8 +137,7 @@ def _require_room(state: NodeState, signal: SyncPods) -> str:
         spent = _spent(state)
         if not spent:
             raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
-    known = len(signal.pods) + len(signal.kept)
-    if not has_room(state, sum(map(document_size, signal.pods)), but=signal.source, known=known):
+    if not _has_room(state, sum(map(document_size, signal.pods)), but=signal.source, known=len(signal.pods)):
         raise Rejected(
             f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know, or than "
             f"{KNOWN_LIMIT} with {KEPT_BYTES} more for each"
@@ -162,49 +145,11 @@ def _require_room(state: NodeState, signal: SyncPods) -> str:
     return spent
 
 
-def _keep_unreadable(signal: SyncPods, before: Source, pods: dict[str, Wanted]) -> tuple[str, ...]:
-    """Add to `pods` those that the source can no longer read, as they were; return the keys of those never known."""
-    unknown: list[str] = []
-    for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
-        if key in pods:
-            continue
-        if key in before.pods:
-            pods[key] = before.pods[key]
-        else:
-            unknown.append(key)
-    return tuple(unknown)
-
-
-def _mark_ended(state: NodeState, signal: SyncPods, pods: Mapping[str, Wanted], now: datetime) -> None:
-    """Mark those pods of the list that somebody else has ended, so that they are applied again."""
-    for each in signal.gone:
-        key = key_of(each.namespace, each.name)
-        if (current := state.governed.get(key)) is not None and current.source == signal.source and key in pods:
-            state.governed[key] = current.model_copy(update={"ending": True})
-            state.event(now, "Normal", "PodGone", f"pod {key} was ended by somebody else, and {signal.source} has it")
-
-
-def _take_begun(state: NodeState, signal: SyncPods, now: datetime) -> None:
-    """Take over the pods that the sender has begun: each is up to date, or ends, as if a step of the node had begun it.
-
-    If the pod's workflow may not have it, or another pod has its name, a step tells that workflow what is wanted.
-    """
-    for each in signal.begun:
-        key = key_of(each.namespace, each.name)
-        if (current := state.governed.get(key)) is not None:
-            if each.uid not in current.uids:
-                state.governed[key] = current.model_copy(update={"uids": (each.uid, *current.uids), "digest": ""})
-            continue
-        state.governed[key] = Governed(uids=(each.uid,), source=signal.source, digest=each.digest)
-        if state.is_told(key):
-            state.event(now, "Normal", "PodApplied", f"pod {key} (uid {each.uid}) of {signal.source}")
-
-
-def has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
+def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
     """Say whether `known` more pods, with `given` bytes of documents, fit into a snapshot without the source `but`."""
     sources = [source for name, source in state.sources.items() if name != but]
     documents = given + sum(each.size for source in sources for each in source.pods.values())
-    pods = known + sum(len(source.pods) + len(source.kept) for source in sources)
+    pods = known + sum(len(source.pods) for source in sources)
     return documents <= LIST_LIMIT and documents + KEPT_BYTES * pods <= KNOWN_LIMIT
 
 
@@ -223,7 +168,7 @@ def _spent(state: NodeState) -> str:
     idle = [
         (source.reported_at, name)
         for name, source in state.sources.items()
-        if source.reported_at is not None and not source.pods and not source.kept and name not in needed
+        if source.reported_at is not None and not source.pods and name not in needed
     ]
     return min(idle)[1] if idle else ""
 
@@ -244,7 +189,6 @@ def _listed(signal: SyncPods, before: Source, node: str, now: datetime) -> tuple
     origin = (f"host:{node}", f"source:{signal.source}")
     pods: dict[str, Wanted] = {}
     problems: list[str] = []
-    begun = {(key_of(each.namespace, each.name), each.uid): each.seen for each in signal.begun}
     for index, document in enumerate(signal.pods):
         try:
             key, wanted = wanted_by(document, now, origin=origin, before=before.pods)
@@ -255,7 +199,7 @@ def _listed(signal: SyncPods, before: Source, node: str, now: datetime) -> tuple
             problems.append(f"pods[{index}]: ignored, being another pod {key} of the same list")
             continue
         old = before.pods.get(key)
-        seen = old.seen if old is not None and old.uid == wanted.uid else begun.get((key, wanted.uid)) or now
+        seen = old.seen if old is not None and old.uid == wanted.uid else now
         pods[key] = wanted.model_copy(update={"seen": seen})
     return pods, problems
 
@@ -296,6 +240,48 @@ def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime)
             state.event(
                 now, "Warning", "DuplicatePod", f"pod {key} is named by {names}: that of {state.winner(key)} counts"
             )
+
+
+def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
+    """Take what the agent runs for its directory of manifests. It is shown, and no list may have these pods."""
+    if not _has_room(state, 0, known=len(signal.pods), but=FILE_SOURCE):
+        raise Rejected(f"pods: with the lists' they are too many to be shown: {len(signal.pods)}")
+    before = state.static
+    state.static = {
+        key_of(each.namespace, each.name): each
+        for each in signal.pods
+        if _are_names(each.namespace, each.name) and "/" not in each.uid
+    }
+    named = {key: Wanted(uid=each.uid) for key, each in state.static.items() if each.state != "ending"}
+    new = named.keys() - state.sources.get(FILE_SOURCE, Source()).pods.keys()
+    state.sources[FILE_SOURCE] = Source(reported_at=now, boot=signal.boot, pods=named)
+    # A version before this one applied them by steps of the node.
+    state.governed = {key: each for key, each in state.governed.items() if each.source != FILE_SOURCE}
+    _say_what_became(state, before, now)
+    for each in signal.gone:
+        state.event(
+            now,
+            "Normal",
+            "PodGone",
+            f"pod {key_of(each.namespace, each.name)} was ended by somebody else, and {FILE_SOURCE} has it",
+        )
+    for problem in signal.problems:
+        state.event(now, "Warning", "FailedManifest", problem)
+    _say_duplicates(state, FILE_SOURCE, new, now)
+    state.forget_documents()
+
+
+def _say_what_became(state: NodeState, before: Mapping[str, DesiredPod], now: datetime) -> None:
+    """Record events for what has become of the pods of manifests since the last report, `before`."""
+    for key, each in state.static.items():
+        old = before.get(key, DesiredPod())
+        if each.state == "applied" and (old.state, old.uid) != ("applied", each.uid):
+            state.event(now, "Normal", "PodApplied", f"pod {key} (uid {each.uid}) of {FILE_SOURCE}")
+        if each.message and each.message != old.message:
+            what = "deleted" if each.state == "ending" else "applied"
+            state.event(now, "Warning", "FailedPodSync", f"pod {key} cannot be {what}: {each.message}")
+    for key in sorted(before.keys() - state.static.keys()):
+        state.event(now, "Normal", "PodDeleted", f"{key}: no longer in {FILE_SOURCE}")
 
 
 def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
@@ -339,7 +325,7 @@ def _apply(state: NodeState, signal: ApplyToNode, now: datetime) -> None:
         raise Rejected(f"pod.{wrong}") from None
     _require_free(state, key)
     single = state.sources.get(API_SOURCE, Source())
-    if not has_room(state, wanted.size, known=1):
+    if not _has_room(state, wanted.size, known=1):
         raise Rejected("pod: too much waits already to be handed on; try again later")
     single.reported_at = now
     single.pods[key] = wanted

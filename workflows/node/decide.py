@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from syncpod.lifecycle import backoff
 from syncpod.messages.node import (
     API_SOURCE,
+    FILE_SOURCE,
     SEEN_ANNOTATION,
     SOURCE_ANNOTATION,
     ApplyPodWorkflow,
@@ -171,7 +172,7 @@ def _action(state: NodeState, key: str) -> Action | None:
     if (deletion := state.deletions.get(key)) is not None:
         uids = (deletion.uid,) if deletion.uid else ()
         return _end(key, uids, "deleted", grace=deletion.grace_period_seconds)
-    if wanted is None:
+    if wanted is None or state.winner(key) == FILE_SOURCE:  # the agent begins and ends the pods of its directory
         if current is None or state.is_unjudged(key):
             return None
         return _end(key, current.uids, f"no longer in {current.source}")

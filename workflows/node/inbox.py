@@ -25,12 +25,10 @@ class NodeInbox:
         return len(self._pending)
 
     def put(self, name: str, args: Sequence[Any]) -> None:
-        """Add a signal, in place of a pending one that it replaces; an older list replaces none and is dropped."""
+        """Add a signal, in place of a pending one that it replaces."""
         self._came += 1
         key = subject(name, args) or self._came
-        before = self._pending.pop(key, None)
-        if before is not None and _is_outdated(args[0], before.args[0]):
-            args = before.args
+        self._pending.pop(key, None)
         self._pending[key] = Signal(name, tuple(args))
 
     def take(self, most: int | None = None) -> list[Signal]:
@@ -39,25 +37,20 @@ class NodeInbox:
 
 
 def subject(name: str, args: Sequence[Any]) -> str | None:
-    """Return what a signal describes as a whole: a source's list, or the node's status.
+    """Return what a signal describes as a whole: a source's list, the agent's own pods, or the node's status.
 
     A newer signal about the same replaces an older one. None means that it replaces no signal: it is of another kind,
-    or makes no sense and is shown as a rejection. A list that names pods as begun or gone is replaced by none either,
-    since no other says that these run, or have ended.
+    or makes no sense and is shown as a rejection. A report of the agent's pods that has something to say only once is
+    replaced by none either.
     """
     payload = args[0] if len(args) == 1 else None
     if not isinstance(payload, dict):
         return None
     if name == "node_status":
         return name if isinstance(payload.get("boot"), int) else None
+    if name == "static_pods":
+        says_once = payload.get("gone") or payload.get("problems")
+        return name if isinstance(payload.get("boot"), int) and not says_once else None
     source = payload.get("source")
     is_list = name == "sync_pods" and isinstance(source, str) and isinstance(payload.get("pods"), list)
-    return f"{name} {source}" if is_list and not (payload.get("begun") or payload.get("gone")) else None
-
-
-def _is_outdated(given: dict[str, Any], pending: dict[str, Any]) -> bool:
-    """Say whether a list was sent before the pending one of the same boot, or with it, as a copy."""
-    number, last = given.get("number"), pending.get("number")
-    if not isinstance(number, int) or not isinstance(last, int):
-        return False
-    return 0 < number <= last and given.get("boot") == pending.get("boot")
+    return f"{name} {source}" if is_list else None

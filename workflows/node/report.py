@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from syncpod.lifecycle import backoff
-from syncpod.messages.node import API_SOURCE, DesiredPod, NodeCondition, NodeSummary, NodeView, SourceView
+from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DesiredPod, NodeCondition, NodeSummary, NodeView, SourceView
 from workflows.node.state import NodeState, Source, split
 
 _NAMED: Final = 10
@@ -54,6 +54,8 @@ def desired(state: NodeState, now: datetime) -> list[DesiredPod]:
 
 
 def _desired(state: NodeState, key: str, now: datetime) -> DesiredPod:
+    if (static := state.static.get(key)) is not None and state.winner(key) in ("", FILE_SOURCE):
+        return static.model_copy(update={"source": FILE_SOURCE})
     current, wanted, deletion = state.governed.get(key), state.wanted(key), state.deletions.get(key)
     word: Literal["pending", "applied", "ending"] = "applied" if state.is_told(key) else "pending"
     if deletion is not None or wanted is None:
@@ -91,7 +93,8 @@ def details(state: NodeState, now: datetime) -> str:
     lines = [f"**{state.name}**" + (", cordoned" if state.unschedulable else ""), ""]
     lines += [f"- {_condition(each)}" for each in state.status.conditions]
     lines += [f"- source {name}: {_pods(source)}" for name, source in sorted(state.sources.items())]
-    found = (_desired(state, key, now) for key in state.open_keys())
+    static = (key for key, each in state.static.items() if each.state != "applied")
+    found = (_desired(state, key, now) for key in sorted({*state.open_keys(), *static}))
     waiting = list(islice((each for each in found if each.state != "applied"), _SHOWN))
     if waiting:
         lines += ["", "| pod | source | state | why |", "|---|---|---|---|"]

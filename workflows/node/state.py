@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeleteFromNode, NodeStatus, PodKey
+from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeleteFromNode, DesiredPod, NodeStatus, PodKey
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
@@ -47,12 +47,9 @@ class Source(BaseModel):
 
     reported_at: datetime | None = None
     boot: int = 0
-    number: int = 0
-    """The number of that report among those of its boot; 0 if it has none."""
+    """The life of the agent that has reported it; 0 if it is somebody else's list."""
     pods: dict[str, Wanted] = {}
     """By key, in the order of its list."""
-    kept: tuple[str, ...] = ()
-    """Keys of pods that the source can no longer read and that are otherwise unknown. They stay as they are."""
 
 
 class Governed(BaseModel):
@@ -66,7 +63,7 @@ class Governed(BaseModel):
     digest: str = ""
     """Digest of the document that its workflow has; "" while that is unknown."""
     ending: bool = False
-    """Its workflow is being told to end it, or somebody else has ended it: it has to be applied again to run."""
+    """Its workflow is being told to end it: it has to be applied again to run."""
     doubted: int = 0
     """How often its list was sent again since it was last applied. If it has ended meanwhile, it is applied again."""
 
@@ -87,7 +84,10 @@ class NodeState(BaseModel):
     cordoned_by: str = ""
     """Who made it so, in the words of the client; "" = it is not, or that is not known."""
     sources: dict[str, Source] = {}
-    """By name. ``api`` has the single pods whose workflows have not been told of them yet."""
+    """By name. ``api`` has the single pods whose workflows have not been told of them yet. ``file`` has only the names
+    of the pods that the agent runs for its directory of manifests: this workflow tells theirs nothing."""
+    static: dict[str, DesiredPod] = {}
+    """By key: those pods, as the agent reported them last."""
     governed: dict[str, Governed] = {}
     """By key."""
     deletions: dict[str, DeleteFromNode] = {}
@@ -151,12 +151,12 @@ class NodeState(BaseModel):
     def is_known(self, key: str) -> bool:
         """Say whether a pod is in a list, was made for one, or is to be deleted."""
         listed = any(key in source.pods for source in self.sources.values())
-        return listed or key in self.governed or key in self.deletions
+        return listed or key in self.governed or key in self.deletions or key in self.static
 
     def pod_keys(self) -> list[str]:
         """Return the keys of all known pods, sorted."""
         listed = {key for source in self.sources.values() for key in source.pods}
-        return sorted({*listed, *self.governed, *self.deletions})
+        return sorted({*listed, *self.governed, *self.deletions, *self.static})
 
     def is_told(self, key: str) -> bool:
         """Say whether a pod's workflow has the desired document, from the source that counts, and is not to end it."""
@@ -167,12 +167,9 @@ class NodeState(BaseModel):
         return is_known and not current.ending and not current.doubted
 
     def is_unjudged(self, key: str) -> bool:
-        """Say whether the list of a pod has not reported yet, or cannot read the pod. Such a pod stays as it is."""
+        """Say whether the list of a pod has not reported yet. Such a pod stays as it is."""
         current = self.governed.get(key)
-        if current is None or current.ending:
-            return False
-        source = self.sources.get(current.source)
-        return source is None or key in source.kept
+        return current is not None and not current.ending and current.source not in self.sources
 
     def forget_document(self, key: str) -> None:
         """Drop a pod's document if nobody needs it any more; those of sources that do not count now are kept."""

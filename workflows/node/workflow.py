@@ -206,6 +206,11 @@ class NodeWorkflow:
         self.entity.receive("sync_pods", args)
 
     @workflow.signal
+    def static_pods(self, *args: Any) -> None:
+        """Take what the node's agent runs for its directory of manifests."""
+        self.entity.receive("static_pods", args)
+
+    @workflow.signal
     def recall_pods(self, *args: Any) -> None:
         """Take the pods that the node's records show as made for lists; this run may not know them."""
         self.entity.receive("recall_pods", args)
@@ -234,7 +239,7 @@ class NodeWorkflow:
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "sync_pods, recall_pods, apply, delete, node_status, renew"
+        known = "sync_pods, static_pods, recall_pods, apply, delete, node_status, renew"
         self.state.reject(workflow.now(), f"signal {name}", f"unknown, with {len(args)} payloads; known: {known}")
         self.entity.wake()
 

@@ -14,7 +14,7 @@ from typing import Any
 from syncpod.journal.records import TaskRecords
 from syncpod.messages.glance import Glance
 from syncpod.messages.steps import RemovePod
-from syncpod.pod import pod_to_wire
+from syncpod.pod import ObjectMeta, pod_to_wire
 from workflows.pod import decide, desired, journaled, report, start, temporal_ui
 from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.state import PodState
@@ -43,6 +43,16 @@ class PublishedPod:
         return self.state.pod.metadata.uid
 
     @property
+    def metadata(self) -> ObjectMeta:
+        """The pod's metadata."""
+        return self.state.pod.metadata
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether another pod begins in its place when it ends."""
+        return self.state.successor is not None
+
+    @property
     def is_unready(self) -> bool:
         """Whether the pod is not ready and has not Succeeded."""
         return temporal_ui.is_unready(self.state)
@@ -52,14 +62,13 @@ class PublishedPod:
         return temporal_ui.glance(self.state, self.holds)
 
     def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returns, `under_way` or `left`. Raises KeyError for another."""
+        """Return what the workflow's query of this name returns, or `under_way`. Raises KeyError for another."""
         answers: dict[str, Callable[..., Any]] = {
             "pod": self.pod,
             "plan": self.plan,
             "history": self.history,
             "events": self.events,
             "under_way": self.steps,
-            "left": self.left,
         }
         return answers[query](*args)
 
@@ -83,8 +92,9 @@ class PublishedPod:
         """Return the names of the steps that have been scheduled and have not ended."""
         return [each.step for each in self.under_way]
 
+    @property
     def left(self) -> RemovePod | None:
-        """Return what the node is to remove of a pod that is gone; None if a step has removed all."""
+        """What the node is to remove of a pod that is gone; None if a step has removed all."""
         return decide.removal_of(self.state, fence=self.state.fence + 1) if self.state.left_to_node else None
 
     def history(self) -> list[dict[str, Any]]:

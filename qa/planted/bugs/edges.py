@@ -52,15 +52,6 @@ BUGS = (
         tests=("tests/workflows/test_resizes.py",),
     ),
     Plant(
-        name="early-end-comes-late",
-        room=TEMPORAL,
-        file="syncpod/temporal/early_ends.py",
-        before="            await asyncio.wait({told.answering})\n            self._take(id_, told)",
-        after="            self._take(id_, told)",
-        harm="A pod whose manifest is back at once is ended by the update that was sent while it was gone.",
-        tests=("tests/agent/test_early_ends.py",),
-    ),
-    Plant(
         name="numbers-follow-the-clock",
         room="syncpod/kernel",
         file="syncpod/kernel/next_number.py",

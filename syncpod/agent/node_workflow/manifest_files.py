@@ -13,7 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -50,6 +50,8 @@ class Listing(NamedTuple):
     """Pods of files that cannot be read now, and were last read in an earlier life of the worker."""
     problems: tuple[str, ...]
     """Which file is invalid, and why; one sentence each."""
+    named: frozenset[PodKey] = frozenset()
+    """Pods whose files set their UIDs, which thus do not change with what the files say."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,11 @@ class _Read:
     document: dict[str, Any] | None
     """The last valid one."""
     problem: str
+    sets_uid: bool = False
+
+    def broken(self, problem: str, looks: tuple[int, ...] = (), at: float = 0) -> _Read:
+        """Return the same file as it cannot be read any more: it keeps its last document."""
+        return replace(self, looks=looks, at=at, problem=problem)
 
 
 @dataclass
@@ -95,7 +102,7 @@ class ManifestFiles:
     def settle(self) -> str:
         """Have what `look` stored survive a power cut, too; return why it may not, "" if it does. Blocks.
 
-        It comes after the list has been sent, which need not wait for a disk: a crash alone loses nothing that was
+        It comes after the pods have begun, which need not wait for a disk: a crash alone loses nothing that was
         written. What fails is tried again when it is called next.
         """
         if not self._is_unsynced:
@@ -116,7 +123,8 @@ class ManifestFiles:
         except FileNotFoundError:
             return _without_target(path, before)
         except OSError as error:
-            return _Read((), 0, before.document if before else None, f"{_shown(path)}: {error.strerror}")
+            problem = f"{_shown(path)}: {error.strerror}"
+            return before.broken(problem) if before else _Read((), 0, None, problem)
         if stat.S_ISDIR(found.st_mode):
             return None
         looks = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -124,17 +132,21 @@ class ManifestFiles:
             return before
         now = time.time()
         try:
-            return _Read(looks, now, self._parse(path, found), "")
+            document, sets_uid = self._parse(path, found)
+            return _Read(looks, now, document, "", sets_uid)
         except FileNotFoundError:
             return _without_target(path, before)
         except (ManifestError, ManifestErrors) as wrong:  # their texts name the file
             problem = str(wrong).replace("\n", "; ")
         except (PodInvalid, OSError) as wrong:
             problem = f"{_shown(path)}: {wrong.strerror if isinstance(wrong, OSError) else wrong}"
-        return _Read(looks, now, before.document if before else None, problem)
+        return before.broken(problem, looks, now) if before else _Read(looks, now, None, problem)
 
-    def _parse(self, path: Path, found: os.stat_result) -> dict[str, Any]:
-        """Return the static pod of a file. Raises ManifestError, ManifestErrors, PodInvalid, OSError."""
+    def _parse(self, path: Path, found: os.stat_result) -> tuple[dict[str, Any], bool]:
+        """Return the static pod of a file, and whether the file sets its UID.
+
+        Raises ManifestError, ManifestErrors, PodInvalid, OSError.
+        """
         self._check(path, found)  # before it is opened: opening a device may do something
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -145,7 +157,7 @@ class ManifestFiles:
         if len(documents) != 1 or not isinstance(documents[0], Pod):
             raise ManifestError(_shown(path), 0, "must hold one Pod, and nothing else")
         bare, _ = without_cluster(documents[0])
-        return pod_to_wire(admit(static_pod(bare, node=self.node, path=str(path))).pod)
+        return pod_to_wire(admit(static_pod(bare, node=self.node, path=str(path))).pod), bool(bare.metadata.uid)
 
     def _check(self, path: Path, found: os.stat_result) -> None:
         """Raise ManifestError if this is not a regular file, or is too large."""
@@ -161,6 +173,7 @@ class ManifestFiles:
         first: dict[tuple[str, str], Path] = {}
         kept: list[PodKey] = []
         problems: list[str] = []
+        named: set[PodKey] = set()
         now: dict[str, PodKey] = {}
         for path, one in self._read.items():
             if one.problem:
@@ -178,10 +191,12 @@ class ManifestFiles:
                 )
                 continue
             pods[key], first[key] = one.document, path
-            now[str(path)] = PodKey(namespace=key[0], name=key[1])
+            now[str(path)] = made_by = PodKey(namespace=key[0], name=key[1])
+            if one.sets_uid:
+                named.add(made_by)
         if (now != made or self._made is None) and (problem := self._remember(now)):
             problems.append(problem)
-        return Listing(tuple(pods.values()), tuple(kept), _bounded(problems, self.directory))
+        return Listing(tuple(pods.values()), tuple(kept), _bounded(problems, self.directory), frozenset(named))
 
     def _recall(self) -> dict[str, PodKey]:
         """Return which file made which pod, as an earlier life of the worker stored it."""
@@ -219,7 +234,8 @@ def _without_target(path: Path, before: _Read | None) -> _Read | None:
     """Return what is known of a path without a file: nothing if it is gone, its last document if it is a link."""
     if not path.is_symlink():
         return None
-    return _Read((), 0, before.document if before else None, f"{_shown(path)}: is a dangling link")
+    problem = f"{_shown(path)}: is a dangling link"
+    return before.broken(problem) if before else _Read((), 0, None, problem)
 
 
 def _shown(path: Path) -> str:

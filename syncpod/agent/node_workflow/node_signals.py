@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
-from temporalio.client import (
-    Client,
-    WorkflowQueryRejectedError,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
+from temporalio.client import Client, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages.identity import Message
-from syncpod.messages.node import NODE_WORKFLOW, NodeStatus, NodeView, RecallPods, SyncPods, node_workflow_id
+from syncpod.messages.node import (
+    NODE_WORKFLOW,
+    NodeStatus,
+    NodeView,
+    RecallPods,
+    StaticPods,
+    SyncPods,
+    node_workflow_id,
+)
 from syncpod.temporal.node_start import node_start_arguments
 
 _RPC: Final = timedelta(seconds=5)
-_PROMPT_SECONDS: Final = 1.0
-"""How long an update may take before a signal says the same: perhaps the workflow's worker does not poll yet."""
 
 
 class NodeSignals:
@@ -33,38 +33,14 @@ class NodeSignals:
         self._client = client
         self._node = node
         self._require = require
-        self.number = 0
-        """The number of the last list that was sent with one."""
 
     async def sync_pods(self, pods: SyncPods) -> None:
         """Send the full list of one source."""
         await self._send("sync_pods", pods)
 
-    async def sync_pods_now(self, pods: SyncPods) -> None:
-        """Send the full list of a source of this life of the agent, so that the workflow takes it as soon as it can.
-
-        It is an update, for which the server writes nothing before the workflow has taken it; for a signal it writes
-        twice. If that does not succeed at once, a signal says the same: it waits for the workflow, or starts it. The
-        lists are numbered, so neither a copy does harm, nor an older list that comes late.
-        """
-        self.number += 1
-        numbered = pods.model_copy(update={"number": self.number})
-        await self._require()
-        if not await self._is_taken(numbered):
-            await self._send("sync_pods", numbered)
-
-    async def _is_taken(self, pods: SyncPods) -> bool:
-        """Have the workflow take a list by an update; say whether it has."""
-        handle = self._client.get_workflow_handle(node_workflow_id(self._node))
-        try:
-            async with asyncio.timeout(_PROMPT_SECONDS):
-                await handle.execute_update("sync_pods", pods)
-        except (RPCError, TimeoutError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-            # The SDK raises an error of its own for every cancellation, not only for that of the time limit.
-            if (this := asyncio.current_task()) is not None and this.cancelling():
-                raise asyncio.CancelledError from error
-            return False
-        return True
+    async def static_pods(self, pods: StaticPods) -> None:
+        """Send what the node runs for its directory of manifests."""
+        await self._send("static_pods", pods)
 
     async def node_status(self, status: NodeStatus) -> None:
         """Send the node's status."""

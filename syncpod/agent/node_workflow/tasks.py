@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +13,12 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from syncpod.agent.agent import Agent
-from syncpod.agent.node_workflow.early_changes import EarlyChanges
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
+from syncpod.agent.node_workflow.manifest_pods import ManifestPods
+from syncpod.agent.node_workflow.manifest_report import ManifestReport
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.agent.node_workflow.node_signals import NodeSignals
-from syncpod.agent.node_workflow.recalled_pods import RecalledPods, life_since
+from syncpod.agent.node_workflow.recalled_pods import RecalledPods
 from syncpod.agent.node_workflow.status import NodeStatusReporter, node_info
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.takeover.boot import Takeover
@@ -53,22 +53,13 @@ def add_node_workflow_tasks(
     workflows = PodWorkflows(client, task_queue)
 
     sources: dict[str, Callable[[], bool]] = {}
-    reporters: list[ManifestSource | NodeStatusReporter] = []
+    reporters: list[ManifestReport | NodeStatusReporter] = []
     if manifest_dir is not None:
-        files = ManifestFiles(manifest_dir, context.name, context.state_dir)
-        early = EarlyChanges(agent, context.name, life.boot, signals)
-        manifests = ManifestSource(
-            files,
-            workflows,
-            signals.sync_pods_now,
-            boot=life.boot,
-            end=early.end,
-            expect=early.expect,
-            begin=early.begin,
+        report = _add_manifests(
+            agent, ManifestFiles(manifest_dir, context.name, context.state_dir), workflows, signals, life
         )
-        sources[FILE_SOURCE] = lambda: manifests.reported
-        reporters.append(manifests)
-        agent.add_background_task("manifests", manifests.run)
+        sources[FILE_SOURCE] = lambda: report.reported
+        reporters.append(report)
     info = lru_cache(maxsize=1)(node_info)  # it reads files, and is asked for every two seconds
     status = NodeStatusReporter(
         context,
@@ -85,12 +76,24 @@ def add_node_workflow_tasks(
         await _take_over(takeover, node_workflow_id(context.name))
         await status.run()
 
-    recalled = RecalledPods(
-        context, workflows, signals.recall_pods, boot=life.boot, life=partial(life_since, time.monotonic())
-    )
+    recalled = RecalledPods(agent.published_pods.metadata, signals.recall_pods)
     check = _WorkflowCheck(context.name, signals, recalled, reporters)
     agent.add_background_task("node status", report_status)
     agent.add_background_task("check of the node's workflow", check.run)
+
+
+def _add_manifests(
+    agent: Agent, files: ManifestFiles, workflows: PodWorkflows, signals: NodeSignals, life: NodeLife
+) -> ManifestReport:
+    published = agent.published_pods
+    pods = ManifestPods(files.node, agent.pod_orders, workflows, published.metadata, agent.own_server.require)
+    report = ManifestReport(pods, signals.static_pods, boot=life.boot, settle=files.settle)
+    source = ManifestSource(files, pods, report, expect=agent.own_server.expect)
+    published.watch(lambda each: pods.published(each.metadata))
+    published.watch_gone(lambda each: pods.gone(each.metadata, is_followed=each.is_followed))
+    agent.add_background_task("manifests", source.run)
+    agent.add_background_task("report of the manifests' pods", report.run)
+    return report
 
 
 async def _take_over(takeover: Takeover, workflow_id: str) -> None:
@@ -110,7 +113,7 @@ class _WorkflowCheck:
         node: str,
         signals: NodeSignals,
         recalled: RecalledPods,
-        reporters: list[ManifestSource | NodeStatusReporter],
+        reporters: list[ManifestReport | NodeStatusReporter],
     ) -> None:
         self._node = node
         self._signals = signals
@@ -143,5 +146,5 @@ class _WorkflowCheck:
             log.info("told the node's workflow of %d pods that lists made before it was started", count)
 
 
-def _lacks(view: NodeView | None, reporter: ManifestSource | NodeStatusReporter) -> bool:
+def _lacks(view: NodeView | None, reporter: ManifestReport | NodeStatusReporter) -> bool:
     return view is not None and not reporter.is_known(view)

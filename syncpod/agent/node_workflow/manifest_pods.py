@@ -1,0 +1,346 @@
+"""The pods of a directory of manifests: begun, changed and ended until they are as its files say.
+
+The directory is the truth, and each pod's own workflow says what there is: the pod has the annotation of its source.
+So nothing has to be remembered from one life of the worker to the next. The workflows of pods whose files went away
+meanwhile speak up when the new worker takes them over, and end.
+
+Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, HandlePodAdditions and its siblings,
+HandlePodCleanups). Difference: an order that fails is repeated after a back-off that everybody can see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from syncpod.agent.node_workflow.manifest_files import Listing
+from syncpod.agent.pod_workflows import OpenWorkflows
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.messages.identity import PodRef, pod_workflow_id
+from syncpod.messages.node import (
+    FILE_SOURCE,
+    SEEN_ANNOTATION,
+    SOURCE_ANNOTATION,
+    ApplyPodWorkflow,
+    DeletePodWorkflow,
+    DesiredPod,
+    PodKey,
+    PodWorkflowResult,
+)
+from syncpod.messages.sources import list_of
+from syncpod.pod import ObjectMeta
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16
+"""How many pods' workflows are told something at the same time, at most."""
+_RETRY_SECONDS: Final = 1.0
+"""After the server did not answer, which is no fault of the pod."""
+_QUICK_SECONDS: Final = (0.2, 0.4)
+"""Between the first tries where a workflow has not answered, or has just ended; the back-off comes after them."""
+_LONGEST_MESSAGE: Final = 300
+
+
+class Orders(Protocol):
+    """Tells pods' workflows: `syncpod.temporal.pod_orders.PodOrders`. Both methods raise what goes wrong."""
+
+    async def apply(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
+        """Have a pod run."""
+
+    async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
+        """Have a pod end."""
+
+
+@dataclass(eq=False)
+class _Pod:
+    key: PodKey
+    document: Mapping[str, Any] | None = None
+    """What its file says now; None = it has none."""
+    kept: bool = False
+    """It has a file that cannot be read now: the pod stays as it is."""
+    told: Mapping[str, Any] | None = None
+    """The document that its workflow has; None while that is not known."""
+    uids: tuple[str, ...] = ()
+    """UIDs of the directory's pods that may run under the name, the newest last."""
+    seen: dict[str, str] = field(default_factory=dict)
+    """When the node first heard of the pod with a UID, as its annotation says."""
+    telling: asyncio.Task[None] | None = None
+    again: asyncio.TimerHandle | None = None
+    """Looks at it again when its back-off ends."""
+    tries: int = 0
+    """How many tries in a row were not answered."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.key.namespace}/{self.key.name}"
+
+    @property
+    def uid(self) -> str:
+        """The UID that it should have, else the one that it may still have."""
+        return _uid(self.document) if self.document is not None else next(iter(reversed(self.uids)), "")
+
+    @property
+    def is_as_it_should_be(self) -> bool:
+        return self.kept or (self.document is not None and self.told == self.document)
+
+
+class ManifestPods:
+    """The pods of one directory. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        node: str,
+        orders: Orders,
+        workflows: OpenWorkflows,
+        known: Callable[[], list[ObjectMeta]],
+        require: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Give orders by `orders`; `require` raises RPCError if the server is not the node's.
+
+        `known` returns the metadata of each pod whose workflow this worker has seen, as it published it last.
+        """
+        self._node = node
+        self._orders = orders
+        self._workflows = workflows
+        self._known = known
+        self._require = require
+        self._pods: dict[PodKey, _Pod] = {}
+        self._backoff = BackoffStore()
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._gone: dict[PodKey, None] = {}
+        self.is_read = False
+        """Whether the directory has been read in this life of the worker: before that, no pod ends."""
+        self.news = asyncio.Event()
+        """Set whenever `report` may return something new."""
+
+    # --- what is learned ----------------------------------------------------------------------------------------------
+
+    async def take(self, listing: Listing) -> None:
+        """Begin to make the pods what the directory says now. Raises RPCError the first time: it is to be repeated.
+
+        That time the server is asked which pods have workflows already. They go on and are not told again, except pods
+        whose files set their UIDs: only their workflows know whether the file is still the same.
+        """
+        wanted = {_key(each["metadata"]): each for each in listing.pods}
+        is_open = {} if self.is_read or not wanted else await self._workflows.open()
+        for key in {**dict.fromkeys(wanted), **dict.fromkeys(listing.kept), **dict.fromkeys(self._pods)}:
+            pod = self._pods.setdefault(key, _Pod(key))
+            document, pod.kept = wanted.get(key), key in listing.kept
+            if document != pod.document:
+                pod.document = document
+                self._forget_backoff(pod)
+            if document is not None and is_open.get(_workflow_id(key)) == _uid(document) and key not in listing.named:
+                pod.told, pod.uids = document, (_uid(document),)
+        if not self.is_read:
+            self.is_read = True
+            for meta in self._known():
+                self.published(meta)
+        for pod in list(self._pods.values()):
+            self._look(pod)
+        self.news.set()
+
+    def published(self, meta: ObjectMeta) -> None:
+        """Take what a pod's workflow has published. It ends if its file is gone, or makes another pod by now."""
+        if not self.is_read or list_of(meta) != FILE_SOURCE:
+            return
+        key = PodKey(namespace=meta.namespace, name=meta.name)
+        pod = self._pods.get(key)
+        if pod is not None:
+            pod.seen.setdefault(meta.uid, meta.annotations.get(SEEN_ANNOTATION, ""))
+        if meta.deletion_timestamp is not None or (pod is not None and meta.uid in pod.uids):
+            return
+        pod = self._pods.setdefault(key, _Pod(key))
+        pod.uids = (meta.uid, *pod.uids)
+        if pod.document is not None and _uid(pod.document) != meta.uid:
+            pod.told = None  # whatever it was told, another pod has its name
+        self._forget_backoff(pod)
+        self._look(pod)
+
+    def gone(self, meta: ObjectMeta, *, is_followed: bool) -> None:
+        """Take that a pod's workflow has ended; if it `is_followed`, another pod of that name begins in its place."""
+        pod = self._pods.get(PodKey(namespace=meta.namespace, name=meta.name))
+        if pod is None:
+            return
+        if not is_followed or pod.uid != meta.uid:
+            pod.uids = tuple(uid for uid in pod.uids if uid != meta.uid)
+        if not is_followed and pod.told is not None and _uid(pod.told) == meta.uid:
+            self._was_ended(pod)
+        self._forget_backoff(pod)  # the name may have been another pod's
+        self._look(pod)
+
+    async def find_ended(self) -> None:
+        """Find the pods whose workflows were ended in a way that no workflow published. Raises RPCError."""
+        told = [pod for pod in self._pods.values() if pod.told is not None and pod.telling is None]
+        is_open = await self._workflows.open() if told else {}
+        for pod in told:
+            document = pod.told
+            if document is None or _workflow_id(pod.key) in is_open:
+                continue
+            standing = await self._workflows.standing(PodRef(**pod.key.model_dump(), uid=_uid(document)))
+            if standing in ("closed", "unknown") and pod.told is document and pod.telling is None:
+                self._was_ended(pod)
+                self._look(pod)
+
+    def _was_ended(self, pod: _Pod) -> None:
+        pod.told = None
+        if pod.document is not None:
+            self._gone[pod.key] = None
+        self.news.set()
+
+    # --- what is done about it ----------------------------------------------------------------------------------------
+
+    def _order(self, pod: _Pod) -> ApplyPodWorkflow | DeletePodWorkflow | None:
+        """Return what to tell a pod's workflow now, regardless of back-offs; None if the pod is as it should be."""
+        if pod.is_as_it_should_be:
+            return None
+        if pod.document is None:
+            return DeletePodWorkflow(**pod.key.model_dump(), uids=pod.uids) if pod.uids else None
+        uid = _uid(pod.document)
+        seen = pod.seen.setdefault(uid, datetime.now(UTC).isoformat())
+        replaces = tuple(each for each in pod.uids if each != uid)
+        return ApplyPodWorkflow(node=self._node, pod=with_origin(pod.document, seen), replaces=replaces)
+
+    def _look(self, pod: _Pod) -> None:
+        """Begin to tell a pod's workflow what it is to be told, unless that is under way or held back."""
+        if pod.telling is not None or pod.again is not None:
+            return
+        if self._order(pod) is not None:
+            pod.telling = asyncio.create_task(self._tell(pod), name=f"manifest of {pod.name}")
+        elif pod.document is None and not pod.kept:
+            self._forget_backoff(pod)
+            del self._pods[pod.key]
+            self.news.set()
+
+    async def _tell(self, pod: _Pod) -> None:
+        retry = None
+        try:
+            async with self._room:
+                retry = await self._told(pod)
+        finally:
+            pod.telling = None
+            self.news.set()
+        if retry is not None:
+            pod.again = asyncio.get_running_loop().call_later(retry, self._retry, pod)
+        else:
+            self._look(pod)
+
+    async def _told(self, pod: _Pod) -> float | None:
+        """Tell a pod's workflow what it is to be told now; return after how many seconds that is to be repeated."""
+        order, document = self._order(pod), pod.document
+        if order is None:
+            return None
+        if isinstance(order, ApplyPodWorkflow):
+            # From now on the pod may run, even if no answer is heard.
+            pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))
+        try:
+            await self._require()
+            if isinstance(order, ApplyPodWorkflow):
+                result = await self._orders.apply(order)
+            else:
+                result = await self._orders.end(order)
+        except RPCError as error:
+            log.warning("the workflow of pod %s cannot be told: %s", pod.name, error.message)
+            return _RETRY_SECONDS
+        except Exception as error:  # noqa: BLE001  # no other pod of the directory waits for it
+            pod.tries += 1
+            if pod.tries <= len(_QUICK_SECONDS):
+                return _QUICK_SECONDS[pod.tries - 1]
+            return self._failed(pod, order, type(error).__name__, _text(error))
+        if result.refused and document is not None:
+            return self._failed(pod, order, "Refused", result.refused)
+        self._backoff, pod.tries = backoff.forget(self._backoff, pod.name), 0
+        over = order.replaces if isinstance(order, ApplyPodWorkflow) else order.uids
+        pod.uids, pod.told = tuple(uid for uid in pod.uids if uid not in over), document
+        pod.seen = {uid: at for uid, at in pod.seen.items() if uid in pod.uids}
+        return None
+
+    def _failed(self, pod: _Pod, order: ApplyPodWorkflow | DeletePodWorkflow, reason: str, why: str) -> float | None:
+        """Note why an order has failed; return the back-off in seconds, None if it would be another order by now."""
+        pod.tries = 0
+        if self._order(pod) != order:
+            return None
+        what, now = "ended" if pod.document is None else "applied", datetime.now(UTC)
+        log.warning("pod %s of a manifest cannot be %s: %s", pod.name, what, why)
+        message = why if len(why) <= _LONGEST_MESSAGE else f"{why[: _LONGEST_MESSAGE - 1]}…"
+        self._backoff = backoff.record_failure(self._backoff, pod.name, now=now, reason=reason, message=message)
+        return self._backoff.entries[pod.name].delay.total_seconds()
+
+    def _retry(self, pod: _Pod) -> None:
+        pod.again = None
+        self._look(pod)
+
+    def _forget_backoff(self, pod: _Pod) -> None:
+        """Have the next order given at once: something has changed."""
+        self._backoff = backoff.forget(self._backoff, pod.name)
+        if pod.again is not None:
+            pod.again.cancel()
+            pod.again = None
+
+    async def close(self) -> None:
+        """Cancel what is under way; the next worker does what is left to do."""
+        telling = [pod.telling for pod in self._pods.values() if pod.telling is not None]
+        for pod in self._pods.values():
+            self._forget_backoff(pod)
+        for task in telling:
+            task.cancel()
+        await asyncio.gather(*telling, return_exceptions=True)
+
+    # --- what is told of it -------------------------------------------------------------------------------------------
+
+    def report(self) -> tuple[DesiredPod, ...]:
+        """Return the pods that the directory asks for, and those whose workflows have not been told to end yet."""
+        return tuple(self._reported(pod) for _, pod in sorted(self._pods.items(), key=lambda each: each[1].name))
+
+    def take_gone(self) -> tuple[PodKey, ...]:
+        """Return the pods that somebody else had ended since this was called last."""
+        gone, self._gone = tuple(self._gone), {}
+        return gone
+
+    def _reported(self, pod: _Pod) -> DesiredPod:
+        held = self._backoff.entries.get(pod.name)
+        return DesiredPod(
+            **pod.key.model_dump(),
+            uid=pod.uid,
+            source=FILE_SOURCE,
+            state="applied" if pod.is_as_it_should_be else "ending" if pod.document is None else "pending",
+            reason=held.reason if held is not None else "",
+            message=held.message if held is not None else "",
+            retry_at=held.last_update + held.delay if held is not None and pod.again is not None else None,
+        )
+
+
+def _text(error: Exception) -> str:
+    """Return what may be shown of an error: the text of an unknown one may have the pod's spec."""
+    if isinstance(error, ApplicationError):
+        return error.message
+    return str(error) if isinstance(error, OSError) else type(error).__name__
+
+
+def _uid(document: Mapping[str, Any] | None) -> str:
+    return str(document["metadata"]["uid"]) if document is not None else ""
+
+
+def _key(metadata: Mapping[str, Any]) -> PodKey:
+    return PodKey(namespace=metadata["namespace"], name=metadata["name"])
+
+
+def _workflow_id(key: PodKey) -> str:
+    return pod_workflow_id(key.namespace, key.name)
+
+
+def with_origin(document: Mapping[str, Any], seen: str) -> dict[str, Any]:
+    """Return a document with the annotations for its source, and for the time at which the node first heard of the pod.
+
+    In the kubelet, that time does not survive a restart (config/config.go, v1.36, updatePodsFunc).
+    """
+    metadata = document["metadata"]
+    origin = {SOURCE_ANNOTATION: FILE_SOURCE, SEEN_ANNOTATION: seen}
+    return {**document, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **origin}}}

@@ -1,0 +1,119 @@
+"""Tells the node's workflow of the pods that the agent runs for its directory of manifests, for whoever asks the node.
+
+Nothing waits for it: the pods run without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from temporalio.service import RPCError
+
+from syncpod.kernel.daemon_thread import in_daemon_thread
+from syncpod.messages.node import FILE_SOURCE, LISTED_LIMIT, DesiredPod, NodeView, PodKey, SourceView, StaticPods
+
+log = logging.getLogger(__name__)
+
+QUIET_SECONDS: Final = 0.25
+"""How long after a change it is told. Worker and server have time for the pods until then, and for more changes."""
+_RETRY_SECONDS: Final = 1.0
+
+
+class Pods(Protocol):
+    """What is told of: `syncpod.agent.node_workflow.manifest_pods.ManifestPods`."""
+
+    news: asyncio.Event
+    is_read: bool
+
+    def report(self) -> tuple[DesiredPod, ...]:
+        """Return the pods of the directory."""
+
+    def take_gone(self) -> tuple[PodKey, ...]:
+        """Return those that somebody else had ended since this was called last."""
+
+
+class ManifestReport:
+    """Reports the pods of one directory. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        pods: Pods,
+        tell: Callable[[StaticPods], Awaitable[None]],
+        *,
+        boot: int,
+        settle: Callable[[], str] = lambda: "",
+    ) -> None:
+        """Send with `tell`, which raises RPCError, in the life `boot` of the agent.
+
+        `settle` blocks: it has what was read survive a power cut, and returns why it may not.
+        """
+        self._pods = pods
+        self._tell = tell
+        self._settle = settle
+        self._boot = boot
+        self._told: StaticPods | None = None
+        self._gone: tuple[PodKey, ...] = ()
+        self._problems: tuple[str, ...] = ()
+        self.reported = False
+        """Whether the node's workflow has received a report in this life of the agent."""
+
+    def problems(self, problems: tuple[str, ...]) -> None:
+        """Take what is wrong in the directory now; log what is new."""
+        for problem in problems:
+            if problem not in self._problems:
+                log.warning("manifest %s", problem)
+        if problems != self._problems:
+            self._problems = problems
+            self._pods.news.set()
+
+    def is_known(self, view: NodeView) -> bool:
+        """Say whether the workflow has the report that was sent last."""
+        if self._told is None:
+            return True
+        source = view.sources.get(FILE_SOURCE, SourceView())
+        return (source.boot, source.pods) == (self._boot, sum(each.state != "ending" for each in self._told.pods))
+
+    def forget(self) -> None:
+        """Send everything again, to a workflow that has received nothing yet."""
+        self._told = None
+        self._pods.news.set()
+
+    async def run(self) -> None:
+        """Report whenever something has changed, until cancelled."""
+        while True:
+            await self._pods.news.wait()
+            await asyncio.sleep(QUIET_SECONDS)
+            try:
+                await self.round()
+            except RPCError as error:
+                log.warning("the node's workflow cannot be told of the manifests' pods: %s", error.message)
+                self._pods.news.set()
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def round(self) -> bool:
+        """Report what has changed; say whether anything had. Raises RPCError: then it is to be called again."""
+        self._pods.news.clear()
+        if not self._pods.is_read:
+            return False
+        if problem := await in_daemon_thread(self._settle, name="manifests"):
+            log.warning("manifests: %s", problem)
+        now = StaticPods(boot=self._boot, pods=_bounded(self._pods.report()), problems=self._problems)
+        self._gone = (*self._gone, *self._pods.take_gone())
+        if now == self._told and not self._gone:
+            return False
+        known = self._told.problems if self._told is not None else ()
+        new = tuple(each for each in now.problems if each not in known)
+        await self._tell(now.model_copy(update={"gone": self._gone, "problems": new}))
+        self._told, self._gone, self.reported = now, (), True
+        log.info("told the node's workflow of %d pods of manifests", len(now.pods))
+        return True
+
+
+def _bounded(pods: tuple[DesiredPod, ...]) -> tuple[DesiredPod, ...]:
+    """Return as many pods as a node's workflow takes: those that are not as they should be come first."""
+    if len(pods) <= LISTED_LIMIT:
+        return pods
+    return tuple(sorted(pods, key=lambda each: each.state == "applied")[:LISTED_LIMIT])

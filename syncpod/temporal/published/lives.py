@@ -1,0 +1,25 @@
+"""The port for whoever runs the node's pods: which pod a workflow has, and whether it goes on."""
+
+from typing import Protocol
+
+from syncpod.pod import ObjectMeta
+
+
+class Life(Protocol):
+    """Says which pod one state is of. It never changes, and may be read in any thread."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID; "" for a node."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The pod's metadata; empty for a node."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing of the pod is left on the node, and the workflow publishes nothing more."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it is a pod in whose place another one begins when it ends."""

@@ -1,0 +1,366 @@
+"""The pods of a directory of manifests: what their workflows are told, whatever is lost and whoever else acts.
+
+Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
+Holds: No pod of a list outlives its entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.node_workflow import manifest_pods
+from syncpod.agent.node_workflow.manifest_files import Listing
+from syncpod.agent.node_workflow.manifest_pods import AT_ONCE, ManifestPods
+from syncpod.lifecycle.orphans import Standing
+from syncpod.messages.identity import PodRef, pod_workflow_id
+from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodKey, PodWorkflowResult
+from syncpod.pod import ObjectMeta
+from tests.agent.waiting import until
+
+SOURCE, SEEN, HASH = (f"kubernetes.io/config.{name}" for name in ("source", "seen", "hash"))
+
+
+def document(name: str, uid: str) -> dict[str, Any]:
+    """A static pod as its file makes it."""
+    return {"metadata": {"name": name, "namespace": "default", "uid": uid, "annotations": {HASH: uid}}}
+
+
+def listing(*names_and_uids: str, kept: tuple[str, ...] = (), named: tuple[str, ...] = ()) -> Listing:
+    """What a directory says: ``web/u1`` is the pod web with the UID u1."""
+    pods = tuple(document(*each.split("/")) for each in names_and_uids)
+    return Listing(pods, tuple(PodKey(name=name) for name in kept), (), frozenset(PodKey(name=name) for name in named))
+
+
+def meta(name: str, uid: str, source: str = "file", *, hashed: str | None = None, ending: bool = False) -> ObjectMeta:
+    """The metadata of a pod as its workflow publishes it."""
+    return ObjectMeta(
+        name=name,
+        namespace="default",
+        uid=uid,
+        annotations={SOURCE: source, HASH: uid if hashed is None else hashed, SEEN: "then"},
+        deletion_timestamp=datetime(2026, 11, 1, tzinfo=UTC) if ending else None,
+    )
+
+
+class Workflows:
+    """The workflows of pods, which end a pod at once and then take another; and the server that knows of them."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.there: dict[str, str] = {}
+        """The UID of the pod that runs under a name."""
+        self.known: list[ObjectMeta] = []
+        self.failures: list[Exception] = []
+        """What goes wrong with the next orders."""
+        self.lost = False
+        """An order that fails was carried out all the same."""
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.under_way = 0
+        self.is_ours = True
+        self.lagging: set[str] = set()
+        """The names of pods whose workflows are open, and of which visibility does not know yet."""
+        self.asked = 0
+        self.annotations: dict[str, str] = {}
+        self.pods = ManifestPods("n1", self, self, lambda: self.known, self._require)
+
+    async def _require(self) -> None:
+        if not self.is_ours:
+            raise RPCError("another server", RPCStatusCode.UNAVAILABLE, b"")
+
+    async def _answered(self) -> None:
+        self.under_way += 1
+        await self.answering.wait()
+        self.under_way -= 1
+
+    async def apply(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
+        metadata = request.pod["metadata"]
+        name, uid = metadata["name"], metadata["uid"]
+        self.told.append(f"apply {name}/{uid}" + "".join(f" for {each}" for each in request.replaces))
+        self.annotations = metadata["annotations"]
+        failure = self.failures.pop(0) if self.failures else None
+        await self._answered()
+        if failure is not None and not self.lost:
+            raise failure
+        if self.there.get(name) in request.replaces:
+            del self.there[name]
+        if self.there.get(name, uid) != uid:
+            return PodWorkflowResult(refused="it is another pod")
+        self.there[name] = uid
+        if failure is not None:
+            raise failure
+        return PodWorkflowResult(uid=uid)
+
+    async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
+        self.told.append(f"end {request.name}/{','.join(request.uids)}")
+        failure = self.failures.pop(0) if self.failures else None
+        await self._answered()
+        if failure is not None and not self.lost:
+            raise failure
+        if self.there.get(request.name) in request.uids:
+            del self.there[request.name]
+        if failure is not None:
+            raise failure
+        return PodWorkflowResult(absent=True)
+
+    async def open(self) -> dict[str, str]:
+        self.asked += 1
+        if not self.is_ours:
+            raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+        return {pod_workflow_id("default", name): uid for name, uid in self.there.items() if name not in self.lagging}
+
+    async def standing(self, ref: PodRef) -> Standing:
+        return "open" if self.there.get(ref.name) == ref.uid else "closed"
+
+    def words(self) -> dict[str, str]:
+        """What is reported of each pod."""
+        return {each.name: each.state for each in self.pods.report()}
+
+    async def settled(self, **words: str) -> None:
+        """Wait until exactly this is reported."""
+        await until(lambda: self.words() == words)
+
+
+@pytest_asyncio.fixture
+async def workflows(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workflows]:
+    monkeypatch.setattr(manifest_pods, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(manifest_pods, "_QUICK_SECONDS", (0.01, 0.01))
+    made = Workflows()
+    yield made
+    await made.pods.close()
+
+
+async def test_a_pod_runs_while_it_has_a_file_and_each_change_is_told_once(workflows: Workflows) -> None:
+    pods = workflows.pods
+    await pods.take(listing("web/u1", "job/u2"))
+    await workflows.settled(web="applied", job="applied")
+    assert workflows.annotations[SOURCE] == "file"
+    await pods.take(listing("web/u1", "job/u2"))
+    await pods.take(listing("web/u3"))
+    await workflows.settled(web="applied")
+    assert workflows.there == {"web": "u3"}
+    await pods.take(listing())
+    await workflows.settled()
+    assert workflows.told == ["apply web/u1", "apply job/u2", "apply web/u3 for u1", "end job/u2", "end web/u3"]
+
+
+async def test_a_file_that_is_back_at_once_has_its_pod_applied_after_the_deletion_was_answered(
+    workflows: Workflows,
+) -> None:
+    """An order that came after it would end a pod that is wanted."""
+    await workflows.pods.take(listing("web/u1"))
+    await workflows.settled(web="applied")
+    workflows.answering.clear()
+    await workflows.pods.take(listing())
+    await until(lambda: workflows.told[-1] == "end web/u1")
+    await workflows.pods.take(listing("web/u1"))
+    workflows.answering.set()
+    await until(lambda: workflows.there == {"web": "u1"} and len(workflows.told) == 3)
+
+
+async def test_a_file_that_goes_while_its_pod_is_begun_has_it_ended(workflows: Workflows) -> None:
+    workflows.answering.clear()
+    await workflows.pods.take(listing("web/u1"))
+    await until(lambda: bool(workflows.told))
+    await workflows.pods.take(listing())
+    workflows.answering.set()
+    await workflows.settled()
+    assert (workflows.told, workflows.there) == (["apply web/u1", "end web/u1"], {})
+
+
+async def test_a_pod_that_was_begun_without_an_answer_is_ended_or_replaced_with_its_file(workflows: Workflows) -> None:
+    workflows.lost = True
+    workflows.failures = [ApplicationError("no answer", type="NoAnswer"), ApplicationError("no answer")]
+    await workflows.pods.take(listing("web/u1"))
+    await until(lambda: workflows.there == {"web": "u1"})
+    await workflows.pods.take(listing("web/u2"))
+    await workflows.settled(web="applied")
+    assert workflows.there == {"web": "u2"}
+    await workflows.pods.take(listing())
+    await workflows.settled()
+    assert workflows.there == {}
+
+
+async def test_the_next_worker_tells_no_pod_again_that_is_as_its_file_says(workflows: Workflows) -> None:
+    workflows.there = {"web": "u1", "own": "chosen", "job": "u2"}
+    await workflows.pods.take(listing("web/u1", "own/chosen", "new/u3", named=("own",)))
+    await workflows.settled(web="applied", own="applied", new="applied")
+    assert sorted(workflows.told) == ["apply new/u3", "apply own/chosen"]  # only its workflow knows what it was
+    assert workflows.asked == 1
+
+
+@pytest.mark.parametrize("known_first", [True, False])
+async def test_the_next_worker_ends_pods_whose_files_went_while_no_worker_ran(
+    workflows: Workflows, known_first: bool
+) -> None:
+    """Their own workflows say that they were made for files."""
+    workflows.there = {"job": "u1", "web": "u2", "single": "s", "copy": "c", "listed": "l"}
+    published = [
+        meta("job", "u1"),
+        meta("web", "u2"),
+        meta("single", "s", "api"),
+        meta("copy", "c", hashed="u1"),
+        meta("listed", "l", "team"),
+    ]
+    if known_first:
+        workflows.known = published
+    else:
+        await workflows.pods.take(listing("web/u3"))
+    for each in published:
+        workflows.pods.published(each)  # before the directory was read this ends nothing
+    if known_first:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert workflows.told == []
+        await workflows.pods.take(listing("web/u3"))
+    await workflows.settled(web="applied")
+    assert workflows.there == {"web": "u3", "single": "s", "copy": "c", "listed": "l"}
+
+
+async def test_a_pod_whose_file_cannot_be_read_stays_as_it_is(workflows: Workflows) -> None:
+    workflows.there = {"web": "u1"}
+    await workflows.pods.take(listing(kept=("web",)))
+    workflows.pods.published(meta("web", "u1"))
+    await workflows.settled(web="applied")
+    assert workflows.told == []
+    await workflows.pods.take(listing("web/u2"))
+    await until(lambda: workflows.there == {"web": "u2"})
+    await workflows.pods.take(listing(kept=("web",)))
+    await workflows.pods.take(listing())
+    await workflows.settled()
+    assert workflows.there == {}
+
+
+async def test_a_pod_that_somebody_ended_is_applied_again(workflows: Workflows) -> None:
+    await workflows.pods.take(listing("web/u1"))
+    await workflows.settled(web="applied")
+    workflows.pods.published(meta("web", "u1", ending=True))
+    assert workflows.told == ["apply web/u1"]
+    del workflows.there["web"]
+    workflows.pods.gone(meta("web", "u1"), is_followed=False)
+    await workflows.settled(web="applied")
+    assert workflows.told == ["apply web/u1"] * 2
+    assert workflows.pods.take_gone() == (PodKey(name="web"),)
+    assert workflows.pods.take_gone() == ()
+    workflows.pods.gone(meta("web", "u1"), is_followed=True)  # the pod that follows is the one that was asked for
+    assert workflows.told == ["apply web/u1"] * 2
+
+
+async def test_a_pod_whose_workflow_was_terminated_is_found_and_applied_again(workflows: Workflows) -> None:
+    await workflows.pods.take(listing("web/u1", "job/u2"))
+    await workflows.settled(web="applied", job="applied")
+    workflows.lagging = {"job"}
+    await workflows.pods.find_ended()
+    assert len(workflows.told) == 2
+    del workflows.there["web"]
+    await workflows.pods.find_ended()
+    await workflows.settled(web="applied", job="applied")
+    assert workflows.told[2:] == ["apply web/u1"]
+    assert workflows.annotations[SEEN]
+
+
+async def test_a_pod_that_is_refused_is_retried_after_a_back_off_or_once_another_is_gone(workflows: Workflows) -> None:
+    """Another list's pod has its name, say."""
+    workflows.there = {"web": "other"}
+    await workflows.pods.take(listing("web/u1"))
+    await until(lambda: workflows.pods.report()[0].retry_at is not None)
+    (said,) = workflows.pods.report()
+    assert (said.state, said.reason, said.message) == ("pending", "Refused", "it is another pod")
+    del workflows.there["web"]
+    workflows.pods.gone(meta("web", "other", "team"), is_followed=False)
+    await workflows.settled(web="applied")
+    (said,) = workflows.pods.report()
+    assert (said.reason, said.message, said.retry_at) == ("", "", None)
+
+
+async def test_a_changed_file_of_a_pod_that_waits_is_tried_at_once(workflows: Workflows) -> None:
+    workflows.there = {"web": "other"}
+    await workflows.pods.take(listing("web/u1"))
+    await until(lambda: workflows.pods.report()[0].retry_at is not None)
+    del workflows.there["web"]
+    await workflows.pods.take(listing("web/u2"))
+    await workflows.settled(web="applied")
+    assert workflows.there == {"web": "u2"}
+
+
+async def test_an_older_pod_that_its_workflow_names_while_the_new_one_is_refused_is_replaced(
+    workflows: Workflows,
+) -> None:
+    """The next worker reads the directory before it has heard of the pod."""
+    workflows.there = {"web": "u1"}
+    workflows.answering.clear()
+    await workflows.pods.take(listing("web/u2"))
+    await until(lambda: bool(workflows.told))
+    workflows.pods.published(meta("web", "u1"))
+    workflows.answering.set()
+    await workflows.settled(web="applied")
+    assert workflows.told == ["apply web/u2", "apply web/u2 for u1"]
+
+
+async def test_a_server_that_is_away_or_another_ones_delays_orders_and_gets_none(workflows: Workflows) -> None:
+    await workflows.pods.take(listing())
+    workflows.is_ours = False
+    await workflows.pods.take(listing("web/u1"))
+    await asyncio.sleep(0.05)
+    assert workflows.told == []
+    workflows.is_ours = True
+    workflows.failures = [RPCError("away", RPCStatusCode.UNAVAILABLE, b"")] * 5
+    await workflows.settled(web="applied")
+    assert len(workflows.told) == 6
+
+
+async def test_the_first_listing_is_taken_once_the_server_says_which_workflows_there_are(workflows: Workflows) -> None:
+    workflows.is_ours = False
+    with pytest.raises(RPCError):
+        await workflows.pods.take(listing("web/u1"))
+    assert (workflows.pods.is_read, workflows.pods.report()) == (False, ())
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ApplicationError("no answer", type="NoAnswer"), ("ApplicationError", "no answer")),
+        (OSError("the disk hangs"), ("OSError", "the disk hangs")),
+        (ValueError("spec: what nobody may read"), ("ValueError", "ValueError")),
+    ],
+)
+async def test_an_order_that_fails_is_repeated_quickly_and_then_shown_without_a_spec(
+    workflows: Workflows, error: Exception, said: tuple[str, str]
+) -> None:
+    workflows.failures = [error] * 3
+    await workflows.pods.take(listing("web/u1"))
+    await until(lambda: workflows.pods.report()[0].retry_at is not None)
+    (shown,) = workflows.pods.report()
+    assert ((shown.reason, shown.message), len(workflows.told)) == (said, 3)
+
+
+async def test_only_so_many_pods_are_told_at_once(workflows: Workflows) -> None:
+    workflows.answering.clear()
+    names = [f"p{number}" for number in range(AT_ONCE + 5)]
+    await workflows.pods.take(listing(*(f"{name}/u" for name in names)))
+    await until(lambda: workflows.under_way == AT_ONCE)
+    await asyncio.sleep(0.05)
+    assert len(workflows.told) == AT_ONCE
+    workflows.answering.set()
+    await workflows.settled(**dict.fromkeys(names, "applied"))
+
+
+async def test_a_pod_that_is_applied_again_keeps_the_time_when_the_node_first_heard_of_it(
+    workflows: Workflows,
+) -> None:
+    workflows.there = {"web": "u1"}
+    workflows.known = [meta("web", "u1")]
+    await workflows.pods.take(listing("web/u1"))
+    workflows.pods.published(meta("web", "u1"))
+    del workflows.there["web"]
+    workflows.pods.gone(meta("web", "u1"), is_followed=False)
+    await until(lambda: workflows.told == ["apply web/u1"])
+    assert workflows.annotations[SEEN] == "then"
