@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from syncpod.kernel.budget import Budget
+from syncpod.kernel.http2_frames import Counted
+
 CONNECTIONS: Final = 16
 """Connections of one node at once. A node needs one, and one more while its worker restarts."""
 CALLS: Final = 64
@@ -15,41 +18,68 @@ BURST: Final = 500
 """Calls that a node may make in one burst after a pause."""
 
 
+REFUSED_PER_SECOND: Final = 10
+"""Calls of one node that may be refused on average. An honest node's are not, but for a moment."""
+REFUSED_BURST: Final = 500
+"""Calls of one node that may be refused in one burst. With one more, its connection is closed."""
+FRAMES_PER_SECOND: Final = 500
+"""Small frames of one node on average. A call has about five."""
+FRAMES_BURST: Final = 10_000
+CONNECTIONS_PER_SECOND: Final = 1
+"""How often a node may connect on average. A worker connects once, and again when it has lost the gate."""
+CONNECTIONS_BURST: Final = 128
+
+
 class NodeBounds:
-    """What each node is using at the moment. A node that uses nothing is forgotten."""
+    """What each node is using at the moment, and what it has spent, which a new connection does not change."""
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
-        self._spent: dict[str, tuple[float, float]] = {}
-        """By node: the calls that still count against its rate, and when they were counted, in seconds."""
+        self._begun = Budget(CALLS_PER_SECOND, BURST)
+        self._refused = Budget(REFUSED_PER_SECOND, REFUSED_BURST)
+        self._frames = Budget(FRAMES_PER_SECOND, FRAMES_BURST)
+        self._connects = Budget(CONNECTIONS_PER_SECOND, CONNECTIONS_BURST)
 
-    def connected(self, node: str) -> bool:
-        """Count a connection and return True. At the limit, count nothing and return False."""
+    def connected(self, node: str, now: float) -> str:
+        """Count a connection and return "". At a limit, count nothing and return why it is closed."""
         if self._connections[node] >= CONNECTIONS:
-            return False
+            return f"a node may have at most {CONNECTIONS} connections at once"
+        if not self._connects.spend(node, now):
+            return f"a node may connect at most {CONNECTIONS_BURST} times in a row"
         self._connections[node] += 1
-        return True
+        return ""
 
     def disconnected(self, node: str) -> None:
         """Stop counting a connection."""
         self._connections[node] -= 1
         if self._connections[node] <= 0:
             del self._connections[node]
-            self._spent.pop(node, None)
+
+    def sent(self, node: str, counted: Counted, now: float) -> str:
+        """Count what came over a connection; return "", or why it is closed.
+
+        A call counts as refused until `begun` accepts it: gRPC itself refuses some, and tells nobody.
+        """
+        if not self._refused.spend(node, now, counted.calls):
+            return f"more than {REFUSED_BURST} of the node's calls were refused"
+        if not self._frames.spend(node, now, counted.frames):
+            return f"a node may send at most {FRAMES_PER_SECOND} small frames a second"
+        return ""
 
     def begun(self, node: str, now: float) -> str:
         """Count a call at `now`, in seconds of any steady clock; return "". At a limit, return why it is refused."""
         if self._calls[node] >= CALLS:
             return f"a node may have at most {CALLS} calls at once"
-        spent, counted = self._spent.get(node, (0.0, now))
-        spent = max(0.0, spent - (now - counted) * CALLS_PER_SECOND)
-        if spent + 1 > BURST:
-            self._spent[node] = (spent, now)
+        if not self._begun.spend(node, now):
             return f"a node may make at most {CALLS_PER_SECOND} calls a second"
-        self._spent[node] = (spent + 1, now)
+        self._refused.give_back(node, now)
         self._calls[node] += 1
         return ""
+
+    def refused(self, node: str, now: float) -> None:
+        """Count a call that `begun` has accepted and that was refused after all."""
+        self._refused.spend(node, now)
 
     def ended(self, node: str) -> None:
         """Stop counting a call that `begun` has counted."""

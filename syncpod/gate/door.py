@@ -25,10 +25,11 @@ from typing import Any, Final
 from cryptography import x509
 
 from syncpod.gate.authority import Fleet, node_of
-from syncpod.gate.bounds import CONNECTIONS, NodeBounds
+from syncpod.gate.bounds import NodeBounds
 from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, listen, refusal_of
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.http2_frames import Frames, HeadersTooLarge
 from syncpod.settings.errors import SettingsInvalid
 
 log = logging.getLogger(__name__)
@@ -170,10 +171,10 @@ class Door:
             # The certificate may have been revoked during the handshake.
             if connection is None or not self._counts(connection):
                 return
-            if not self._bounds.connected(connection.node):
-                sentence = f"a node may have at most {CONNECTIONS} connections at once"
+            if sentence := self._bounds.connected(connection.node, loop.time()):
                 self._refusals.refused(connection.node, "connection", sentence, loop.time())
                 return
+            self._handshakes.let_in(address, loop.time())
             try:
                 await self._connect(connection, reader, StreamWriter(transport, protocol, reader, loop))
             finally:
@@ -209,7 +210,10 @@ class Door:
             near.bind(f"\0{name}")
             await asyncio.get_running_loop().sock_connect(near, self._behind)
             answers, behind = await asyncio.open_unix_connection(sock=near)
-            ways += [asyncio.create_task(_pass_on(reader, behind)), asyncio.create_task(_pass_on(answers, writer))]
+            ways += [
+                asyncio.create_task(self._pass_in(connection.node, reader, behind)),
+                asyncio.create_task(_pass_on(answers, writer)),
+            ]
             if f"unix-abstract:{name}" in self._connections:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         except OSError:  # the gate is just stopping
@@ -219,6 +223,21 @@ class Door:
             await asyncio.gather(*ways, return_exceptions=True)
             if behind is not None:
                 behind.transport.abort()
+
+    async def _pass_in(self, node: str, reader: StreamReader, writer: StreamWriter) -> None:
+        """Pass on what a node sends, as long as it keeps to its bounds."""
+        frames, clock = Frames(), asyncio.get_running_loop().time
+        with contextlib.suppress(OSError):
+            while block := await reader.read(_BLOCK):
+                try:
+                    sentence = self._bounds.sent(node, frames.read(block), clock())
+                except HeadersTooLarge as why:
+                    sentence = str(why)
+                if sentence:
+                    self._refusals.refused(node, "connection closed", sentence, clock())
+                    return
+                writer.write(block)
+                await writer.drain()
 
 
 async def _pass_on(reader: StreamReader, writer: StreamWriter) -> None:

@@ -28,6 +28,7 @@ from syncpod.gate.introduction import Introductions
 from syncpod.gate.ownership import Ownership
 from syncpod.gate.refusals import Refusals
 from syncpod.gate.tokens import task_tokens
+from syncpod.kernel.http2_frames import GRPC_OPTIONS
 from syncpod.messages.fleet import dismissal
 from syncpod.messages.signature import Keys
 from syncpod.settings.errors import SettingsInvalid
@@ -60,6 +61,7 @@ _SERVER_OPTIONS: Final = (
     # A worker pings every 30 seconds whether the gate lives, and receives nothing else during a poll.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
+    *GRPC_OPTIONS,
 )
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", _LARGEST_ANSWER),
@@ -177,13 +179,16 @@ class Gate:
             await self._refuse(context, node, method, grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
         try:
             if connection.is_dismissed and method not in GREETING:
+                self._bounds.refused(node, clock())
                 await self._refuse(context, node, method, grpc.StatusCode.FAILED_PRECONDITION, dismissal(node))
             try:
                 said = await self._read(node, messages)
                 forwarded = self._calls.forwarded(node, method, said)
             except Refused as why:
+                self._bounds.refused(node, clock())
                 await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, str(why))
             except Unreadable:
+                self._bounds.refused(node, clock())
                 unreadable = grpc.StatusCode.INVALID_ARGUMENT
                 await self._refuse(context, node, method, unreadable, "the request cannot be read")
             return await self._ask(connection, method, forwarded, context)

@@ -9,12 +9,18 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from syncpod.kernel.budget import Budget
+
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
 """A handshake that is older than this may be ended in favor of a new one. Without such a one the new one is closed."""
 HANDSHAKE_SECONDS: Final = 10.0
 """The longest that a handshake may take."""
+FAILURES_PER_SECOND: Final = 16
+"""Handshakes from one address that may fail on average."""
+FAILURES_BURST: Final = 256
+"""Handshakes from one address that may fail in one burst. Any further connection is closed before its handshake."""
 
 
 class Handshakes:
@@ -25,6 +31,7 @@ class Handshakes:
         self._most, self._most_of_one_address = most, most_of_one_address
         self._waiting: dict[asyncio.Task[Any], tuple[str, float]] = {}
         """The oldest first, their addresses and since when."""
+        self._failed = Budget(FAILURES_PER_SECOND, FAILURES_BURST)
 
     def __len__(self) -> int:
         """Return how many wait."""
@@ -35,10 +42,12 @@ class Handshakes:
         waiting = [task for task, (place, _) in self._waiting.items() if place == address]
         if len(waiting) < self._most_of_one_address:
             if len(self._waiting) < self._most:
-                return True
+                return self._failed.spend(address, now)
             waiting = list(self._waiting)
         _, since = self._waiting[waiting[0]]
         if now - since < PATIENCE_SECONDS:
+            return False
+        if not self._failed.spend(address, now):
             return False
         self._waiting.pop(waiting[0])
         waiting[0].cancel()
@@ -47,6 +56,10 @@ class Handshakes:
     def begin(self, task: asyncio.Task[Any], address: str, now: float) -> None:
         """Note that a task waits for a handshake."""
         self._waiting[task] = address, now
+
+    def let_in(self, address: str, now: float) -> None:
+        """Note that a connection has shown a valid certificate. Until then its handshake counts as failed."""
+        self._failed.give_back(address, now)
 
     def end(self, task: asyncio.Task[Any]) -> None:
         """Note that a task's handshake is over, however it ended."""
@@ -81,6 +94,7 @@ async def accept(
         address = machine_of(peer[0])
         if not handshakes.make_room(address, loop.time()):
             taken.close()
+            await asyncio.sleep(0)  # as below
             continue
         task = asyncio.create_task(serve(taken, address))
         handshakes.begin(task, address, loop.time())

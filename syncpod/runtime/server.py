@@ -23,6 +23,7 @@ import grpc.aio
 
 from protos.cri.v1 import api_pb2
 from syncpod.kernel import accepts
+from syncpod.kernel.http2_frames import GRPC_OPTIONS
 from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.runtime import host
@@ -104,6 +105,7 @@ async def _serve(settings: Settings, environ: Mapping[str, str], open_files: int
             ("grpc.max_receive_message_length", _MAX_MESSAGE),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
+            *GRPC_OPTIONS,
             # With more than 1000 calls in its queue gRPC would answer some with CANCELLED, which clients do not expect.
             ("grpc.server.max_pending_requests", _MAX_PENDING),
             ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING),

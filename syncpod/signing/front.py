@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.http2_frames import Frames, HeadersTooLarge
 
 _BLOCK: Final = 64 * 1024
 
@@ -47,7 +48,7 @@ class Front:
             behind_reader, behind_writer = await asyncio.open_unix_connection(self._socket())
         except OSError:  # it ends just now
             return
-        ways = [asyncio.ensure_future(_pass_on(reader, behind_writer))]
+        ways = [asyncio.ensure_future(_pass_on(reader, behind_writer, Frames()))]
         ways += [asyncio.ensure_future(_pass_on(behind_reader, writer))]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -58,9 +59,12 @@ class Front:
             await _closed(behind_writer)
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frames: Frames | None = None) -> None:
+    """Pass bytes on until one side ends, or until they break the bounds of `frames`."""
+    with suppress(OSError, HeadersTooLarge):
         while block := await reader.read(_BLOCK):
+            if frames is not None:
+                frames.read(block)
             writer.write(block)
             await writer.drain()
 

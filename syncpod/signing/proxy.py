@@ -25,6 +25,7 @@ from temporalio.api.workflowservice.v1 import (
 )
 
 from syncpod.kernel.callers import PeerOf
+from syncpod.kernel.http2_frames import GRPC_OPTIONS
 from syncpod.messages.signature import Keys, PayloadPlace
 from syncpod.messages.signed import START
 from syncpod.signing.front import Front
@@ -50,7 +51,7 @@ class SigningProxy:
         self._channel = grpc.aio.insecure_channel(address, options=_LARGEST)
         self._signs = signers(keys)
         self._bearer = f"Bearer {token}".encode()
-        self._server = grpc.aio.server(options=_LARGEST)
+        self._server = grpc.aio.server(options=(*_LARGEST, *GRPC_OPTIONS))
         self._server.add_generic_rpc_handlers((_Calls(self._call, self._is_owner),))
         self._state_dir = state_dir
         # A path of its own may be too long for a socket; this one is not.

@@ -104,6 +104,7 @@ class Endpoint:
             if not _is_let_in(shown.getpeercert(True), self._fleet):
                 self._refused(address, "its certificate is not that of who commands the fleet")
                 return
+            self._handshakes.let_in(address, loop.time())
             link = Multiplex(reader, StreamWriter(transport, protocol, reader, loop), [INPUT])
             await self._while_there(link)
         finally:
