@@ -6,12 +6,15 @@ from datetime import datetime
 from typing import Final, Literal
 
 from syncpod.messages.queries import EventRecord
+from syncpod.pod.json_size import shortened
 from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT: Final = 100
 """How many events a snapshot keeps. It is written again with every continue-as-new."""
 TEXT_LIMIT: Final = 500
 """Characters kept of a message that comes from elsewhere."""
+TEXT_BYTES: Final = 1000
+"""Bytes of it as JSON, where a control character takes six, and a picture twelve."""
 
 
 def with_event(
@@ -35,5 +38,5 @@ def with_event(
 
 
 def clipped(text: str) -> str:
-    """Return a message cut to :data:`TEXT_LIMIT`."""
-    return text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 1]}…"
+    """Return a message cut to :data:`TEXT_LIMIT` and :data:`TEXT_BYTES`."""
+    return shortened(text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 1]}…", TEXT_BYTES)

@@ -47,6 +47,7 @@ from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.messages.running_steps import RunningStep
+from syncpod.messages.signals import PlegEvent
 from syncpod.messages.signature import Keys
 from syncpod.node.announcements import Announcements
 from syncpod.node.pod_lives import pod_life
@@ -103,7 +104,7 @@ class Agent:
         self.backoff_queue = BackoffQueue(self.signals.backoff_expired)
         self.pleg = Pleg(
             reader,
-            self.signals.pleg,
+            self._send_listing,
             watch=self._watch,
             watch_unchanged=self._watch_unchanged,
             may_rest=self._misses_nothing,
@@ -205,6 +206,12 @@ class Agent:
     def _misses_nothing(self) -> bool:
         """Say whether whatever ends in the runtime is heard of: then the relist may rest."""
         return self._events.is_open and (self._facts().runtime == EMBEDDED or self.pidfds.sees_all())
+
+    async def _send_listing(self, ref: PodRef, events: tuple[PlegEvent, ...], listing: ObservedPod) -> bool:
+        """Signal a pod's workflow; if the server has ended that, begin it anew first. Raises RPCError."""
+        if await self.signals.pleg(ref, events, listing):
+            return True
+        return await self.stuck_workflows.begin_anew(ref) and await self.signals.pleg(ref, events, listing)
 
     # --- called by the worker and its steps ---------------------------------------------------------------------------
 

@@ -11,6 +11,9 @@ These starts are tried in turn, as long as the new run completes no task:
 2. from the same state without these signals, one of which may make each task fail;
 3. from the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history are empty then. A
    node's workflow starts with its name and whether it is cordoned, and the agent sends it the rest.
+
+A pod's run that the server itself has ended, for the size of its history, is replaced in the same way: nobody has asked
+for that end, and the pod is still there.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from temporalio.api.common.v1 import Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, WorkflowExecutionStatus
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHistoryEventFilterType
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
@@ -35,7 +38,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent import metrics
 from syncpod.agent.new_starts import Kind, NodeStarts, PodStarts, Start
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.messages.identity import PodRef
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.signature import Keys
 from syncpod.messages.signed import Accepted, plain, taken
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
@@ -54,6 +57,8 @@ FORGET_SECONDS: Final = 600.0
 SIGNALS_BYTES: Final = 512 * 1024
 """How many bytes of signals a start has at most; a server takes 2 MiB in one payload, and the state needs its part."""
 _NO_INPUT: Final = "what it was started with cannot be decoded, so it never began"
+_THE_SERVER: Final = "history-service"
+"""Who has terminated a run that has passed a limit of the server, such as its history's length or size."""
 _RPC: Final = timedelta(seconds=5)
 _RETRY_SECONDS: Final = 1.0
 
@@ -103,6 +108,8 @@ class StuckWorkflows:
         self._pods = PodStarts(node, has_attributes)
         self._nodes = NodeStarts(client, node)
         self._failing: dict[str, _Failing] = {}
+        self._beginning: set[str] = set()
+        """The workflows that are being begun anew because the server has ended them."""
 
     def failed(self, workflow_id: str, run_id: str, why: str) -> None:
         """Note that a task of this run has failed here, and look whether the run is stuck."""
@@ -122,6 +129,41 @@ class StuckWorkflows:
         known.failures = known.without_progress = 0
         if asyncio.get_running_loop().time() - known.restarted_at > FORGET_SECONDS and _is_idle(known):
             del self._failing[workflow_id]
+
+    async def begin_anew(self, ref: PodRef) -> bool:
+        """Begin a pod's workflow anew if the server has ended it for a limit of its own; say whether it has.
+
+        If it ends again and again, the pauses between restarts grow as for a stuck one. On a node whose commands are
+        signed, the start vouches for the state, whoever has ended the run. Raises RPCError.
+        """
+        workflow_id = pod_workflow_id(ref.namespace, ref.name)
+        described = await self._ask(workflow_id)
+        if described is None or not self._is_ours(workflow_id, described):
+            return False
+        info = described.workflow_execution_info
+        if info.status != WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+            return False
+        if not (why := await self._limit_passed(workflow_id, info.execution.run_id)):
+            return False
+        known = self._failing.setdefault(workflow_id, _Failing())
+        if workflow_id not in self._beginning and self._pause(known) <= 0:
+            self._beginning.add(workflow_id)
+            try:
+                known.run_id, known.failures, known.why = info.execution.run_id, 0, f"the server has ended it: {why}"
+                await self._restart(workflow_id, known, described, uid=ref.uid)
+            finally:
+                self._beginning.discard(workflow_id)
+        return True
+
+    async def _limit_passed(self, workflow_id: str, run_id: str) -> str:
+        """Return for which of its limits the server has terminated a run; "" if somebody else has."""
+        handle = self._client.get_workflow_handle(workflow_id, run_id=run_id)
+        last = handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT)
+        async for event in last:
+            ended = event.workflow_execution_terminated_event_attributes
+            if ended.identity == _THE_SERVER:
+                return ended.reason
+        return ""
 
     async def close(self) -> None:
         """Cancel what is under way; the next worker sees the same failures."""
@@ -163,8 +205,21 @@ class StuckWorkflows:
 
     async def _describe(self, workflow_id: str, run_id: str) -> DescribeWorkflowExecutionResponse | None:
         """Return the workflow as the server has it; None if that run is not the open one of this node any more."""
+        described = await self._ask(workflow_id)
+        if described is None:
+            return None
+        info = described.workflow_execution_info
+        is_open = (
+            info.execution.run_id == run_id
+            and info.status == WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
+            and self._is_ours(workflow_id, described)
+        )
+        return described if is_open else None
+
+    async def _ask(self, workflow_id: str) -> DescribeWorkflowExecutionResponse | None:
+        """Return a workflow's newest run as the server has it; None if it has none. Raises RPCError."""
         try:
-            described = await self._client.workflow_service.describe_workflow_execution(
+            return await self._client.workflow_service.describe_workflow_execution(
                 DescribeWorkflowExecutionRequest(
                     namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
                 ),
@@ -175,23 +230,27 @@ class StuckWorkflows:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return None
             raise
-        info = described.workflow_execution_info
-        is_ours = (
-            info.execution.run_id == run_id
-            and info.status == WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
-            and info.type.name == self._kind(workflow_id).workflow_type
+
+    def _is_ours(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> bool:
+        return (
+            described.workflow_execution_info.type.name == self._kind(workflow_id).workflow_type
             and described.execution_config.task_queue.name == self._task_queue
         )
-        return described if is_ours else None
 
     def _kind(self, workflow_id: str) -> Kind:
         return self._pods if workflow_id.startswith("pod/") else self._nodes
 
-    async def _restart(self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse) -> None:
+    async def _restart(
+        self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse, *, uid: str = ""
+    ) -> None:
+        """Start the new run; if `uid` is given, in place of a run that has ended, and only for the pod with this UID."""
         start = await self._start(workflow_id, known, described)
+        if uid and start is not None and (start.ref is None or start.ref.uid != uid):
+            return  # its name is another pod's
         why = " ".join(known.why.split())[:300]
         # The name must become free if its pod is gone, or if no pod can begin with what the run was started with.
-        if start is None and (known.why == WAS_RESET or not await self._has_input(workflow_id, known.run_id)):
+        is_open = not uid
+        if start is None and is_open and (known.why == WAS_RESET or not await self._has_input(workflow_id, known.run_id)):
             reason = WAS_RESET if known.why == WAS_RESET else _NO_INPUT
             await self._client.get_workflow_handle(workflow_id, run_id=known.run_id).terminate(reason=reason)
             log.warning("workflow %s is terminated, since the node has nothing of its pod: %s", workflow_id, why)

@@ -51,6 +51,19 @@ def failed_start(message: str) -> FailedStart:
     return "cut off" if cut_off or message.startswith(_NOTHING_TO_START_IN) else "refused"
 
 
+def said_shortly(message: str, short: str) -> str:
+    """Return a shortened message of a `StartError`, or a sign of its meaning if what is left does not say the same."""
+    meaning = failed_start(message)
+    return short if failed_start(short) == meaning else _SIGNS[meaning]
+
+
+_SIGNS: Final[dict[FailedStart, str]] = {
+    "refused": "",
+    "cut off": _CUT_OFF[0],
+    "unknown": _BEGINNING[0],
+}
+
+
 def without_guess(exit_: Exit) -> Exit:
     """Return an exit unchanged, unless its start failed when the process may have begun: then return an unknown exit.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from syncpod.lifecycle import conditions as condition
 from syncpod.lifecycle.addresses import pod_ips
@@ -36,6 +36,7 @@ from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_res
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
+from syncpod.lifecycle.termination_messages import TERMINATION_MESSAGES_LIMIT
 from syncpod.pod import (
     Container,
     ContainerState,
@@ -51,9 +52,6 @@ from syncpod.pod import (
 from syncpod.pod.amounts import pod_text
 
 _Part = TypeVar("_Part", bound=Model)
-
-TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
-"""How many bytes the termination messages of a pod may have in all. Each container has an equal share."""
 
 
 class PodFailure(Model):

@@ -10,7 +10,6 @@ Kubernetes' camelCase. Pods are plain JSON here, and are checked strictly where 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -21,6 +20,7 @@ from syncpod.messages.fleet_objects import SealedKey, SealedObject
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import EventRecord
+from syncpod.pod.json_size import shortened
 from syncpod.pod.wire import ForeignText
 
 FLEET_NODE_WORKFLOW: Final = "FleetNode"
@@ -201,11 +201,11 @@ class PodReport(Message):
         return PodReport(
             namespace=self.namespace,
             name=self.name,
-            phase=_shortened(self.phase, WORD_LIMIT),
-            status=_shortened(self.status, WORD_LIMIT),
+            phase=shortened(self.phase, WORD_LIMIT),
+            status=shortened(self.status, WORD_LIMIT),
             ready=self.ready,
             restarts=min(self.restarts, MOST_RESTARTS),
-            message=_shortened(self.message, MESSAGE_LIMIT),
+            message=shortened(self.message, MESSAGE_LIMIT),
         )
 
 
@@ -289,7 +289,7 @@ class PlacedPod(Message):
         """Return what the pod's owner is told of this. See :meth:`PodReport.brief`."""
         report = self.report.brief() if self.report is not None else None
         times = {"since": None, "ending": None}
-        return self.model_copy(update={"report": report, "why": _shortened(self.why, MESSAGE_LIMIT), **times})
+        return self.model_copy(update={"report": report, "why": shortened(self.why, MESSAGE_LIMIT), **times})
 
 
 class FleetNodeSummary(Message):
@@ -352,13 +352,3 @@ class PodsChanged(Message):
     """Two machines answer as this node, and it takes no new pods."""
     pods: tuple[PlacedPod, ...] = ()
     gone: tuple[PodKey, ...] = ()
-
-
-def _shortened(text: str, limit: int) -> str:
-    """Cut a text to so many bytes of JSON. A control character takes six."""
-    if len(json.dumps(text)) <= limit:
-        return text
-    text = text[: limit - 1]
-    while (size := len(json.dumps(text))) > limit:
-        text = text[: -max(1, (size - limit) // 12)]
-    return f"{text}…"

@@ -37,6 +37,7 @@ from syncpod.lifecycle.observed import (
     order_sandboxes,
 )
 from syncpod.lifecycle.start_errors import without_guess
+from syncpod.lifecycle.termination_messages import within_share
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
@@ -143,8 +144,9 @@ class PodReader:
         """The number of the newest listing that has begun."""
         self._sandboxes: dict[str, ObservedSandbox] = {}
         self._containers: dict[str, ObservedContainer] = {}
-        self._built: dict[str, ObservedPod] = {}
-        """The newest listing of each pod, by UID: one with the same records is a copy of it."""
+        self._built: dict[str, tuple[tuple[ObservedContainer, ...], ObservedPod]] = {}
+        """The newest listing of each pod, by UID, and its containers with whole messages: one with the same records is
+        a copy of it."""
         self._believed: dict[str, SandboxSummary | ContainerSummary] = {}
         """What passed `why_of_no_pod`, by id; the client gives the same record for what has not changed."""
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
@@ -339,10 +341,10 @@ class PodReader:
         sandboxes: tuple[ObservedSandbox, ...],
         containers: tuple[ObservedContainer, ...],
     ) -> ObservedPod:
-        """Return the listing of a pod; of one in which nothing has changed, a copy with a new number."""
+        """Return the listing of a pod, its messages cut; if nothing has changed, a copy with a new number."""
         sandboxes, containers = order_sandboxes(sandboxes), order_containers(containers)
-        built = self._built.get(uid)
-        if built is not None and built.sandboxes == sandboxes and built.containers == containers:
+        whole, built = self._built.get(uid, ((), None))
+        if built is not None and built.sandboxes == sandboxes and whole == containers:
             return built.model_copy(update={"seq": seq, "observed_at": observed_at})
         name, namespace = _identity(listed)
         built = ObservedPod(
@@ -352,10 +354,10 @@ class PodReader:
             namespace=namespace,
             observed_at=observed_at,
             sandboxes=sandboxes,
-            containers=containers,
+            containers=within_share(containers),
         )
         if sandboxes or containers:
-            self._built[uid] = built
+            self._built[uid] = containers, built
         return built
 
     async def _ask_early(self, made: Made | None) -> None:

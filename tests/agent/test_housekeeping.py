@@ -406,6 +406,7 @@ async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(
         cast("Killer", runtime),
         AsyncMock(),
         lambda _: None,
+        begin_anew=AsyncMock(return_value=False),
         period=0.001,
     )
     looks = asyncio.create_task(orphans.run())

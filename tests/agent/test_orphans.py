@@ -77,6 +77,7 @@ class Scene:
     coverage: Coverage = FRESH
     told: list[tuple[Orphan, ...]] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
+    ended_by_the_server: set[str] = field(default_factory=set)
     orphans: Orphans = field(init=False)
     killer: OrphanKiller = field(init=False)
 
@@ -88,8 +89,17 @@ class Scene:
             return self.coverage
 
         self.orphans = Orphans(
-            node.context, cast("PodWorkflows", self.workflows), node.cri, self.killer, coverage, self.told.append
+            node.context,
+            cast("PodWorkflows", self.workflows),
+            node.cri,
+            self.killer,
+            coverage,
+            self.told.append,
+            begin_anew=self.begin_anew,
         )
+
+    async def begin_anew(self, ref: PodRef) -> bool:
+        return ref.uid in self.ended_by_the_server
 
     async def look(self) -> dict[str, tuple[bool, str, str]]:
         """Look once and wait for the result; return what was found: whether it was killed, why, and why not."""
@@ -235,6 +245,14 @@ async def test_what_a_workflow_has_left_to_the_node_is_no_orphan(scene: Scene) -
     assert (await left.step(StepName.KILL_POD, request).result()).left_to_node
     assert await scene.look() == {}
     assert len((await left.view()).sandboxes) == 1
+
+
+async def test_a_pod_whose_workflow_the_server_has_ended_for_its_size_is_no_orphan(scene: Scene) -> None:
+    """Nobody has asked for that end, and the workflow is begun anew."""
+    pod = await scene.pod("closed")
+    scene.ended_by_the_server.add(pod.uid)
+    assert await scene.look() == {}
+    assert (await pod.view()).containers[0].state == "running"
 
 
 def test_rounds_are_the_rarer_the_more_pods_a_node_has() -> None:

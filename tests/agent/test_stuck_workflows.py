@@ -17,7 +17,7 @@ from temporalio import workflow
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest, ResetWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import RawValue
 from temporalio.exceptions import TerminatedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -391,6 +391,40 @@ async def test_a_run_that_ended_with_untaken_signals_still_answers(
     assert is_running(pod)
     assert "example.com/ready" not in [condition["type"] for condition in pod["status"]["conditions"]]
     assert not healer.failures
+
+
+async def ended_by_the_server(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
+    """Send large signals that nobody takes until the server ends the run: its history has become too large."""
+    signal, large = {"type": "example.com/large", "status": "True"}, "x" * 1_900_000
+    for _ in range(40):
+        try:
+            await handle.signal("set_condition", {**signal, "message": large})
+        except RPCError as error:
+            assert "exceeds limit" in error.message
+            break
+    assert (await handle.describe()).status == WorkflowExecutionStatus.TERMINATED
+
+
+async def test_a_run_that_the_server_ends_for_its_size_is_begun_anew(
+    client: Client, node: ScriptedNode, healer: Healer
+) -> None:
+    async with worker(client, node, healer):
+        handle = await crashed_once(client, node, "too-large")
+    first, ref = (await handle.describe()).run_id, PodRef(name="too-large", namespace="default", uid="uid-too-large")
+    steps = node.steps(ref.uid)
+    await ended_by_the_server(client, handle)
+    async with worker(client, node, healer):
+        await healer.stuck.begin_anew(ref.model_copy(update={"uid": "another"}))
+        assert (await handle.describe()).run_id == first, "it was not that pod's"
+        assert await healer.stuck.begin_anew(ref)
+        event = await restarted(handle, first)
+        pod = await until(handle, is_running)
+        assert "the server has ended it: Workflow history size exceeds limit." in event["message"]
+        assert restarts(pod) == 1 and pod["metadata"]["uid"] == ref.uid
+        assert node.steps(ref.uid) == steps, "no container was touched"
+        assert not await healer.stuck.begin_anew(ref), "it is open"
+        await handle.terminate("by hand")
+        assert not await healer.stuck.begin_anew(ref), "somebody has decided that it is to end"
 
 
 @pytest.mark.parametrize(("failures", "lines"), [(1, 0), (3, 1)])

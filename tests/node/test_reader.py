@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.observed import ObservedPod, Seq
+from syncpod.lifecycle.termination_messages import TERMINATION_MESSAGES_LIMIT
 from syncpod.node.reader import Made, PodReader
 from syncpod.node.seen_exits import SeenExits
+from syncpod.pod.json_size import json_size
 from syncpod.translation import names
 from tests.agent.waiting import until, until_asked
 from tests.node.owned_pods import OWNER, OwnedPod, owned_pod
@@ -301,6 +304,36 @@ async def test_relist_with_nothing_new_is_two_calls(reader: PodReader, watched: 
                 "once": "exited",
             }
         assert relist.failures == {}
+
+
+class Verbose(Watched):
+    """A runtime with a long message of control characters about each container that has ended."""
+
+    async def container_status(self, container_id: str, **options: Any) -> Any:
+        self.calls["container_status"] += 1
+        status = await self._runtime.container_status(container_id, **options)
+        return replace(status, message="\x01" * 4096) if status.state == "exited" else status
+
+
+async def test_messages_of_many_containers_take_no_more_of_a_listing_than_those_of_one(
+    client: CriClient, make_pod: PodMaker
+) -> None:
+    verbose = Verbose(client)
+    reader = PodReader(verbose, boot=3, owner=OWNER)  # type: ignore[arg-type]
+    async with make_pod() as pod:
+        await pod.run()
+        await pod.start(pod.container("c0", ("true",)))
+        alone = (await exited(reader, pod.uid, "c0")).containers[0]
+        for number in range(1, 4):
+            await pod.start(pod.container(f"c{number}", ("true",)))
+            await exited(reader, pod.uid, f"c{number}")
+        verbose.taken()
+        relist = await reader.read_all()
+        assert verbose.taken() == LISTS
+        messages = [json_size(container.message) for container in relist.pods[pod.uid].containers]
+        assert len(messages) == 4
+        assert sum(messages) <= TERMINATION_MESSAGES_LIMIT
+        assert json_size(alone.message) == pytest.approx(TERMINATION_MESSAGES_LIMIT, abs=12)
 
 
 async def test_relist_finds_changes(reader: PodReader, watched: Watched, client: CriClient, make_pod: PodMaker) -> None:

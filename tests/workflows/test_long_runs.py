@@ -1,4 +1,4 @@
-"""A long run continues as new even if its pod never rests, since a server ends a run at 51,200 events.
+"""A long or large run continues as new even if its pod never rests: a server ends it at 51,200 events, or at 50 MB.
 
 Holds: A flood of signals is absorbed in parts.
 """
@@ -40,6 +40,25 @@ async def test_a_long_run_continues_as_new_between_two_steps(client: Client, nod
     first = [event async for event in run.fetch_history_events()]
     assert first[-1].HasField("workflow_execution_continued_as_new_event_attributes")
     assert 30 <= len(first) < 45
+
+
+async def test_a_large_run_continues_as_new_between_two_steps(
+    client: Client, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten starts in a row, of which each is given a pod of 100 KB."""
+    monkeypatch.setattr("workflows.pod.workflow.TOO_LONG", 10_000)
+    monkeypatch.setattr("workflows.pod.workflow.TOO_LARGE", 600_000)
+    names = [f"c{number}" for number in range(10)]
+    document = manifest(containers=[{"name": name, "image": "busybox:1"} for name in names])
+    document["metadata"]["annotations"] = {"example.com/note": "x" * 100_000}
+    handle = await start_pod(client, node, document)
+    latest = client.get_workflow_handle(handle.id)
+    await until(latest, is_ready)
+    run = client.get_workflow_handle(handle.id, run_id=handle.result_run_id)
+    first = [event async for event in run.fetch_history_events()]
+    assert first[-1].HasField("workflow_execution_continued_as_new_event_attributes")
+    assert 600_000 <= sum(event.ByteSize() for event in first) < 1_000_000
+    assert node.steps() == ["create_sandbox", *(f"start_container {name}" for name in names)]
 
 
 async def test_a_long_run_continues_as_new_during_an_endless_pull(client: Client, node: ScriptedNode) -> None:

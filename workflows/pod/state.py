@@ -27,6 +27,7 @@ from syncpod.messages.queries import EventRecord, HistoryRecord
 from syncpod.messages.signed import Accepted
 from syncpod.messages.steps import STUCK_FAULTS
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
+from syncpod.pod.json_size import shortened
 from syncpod.pod.restart_settings import RestartSettings, restart_settings
 from workflows.rejections import REJECTED, without_surplus
 
@@ -396,9 +397,14 @@ LONGEST_TEXT = 1024
 """How many characters of a message are kept, as in the API server's events: a snapshot has a few hundred messages."""
 
 
+LONGEST_TEXT_BYTES = 2048
+"""How many bytes they take at most as JSON, where a control character takes six, and a picture twelve: a probe may
+print a thousand, and others each second."""
+
+
 def clipped(text: str) -> str:
-    """Return a message cut to :data:`LONGEST_TEXT`."""
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+    """Return a message cut to :data:`LONGEST_TEXT` and :data:`LONGEST_TEXT_BYTES`."""
+    return shortened(text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…", LONGEST_TEXT_BYTES)
 
 
 _OLDEST = timedelta(days=36_500)

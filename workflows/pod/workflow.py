@@ -65,6 +65,9 @@ TOO_LONG = 10_000
 """Length of history, in events, from which a run continues as new between two steps, with its pulls cancelled, although
 the pod is not at rest. A pod may never rest, and a server ends a run of 51,200 events."""
 
+TOO_LARGE = 8 * 1024 * 1024
+"""Bytes of history from which it does so too: a server ends a run of 50 MB. A run begins with 2 MiB at most."""
+
 TOGETHER: Final = 4
 """Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
 
@@ -216,7 +219,9 @@ class PodWorkflow:
 
     def is_overlong(self) -> bool:
         """Say whether this run must continue as new although its pod is not at rest."""
-        return workflow.info().get_current_history_length() >= TOO_LONG and not self.state.removed
+        info = workflow.info()
+        is_long = info.get_current_history_length() >= TOO_LONG or info.get_current_history_size() >= TOO_LARGE
+        return is_long and not self.state.removed
 
     async def leave_between_steps(self) -> None:
         """Continue as new at once; if pulls prevent that, cancel them first. The next run begins them again."""

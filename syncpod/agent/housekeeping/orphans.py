@@ -74,15 +74,18 @@ class Orphans:
         coverage: Callable[[], Awaitable[Coverage]],
         on_orphans: Callable[[tuple[Orphan, ...]], None],
         *,
+        begin_anew: Callable[[PodRef], Awaitable[bool]],
         is_signed: bool = False,
         period: float = 60.0,
     ) -> None:
         """Look every `period` seconds; `on_orphans` is called with all orphans when they have changed.
 
         It looks more rarely on a large node (`pause_seconds`). `coverage` returns what the node's history knows; it may
-        raise RPCError. `is_signed`: commands to the node are signed, so that nothing is killed on the server's word
-        alone.
+        raise RPCError. `begin_anew` begins a pod's workflow anew if the server has ended it for a limit of its own, and
+        says whether it has: such a pod is no orphan. `is_signed`: commands to the node are signed, so that nothing is
+        killed on the server's word alone.
         """
+        self._begin_anew = begin_anew
         self._is_signed = is_signed
         self._node = node
         self._workflows = workflows
@@ -164,7 +167,10 @@ class Orphans:
         if pod.cluster != self._node.cluster:
             return judge(found, coverage, cluster=self._node.cluster)
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        found = replace(found, standing=await self._workflows.standing(ref))
+        standing = await self._workflows.standing(ref)
+        if standing == "closed" and ended is None and await self._begin_anew(ref):
+            return NOT_AN_ORPHAN
+        found = replace(found, standing=standing)
         return judge(found, coverage, cluster=self._node.cluster)
 
     async def _still(self, uid: str) -> bool:

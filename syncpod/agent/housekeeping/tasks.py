@@ -80,6 +80,7 @@ def add_housekeeping_tasks(
         killer,
         NodeHistory(client, node.name, life.boot).coverage,
         reporter.set_orphans,
+        begin_anew=agent.stuck_workflows.begin_anew,
         is_signed=is_signed,
         period=settings.orphans_period,
     )

@@ -1,0 +1,66 @@
+"""The termination messages of a pod take a limited size, whatever is in them and however many containers it has."""
+
+import json
+
+import pytest
+
+from syncpod.lifecycle.observed import ObservedContainer
+from syncpod.lifecycle.start_errors import START_ERROR, failed_start
+from syncpod.lifecycle.termination_messages import TERMINATION_MESSAGES_LIMIT, within_share
+from syncpod.pod.json_size import json_size, shortened
+
+TEXTS = {"plain": "x" * 4096, "control bytes": "\x01" * 4096, "quotes": '"\\' * 2048, "pictures": "\U0001f600" * 1024}
+
+
+def ended(names: int, instances: int, message: str, reason: str = "Error") -> list[ObservedContainer]:
+    return [
+        ObservedContainer(
+            id=f"{name}-{number}", name=f"c{name}", restart_count=number, state="exited", reason=reason, message=message
+        )
+        for name in range(names)
+        for number in range(instances)
+    ]
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize(("names", "instances"), [(1, 1), (1, 7), (16, 2), (25, 3), (500, 2)])
+def test_all_messages_of_a_listing_together_have_a_largest_size(names: int, instances: int, text: str) -> None:
+    cut = within_share(ended(names, instances, text))
+    sent = json.dumps([each.message for each in cut])
+    assert len(sent) <= 2 * TERMINATION_MESSAGES_LIMIT + 4 * len(cut)
+    assert all(text.startswith(each.message.removesuffix("…")) for each in cut)
+
+
+def test_messages_within_their_share_stay_and_a_record_that_stays_is_the_same() -> None:
+    containers = ended(3, 2, "x" * 4096)
+    assert all(one is other for one, other in zip(within_share(containers), containers, strict=True))
+    assert not within_share([])
+
+
+def test_a_share_is_what_a_status_shows_of_a_message() -> None:
+    (first, *_) = within_share(ended(4, 2, "x" * 4096))
+    assert json_size(first.message) == TERMINATION_MESSAGES_LIMIT // 4
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"failed to create containerd task: {'x' * 9000}: context deadline exceeded: unknown",
+        f"failed to start containerd task: {'x' * 9000}: OCI runtime start failed: {'y' * 9000}",
+        f"failed to start containerd task: {'x' * 9000}: ttrpc: closed",
+        f"{'x' * 9000} meanwhile",
+    ],
+)
+@pytest.mark.parametrize("names", [2, 500])
+def test_a_failed_start_means_the_same_once_its_message_is_cut(message: str, names: int) -> None:
+    for cut in within_share(ended(names, 1, message, START_ERROR)):
+        assert len(cut.message) < 7000
+        assert failed_start(cut.message) == failed_start(message)
+
+
+@pytest.mark.parametrize("limit", [6, 7, 100, 4096])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_text_is_cut_as_late_as_its_size_as_json_allows(text: str, limit: int) -> None:
+    short = shortened(text, limit)
+    assert json_size(short) <= limit or short == text
+    assert json_size(short) > limit - 12
