@@ -250,7 +250,11 @@ class StuckWorkflows:
         why = " ".join(known.why.split())[:300]
         # The name must become free if its pod is gone, or if no pod can begin with what the run was started with.
         is_open = not uid
-        if start is None and is_open and (known.why == WAS_RESET or not await self._has_input(workflow_id, known.run_id)):
+        if (
+            start is None
+            and is_open
+            and (known.why == WAS_RESET or not await self._has_input(workflow_id, known.run_id))
+        ):
             reason = WAS_RESET if known.why == WAS_RESET else _NO_INPUT
             await self._client.get_workflow_handle(workflow_id, run_id=known.run_id).terminate(reason=reason)
             log.warning("workflow %s is terminated, since the node has nothing of its pod: %s", workflow_id, why)

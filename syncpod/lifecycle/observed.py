@@ -97,7 +97,7 @@ class ObservedContainer(Model):
     stop_signal: str = ""
     """The signal with which the runtime stops it (`SIGTERM`); "" if it does not say."""
     user: ContainerUser | None = None
-    """Whom its first process started as; None if the runtime does not say."""
+    """Whom its first process started as; None if the runtime does not say, or with too many groups to list."""
 
     @property
     def has_run(self) -> bool:

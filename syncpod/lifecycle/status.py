@@ -30,13 +30,13 @@ from syncpod.lifecycle.container_status import (
     container_status,
 )
 from syncpod.lifecycle.exit import Exit
+from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.phase import TERMINAL_PHASES, Phase, is_static_pod, pod_has_initialized, pod_phase
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
-from syncpod.lifecycle.termination_messages import TERMINATION_MESSAGES_LIMIT
 from syncpod.pod import (
     Container,
     ContainerState,

@@ -28,6 +28,7 @@ from syncpod.cri.answers import is_id, word
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, RuntimeFailure, Unreadable
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.exit import UNKNOWN_TO_RUNTIME, Exit
+from syncpod.lifecycle.listing_size import within_shares
 from syncpod.lifecycle.observed import (
     ObservedContainer,
     ObservedPod,
@@ -37,7 +38,6 @@ from syncpod.lifecycle.observed import (
     order_sandboxes,
 )
 from syncpod.lifecycle.start_errors import without_guess
-from syncpod.lifecycle.termination_messages import within_share
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
@@ -354,7 +354,7 @@ class PodReader:
             namespace=namespace,
             observed_at=observed_at,
             sandboxes=sandboxes,
-            containers=within_share(containers),
+            containers=within_shares(containers),
         )
         if sandboxes or containers:
             self._built[uid] = containers, built

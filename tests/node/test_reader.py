@@ -20,8 +20,8 @@ from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
 from syncpod.kernel.pidfd_info import tells_exits
+from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT
 from syncpod.lifecycle.observed import ObservedPod, Seq
-from syncpod.lifecycle.termination_messages import TERMINATION_MESSAGES_LIMIT
 from syncpod.node.reader import Made, PodReader
 from syncpod.node.seen_exits import SeenExits
 from syncpod.pod.json_size import json_size

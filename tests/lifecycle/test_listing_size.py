@@ -1,13 +1,14 @@
-"""The termination messages of a pod take a limited size, whatever is in them and however many containers it has."""
+"""What a pod decides the size of takes a limited size of a listing, however many containers it has."""
 
 import json
 
 import pytest
 
+from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT, within_shares
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.lifecycle.start_errors import START_ERROR, failed_start
-from syncpod.lifecycle.termination_messages import TERMINATION_MESSAGES_LIMIT, within_share
 from syncpod.pod.json_size import json_size, shortened
+from syncpod.pod.status import ContainerUser, LinuxContainerUser
 
 TEXTS = {"plain": "x" * 4096, "control bytes": "\x01" * 4096, "quotes": '"\\' * 2048, "pictures": "\U0001f600" * 1024}
 
@@ -25,7 +26,7 @@ def ended(names: int, instances: int, message: str, reason: str = "Error") -> li
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize(("names", "instances"), [(1, 1), (1, 7), (16, 2), (25, 3), (500, 2)])
 def test_all_messages_of_a_listing_together_have_a_largest_size(names: int, instances: int, text: str) -> None:
-    cut = within_share(ended(names, instances, text))
+    cut = within_shares(ended(names, instances, text))
     sent = json.dumps([each.message for each in cut])
     assert len(sent) <= 2 * TERMINATION_MESSAGES_LIMIT + 4 * len(cut)
     assert all(text.startswith(each.message.removesuffix("…")) for each in cut)
@@ -33,13 +34,27 @@ def test_all_messages_of_a_listing_together_have_a_largest_size(names: int, inst
 
 def test_messages_within_their_share_stay_and_a_record_that_stays_is_the_same() -> None:
     containers = ended(3, 2, "x" * 4096)
-    assert all(one is other for one, other in zip(within_share(containers), containers, strict=True))
-    assert not within_share([])
+    assert all(one is other for one, other in zip(within_shares(containers), containers, strict=True))
+    assert not within_shares([])
 
 
 def test_a_share_is_what_a_status_shows_of_a_message() -> None:
-    (first, *_) = within_share(ended(4, 2, "x" * 4096))
+    (first, *_) = within_shares(ended(4, 2, "x" * 4096))
     assert json_size(first.message) == TERMINATION_MESSAGES_LIMIT // 4
+
+
+def test_a_user_with_too_many_groups_is_not_listed() -> None:
+    """Each container has all groups of the pod."""
+
+    def shown(names: int, groups: int) -> list[ContainerUser | None]:
+        linux = LinuxContainerUser(uid=1, gid=1, supplemental_groups=tuple(range(10**9, 10**9 + groups)))
+        update = {"user": ContainerUser(linux=linux)}
+        return [each.user for each in within_shares([each.model_copy(update=update) for each in ended(names, 1, "")])]
+
+    assert shown(20, 15_000) == [None] * 20
+    assert shown(1, 15_000) == [None]
+    (user, *_) = shown(20, 50)
+    assert user is not None and user.linux is not None and len(user.linux.supplemental_groups) == 50
 
 
 @pytest.mark.parametrize(
@@ -53,7 +68,7 @@ def test_a_share_is_what_a_status_shows_of_a_message() -> None:
 )
 @pytest.mark.parametrize("names", [2, 500])
 def test_a_failed_start_means_the_same_once_its_message_is_cut(message: str, names: int) -> None:
-    for cut in within_share(ended(names, 1, message, START_ERROR)):
+    for cut in within_shares(ended(names, 1, message, START_ERROR)):
         assert len(cut.message) < 7000
         assert failed_start(cut.message) == failed_start(message)
 
