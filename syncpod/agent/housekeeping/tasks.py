@@ -14,6 +14,7 @@ from syncpod.agent.eviction.pod_usage import PodUsages
 from syncpod.agent.eviction.storage_limits import LocalStorageEviction
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
 from syncpod.agent.housekeeping.duplicates import Duplicates, Ender
+from syncpod.agent.housekeeping.free_memory import FreeMemory, resident_bytes
 from syncpod.agent.housekeeping.gone_pods import GonePods
 from syncpod.agent.housekeeping.left_pods import LeftPods, Remover
 from syncpod.agent.housekeeping.log_links import LogLinks
@@ -96,7 +97,7 @@ def add_housekeeping_tasks(
     _add_duplicates(agent, killer)
     _add_left_pods(agent, collector)
     _add_log_links(agent, node, settings.gone_pods_period)
-    _add_program_pages(agent, node)
+    _add_memory_tasks(agent, node)
     return evictor
 
 
@@ -117,10 +118,11 @@ def _add_log_links(agent: Agent, node: NodeContext, period: float) -> None:
     agent.add_background_task("links to logs", links.run)
 
 
-def _add_program_pages(agent: Agent, node: NodeContext) -> None:
+def _add_memory_tasks(agent: Agent, node: NodeContext) -> None:
     pages = ProgramPages(partial(free_worker_and_server, node.state_dir))
     agent.add_listing_watcher(lambda _: pages.worked())
     agent.add_background_task("program pages", pages.run)
+    agent.add_background_task("free memory", FreeMemory(resident_bytes).run)
 
 
 def _evictor(

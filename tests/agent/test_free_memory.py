@@ -1,0 +1,95 @@
+"""A worker that has needed much memory for a moment gives it back, also while its node works on."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from syncpod.agent.housekeeping.free_memory import GROWTH_BYTES, FreeMemory, resident_bytes
+from tests.agent.waiting import until
+
+MB = 1024**2
+
+
+class Process:
+    """A process whose memory goes to a given size when something is done."""
+
+    def __init__(self, size: int, **after: int) -> None:
+        self.size, self._after = size, after
+        self.done: list[str] = []
+
+    def act(self, name: str) -> None:
+        self.done.append(name)
+        self.size = self._after.get(name, self.size)
+
+    def memory(self) -> FreeMemory:
+        return FreeMemory(lambda: self.size, lambda: self.act("trim"), lambda: self.act("collect"), period=0.0)
+
+
+async def grown(process: Process, to: int) -> list[str]:
+    """Have the process grow, look ten times, and return what was done."""
+    memory = process.memory()
+    process.size = to
+    for _ in range(10):
+        await memory.look()
+    return process.done
+
+
+async def test_what_is_free_is_given_back_once() -> None:
+    assert await grown(Process(100 * MB, trim=110 * MB), 2_000 * MB) == ["trim"]
+
+
+async def test_cycles_are_collected_only_if_that_is_not_enough() -> None:
+    assert await grown(Process(100 * MB, trim=500 * MB), 2_000 * MB) == ["trim", "collect", "trim"]
+
+
+async def test_it_is_looked_at_again_and_again() -> None:
+    process = Process(100 * MB)
+    running = asyncio.create_task(process.memory().run())
+    for size in (200 * MB, 400 * MB):
+        process.done.clear()
+        process.size = size
+        await until(lambda: "collect" in process.done)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_growth_that_is_needed_costs_one_collection() -> None:
+    assert await grown(Process(100 * MB), 200 * MB) == ["trim", "collect", "trim"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(100 * MB, 100 * MB + GROWTH_BYTES), (1_000 * MB, 1_100 * MB)])
+async def test_a_little_growth_costs_nothing(before: int, after: int) -> None:
+    assert not await grown(Process(before), after)
+
+
+KEPT = """
+import asyncio, gc
+from syncpod.agent.housekeeping.free_memory import FreeMemory, resident_bytes
+gc.disable()
+memory = FreeMemory(resident_bytes)
+before = resident_bytes()
+held = []
+for _ in range(3000):
+    cycle = [b"x" * 100_000]
+    cycle.append(cycle)
+    held.append(bytes(2_000))
+del cycle
+grown = resident_bytes()
+asyncio.run(memory.look())
+print(before, grown, resident_bytes())
+"""
+
+
+def test_a_real_process_shrinks() -> None:
+    ran = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True)
+    before, grown, after = map(int, ran.stdout.split())
+    assert grown - before > 250 * MB
+    assert after - before < 50 * MB
+
+
+def test_a_process_knows_its_own_memory() -> None:
+    assert 10 * MB < resident_bytes() < 100_000 * MB
