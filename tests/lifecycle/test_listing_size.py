@@ -1,4 +1,7 @@
-"""What a pod decides the size of takes a limited size of a listing, however many containers it has."""
+"""What a pod decides the size of takes a limited size of a listing, however many containers it has.
+
+Holds: No limit of the server is exceeded.
+"""
 
 import json
 

@@ -1,4 +1,7 @@
-"""A small manifest that asks for a large program is refused, at the field that makes it too large."""
+"""A small manifest that asks for a large program is refused, at the field that makes it too large.
+
+Holds: No reference makes a program larger than Linux takes.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""What a node's ConfigMaps, Secrets and fields make of a small container is limited as a program is."""
+"""What a node's ConfigMaps, Secrets and fields make of a small container is limited as a program is.
+
+Holds: No reference makes a program larger than Linux takes.
+"""
 
 from typing import Any
 

@@ -1,6 +1,8 @@
 """A text from elsewhere takes a limited size of a workflow's state, whatever characters are in it.
 
 A pod keeps a hundred events and two hundred lines of history, and its state is one payload of at most 2 MiB.
+
+Holds: No limit of the server is exceeded.
 """
 
 from __future__ import annotations
