@@ -243,7 +243,7 @@ class StuckWorkflows:
     async def _restart(
         self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse, *, uid: str = ""
     ) -> None:
-        """Start the new run; if `uid` is given, in place of a run that has ended, and only for the pod with this UID."""
+        """Start the new run; if `uid` is given, in place of an ended one, and only for the pod with this UID."""
         start = await self._start(workflow_id, known, described)
         if uid and start is not None and (start.ref is None or start.ref.uid != uid):
             return  # its name is another pod's
