@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from pydantic_core import to_json
+from pydantic import TypeAdapter
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
@@ -20,6 +20,7 @@ from syncpod.pod.wire import HIDE
 from syncpod.redaction import of_process
 
 _TRACEBACKS: Final = logging.Formatter()
+_ANYTHING: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 _HIDING: Final = {HIDE: of_process.redact}
 
 
@@ -29,7 +30,7 @@ class HidingConverter(PydanticJSONPlainPayloadConverter):
     def to_payload(self, value: Any) -> Payload | None:
         """Encode a value. Raises as pydantic does."""
         context = None if workflow.in_workflow() else _HIDING
-        return Payload(metadata={"encoding": self.encoding.encode()}, data=to_json(value, context=context))
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=_ANYTHING.dump_json(value, context=context))
 
 
 def hide_in_failure(failure: Failure) -> None:

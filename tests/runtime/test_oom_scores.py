@@ -7,8 +7,8 @@ from syncpod.runtime.processes.process_spec import _oom_score_adj
 from tests.runtime.test_server_refusals import ORDINARY, ROOT
 
 
-def linux(**resources: int) -> api_pb2.LinuxContainerConfig:
-    return api_pb2.LinuxContainerConfig(resources=api_pb2.LinuxContainerResources(**resources))
+def linux(*, oom_score_adj: int) -> api_pb2.LinuxContainerConfig:
+    return api_pb2.LinuxContainerConfig(resources=api_pb2.LinuxContainerResources(oom_score_adj=oom_score_adj))
 
 
 def test_a_container_has_what_it_asks_for_and_otherwise_nothing() -> None:

@@ -20,7 +20,7 @@ from syncpod import telemetry
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.messages.fleet import IntentTaken, PodReport
-from syncpod.messages.node import NodeCondition, PodWorkflowResult, SyncPods
+from syncpod.messages.node import NodeCondition, PodWorkflowResult, StaticPods
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.signals import Evict, Pleg, ProbeChanged
 from syncpod.messages.steps import Allocation, Rejection, StepEvent, StepResult
@@ -60,7 +60,7 @@ def sent(value: Any) -> str:
         Evict(message=SAID),
         NodeCondition(message=SAID),
         PodWorkflowResult(refused=SAID),
-        SyncPods(problems=(SAID,)),
+        StaticPods(problems=(SAID,)),
         EventRecord(message=SAID),
         PodReport(message=SAID),
         IntentTaken(refused={"default/web": SAID}),
