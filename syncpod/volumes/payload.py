@@ -4,7 +4,7 @@ Pure: the caller passes in the content of ConfigMaps and Secrets, and the text o
 """
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +20,9 @@ _MISSING_KEY: Final[Mapping[Kind, str]] = {
     "ConfigMap": "configmap references non-existent config key: {}",
     "Secret": "references non-existent secret key: {}",
 }
+MOST_BYTES: Final = 32 * 2**20
+"""Bytes of all files of one volume. A manifest of 500 KiB can name one object of 1 MiB, or the pod's annotations, ten
+thousand times; the files lie in memory. Difference: the kubelet writes them all."""
 _LONGEST_PATH = 4096
 _LONGEST_NAME = 255
 
@@ -86,12 +89,14 @@ def sources(volume: Volume, path: str, namespace: str, text_of: TextOf) -> tuple
     if (secret := volume.secret) is not None:
         return (_object("Secret", namespace, secret.secret_name, secret.items, secret.optional),)
     if volume.downward_api is not None:
-        return _texts(volume.downward_api.items, f"{path}.downwardAPI", text_of)
+        return tuple(_counted(_texts(volume.downward_api.items, f"{path}.downwardAPI", text_of)))
     if volume.projected is not None:
         return tuple(
-            source
-            for index, part in enumerate(volume.projected.sources)
-            for source in _projected(part, f"{path}.projected.sources[{index}]", namespace, text_of)
+            _counted(
+                source
+                for index, part in enumerate(volume.projected.sources)
+                for source in _projected(part, f"{path}.projected.sources[{index}]", namespace, text_of)
+            )
         )
     return None
 
@@ -111,9 +116,12 @@ def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
     """
     files: dict[str, PayloadFile] = {}
     failures: list[PayloadError] = []
+    size = 0
     for source in sources:
         try:
-            files.update(_files(source, objects, mode))
+            for path, file in _files(source, objects, mode):
+                size = _checked(size + len(file.data))
+                files[path] = file
         except PayloadError as failure:
             failures.append(failure)
     if failures:
@@ -124,7 +132,23 @@ def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
     return files
 
 
-def _projected(part: VolumeProjection, path: str, namespace: str, text_of: TextOf) -> tuple[Source, ...]:
+def _counted(sources: Iterable[Source]) -> Iterator[Source]:
+    """Yield the sources as long as their texts, which are made one by one, are not too large. Raises PayloadError."""
+    size = 0
+    for source in sources:
+        if isinstance(source, TextSource):
+            size = _checked(size + len(source.text))
+        yield source
+
+
+def _checked(size: int) -> int:
+    """Return the size of a volume's files in bytes. Raises PayloadError if it is too large."""
+    if size > MOST_BYTES:
+        raise PayloadError(f"the files of the volume must have no more than {MOST_BYTES // 2**20} MiB together")
+    return size
+
+
+def _projected(part: VolumeProjection, path: str, namespace: str, text_of: TextOf) -> Iterable[Source]:
     if (config_map := part.config_map) is not None:
         return (_object("ConfigMap", namespace, config_map.name, config_map.items, config_map.optional),)
     if (secret := part.secret) is not None:
@@ -146,10 +170,9 @@ def _object(kind: Kind, namespace: str, name: str, items: tuple[KeyToPath, ...],
     return ObjectSource(ObjectRef(kind, namespace, name), items, bool(optional))
 
 
-def _texts(items: Sequence[DownwardAPIVolumeFile], path: str, text_of: TextOf) -> tuple[TextSource, ...]:
-    return tuple(
-        TextSource(item.path, text_of(item, f"{path}.items[{index}]"), item.mode) for index, item in enumerate(items)
-    )
+def _texts(items: Sequence[DownwardAPIVolumeFile], path: str, text_of: TextOf) -> Iterator[TextSource]:
+    for index, item in enumerate(items):
+        yield TextSource(item.path, text_of(item, f"{path}.items[{index}]"), item.mode)
 
 
 def _files(source: Source, objects: Objects, mode: int) -> Iterator[tuple[str, PayloadFile]]:

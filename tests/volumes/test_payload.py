@@ -160,3 +160,29 @@ def test_the_repr_of_a_file_omits_its_bytes() -> None:
 
 def test_volume_kinds_without_files_have_no_sources() -> None:
     assert sources(Volume(name="v"), "spec.volumes[0]", "shop", text_of) is None
+
+
+def test_one_object_that_is_named_again_and_again_fills_no_memory() -> None:
+    """A manifest is small, and so is an object: their product is not."""
+    large = {SETTINGS: {"logo": b"x" * 2**20}}
+    items = [{"key": "logo", "path": f"{number}"} for number in range(33)]
+    assert len(shown({"configMap": {"name": "settings", "items": items[:32]}}, large)) == 32
+    parts = [{"configMap": {"name": "settings", "items": [item]}} for item in items]
+    for source in ({"configMap": {"name": "settings", "items": items}}, {"projected": {"sources": parts}}):
+        with pytest.raises(PayloadError, match=r"^the files of the volume must have no more than 32 MiB together$"):
+            shown(source, large)
+
+
+def test_the_text_of_a_field_is_not_made_without_end() -> None:
+    made: list[str] = []
+
+    def large_text(file: DownwardAPIVolumeFile, path: str) -> str:
+        made.append(path)
+        return "x" * 2**18
+
+    item = {"fieldRef": {"fieldPath": "metadata.annotations"}}
+    parts = [{"downwardAPI": {"items": [{"path": f"{number}", **item}]}} for number in range(1000)]
+    volume = Volume.model_validate({"name": "v", "projected": {"sources": parts}}, extra="forbid")
+    with pytest.raises(PayloadError, match="no more than 32 MiB"):
+        sources(volume, "spec.volumes[0]", "shop", large_text)
+    assert len(made) == 129
