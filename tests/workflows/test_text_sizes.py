@@ -14,7 +14,7 @@ import pytest
 
 from syncpod.pod.json_size import json_size
 from workflows import event_log
-from workflows.pod.start import snapshot
+from workflows.pod.start import LARGEST, next_input, snapshot
 from workflows.pod.state import EVENTS_KEPT, HISTORY_KEPT, LONGEST_TEXT, LONGEST_TEXT_BYTES, PodState, clipped
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
@@ -42,3 +42,18 @@ def test_events_and_history_full_of_the_largest_texts_leave_room_for_the_pod() -
         state.note(NOW, "step", "start_container", text)
     assert len(state.events) == EVENTS_KEPT and len(state.history) == HISTORY_KEPT
     assert len(json.dumps(snapshot(state))) < 2 * 1024**2 - 2 * 512 * 1024 - 200_000
+
+
+def test_a_snapshot_that_the_server_would_not_take_is_without_its_oldest_records() -> None:
+    """The pod goes on; what is left of its records is the newest."""
+    large = {"metadata": {"name": "web"}, "text": "x" * 1_400_000}
+    state = PodState(successor=large)
+    for number in range(HISTORY_KEPT):
+        state.event(NOW, "Warning", "Unhealthy", f"{number}{TEXTS['pictures']}", "c")
+        state.note(NOW, "step", "start_container", f"{number}{TEXTS['pictures']}")
+    assert len(json.dumps(snapshot(state))) > LARGEST
+    taken = next_input(state)["snapshot"]
+    assert len(json.dumps(taken)) <= LARGEST + 10_000, "spaces apart"
+    assert taken["successor"] == large
+    assert [each["message"][:3] for each in taken["events"]] == ["150", *(str(each) for each in range(151, 200))][-50:]
+    assert len(state.history) == HISTORY_KEPT, "the run itself keeps all"

@@ -6,9 +6,10 @@ The workflow calls this in ``__init__``, before any signal handler, so everythin
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -212,6 +213,25 @@ def snapshot(state: PodState) -> dict[str, Any]:
     return state.model_dump(mode="json", exclude_defaults=True)
 
 
+LARGEST: Final = 1536 * 1024
+"""Bytes of a snapshot as JSON: a server takes 2 MiB in one payload, and encryption needs its part."""
+_MANY_TEXTS: Final = 32 * 1024
+"""Characters in records, from which on the snapshot is measured; fewer take at most 384 KiB as JSON."""
+_RECORDS_LEFT: Final = (50, 10, 0)
+"""The newest events, and lines of history, that are left to a snapshot which would not fit otherwise."""
+
+
 def next_input(state: PodState) -> dict[str, Any]:
-    """Return the input of the run that follows this one."""
-    return {"snapshot": snapshot(state), "decisions": state.decision_version}
+    """Return the input of the run that follows this one.
+
+    A snapshot that the server would not take is without its oldest records: the pod goes on, and the node's journal
+    has them. Only a pod of hundreds of containers has one.
+    """
+    taken = snapshot(state)
+    if sum(len(each.message) for each in state.events) + sum(len(each.reason) for each in state.history) > _MANY_TEXTS:
+        for left in _RECORDS_LEFT:
+            if len(json.dumps(taken, separators=(",", ":"))) <= LARGEST:
+                break
+            newest = {"events": state.events[-left:] if left else (), "history": state.history[-left:] if left else ()}
+            taken = snapshot(state.model_copy(update=newest))
+    return {"snapshot": taken, "decisions": state.decision_version}
