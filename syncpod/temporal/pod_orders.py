@@ -61,6 +61,14 @@ Recorded = Callable[[Pod], Awaitable[RecordedLife | None]]
 """Returns what the node knows of a pod's life so far, if anything. Raises CriError, OSError: the order is repeated."""
 
 
+Require = Callable[[], Awaitable[None]]
+"""Raises RPCError if the server is not the node's."""
+
+
+async def of_the_node() -> None:
+    """Require nothing: a step comes from the node's own server."""
+
+
 async def nothing_recorded(pod: Pod) -> RecordedLife | None:
     """Return no record, for a node that keeps none."""
     return None
@@ -90,15 +98,18 @@ class PodOrders:
         self._deleted = deleted
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
 
-    async def apply(self, request: ApplyPodWorkflow, seconds: float | None = None) -> PodWorkflowResult:
+    async def apply(
+        self, request: ApplyPodWorkflow, seconds: float | None = None, *, require: Require = of_the_node
+    ) -> PodWorkflowResult:
         """Hand a pod to its workflow. The pod that it replaces ends first, and this one follows as its successor.
 
         If there is no workflow, but the node has a record of this very pod, or its runtime has the pod, it is adopted:
         its containers run on, and those that have finished do not run again. A static pod has the same UID on a new
         Temporal server, and after its node's state directory was lost.
 
-        The whole document is checked before any pod is ended for it. Raises ApplicationError, retryable, if the
-        workflow does not answer within `seconds` (None = :data:`ANSWER_SECONDS`); RPCError, and what `recorded` raises.
+        The whole document is checked before any pod is ended for it, and nothing is sent before `require` has returned.
+        Raises ApplicationError, retryable, if the workflow does not answer within `seconds` (None =
+        :data:`ANSWER_SECONDS`); RPCError, and what `recorded` raises.
         """
         try:
             pod = admit_pod(request.pod)
@@ -115,8 +126,9 @@ class PodOrders:
             if request.unless_there and await self._stays(pod):
                 return PodWorkflowResult(uid=pod.metadata.uid, there=True)
             for uid in request.replaces:
+                await require()
                 await self._end(pod.metadata.namespace, pod.metadata.name, {"uid": uid})
-            return await self._apply(pod, request.node)
+            return await self._apply(pod, request.node, require)
 
     async def end(self, request: DeletePodWorkflow, seconds: float | None = None) -> PodWorkflowResult:
         """Have a pod's workflow end it. A pod that does not exist, or has another UID, is left alone.
@@ -130,8 +142,8 @@ class PodOrders:
             results = [await self._end(request.namespace, request.name, {**payload, **each}) for each in meant]
         return next((result for result in results if not result.refused), results[-1])
 
-    async def _apply(self, pod: Pod, node: str) -> PodWorkflowResult:
-        record = await self._recorded(pod)
+    async def _apply(self, pod: Pod, node: str, require: Require) -> PodWorkflowResult:
+        _, record = await asyncio.gather(require(), self._recorded(pod))  # neither need wait for the other
         if record is None and pod.metadata.uid and await self._begin(pod, node):
             return PodWorkflowResult(uid=pod.metadata.uid)
         start = start_operation(

@@ -7,7 +7,7 @@ Holds: No pod of a list outlives its entry.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,7 +81,8 @@ class Workflows:
         await self.answering.wait()
         self.under_way -= 1
 
-    async def apply(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
+    async def apply(self, request: ApplyPodWorkflow, *, require: Callable[[], Awaitable[None]]) -> PodWorkflowResult:
+        await require()
         metadata = request.pod["metadata"]
         name, uid = metadata["name"], metadata["uid"]
         self.told.append(f"apply {name}/{uid}" + "".join(f" for {each}" for each in request.replaces))

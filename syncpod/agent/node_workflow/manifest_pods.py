@@ -52,8 +52,8 @@ _LONGEST_MESSAGE: Final = 300
 class Orders(Protocol):
     """Tells pods' workflows: `syncpod.temporal.pod_orders.PodOrders`. Both methods raise what goes wrong."""
 
-    async def apply(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
-        """Have a pod run."""
+    async def apply(self, request: ApplyPodWorkflow, *, require: Callable[[], Awaitable[None]]) -> PodWorkflowResult:
+        """Have a pod run. Nothing is sent before `require` has returned."""
 
     async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
         """Have a pod end."""
@@ -241,10 +241,10 @@ class ManifestPods:
             # From now on the pod may run, even if no answer is heard.
             pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))
         try:
-            await self._require()
             if isinstance(order, ApplyPodWorkflow):
-                result = await self._orders.apply(order)
+                result = await self._orders.apply(order, require=self._require)
             else:
+                await self._require()
                 result = await self._orders.end(order)
         except RPCError as error:
             log.warning("the workflow of pod %s cannot be told: %s", pod.name, error.message)
