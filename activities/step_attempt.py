@@ -182,10 +182,10 @@ class StepAttempt:
             yield
             return
         self._stage = stage
-        self._place = QueuePlace(self.node.queues[stage], self, self.ref.uid, can_wait=stage is Stage.CLEARING)
+        self._place = QueuePlace(self.node.queues[stage], self.ref.uid, can_wait=stage is Stage.CLEARING)
         self.acts.clear()
         try:
-            async with self._place.held():
+            async with self._place.held(self):
                 self.acts.set()
                 self.node.acts(self.ref.uid)
                 yield
@@ -200,7 +200,7 @@ class StepAttempt:
             return
         self.acts.clear()
         try:
-            async with self._place.aside():
+            async with self._place.aside(self):
                 yield
                 self._goes_on()
         finally:

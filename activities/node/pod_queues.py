@@ -81,12 +81,15 @@ class PodQueue:
 
 
 class QueuePlace:
-    """One step's place in a queue."""
+    """One step's place in a queue.
 
-    def __init__(self, queue: PodQueue, holder: Holder, uid: str, *, can_wait: bool = False) -> None:
-        """Wait for the pod `uid`, behind the others if it `can_wait`. `holder` ends the wait if asked to let go."""
+    It does not refer to the step, which refers to it: such a pair would stay in memory until the next collection of
+    garbage, minutes later, with all that the step has read and raised.
+    """
+
+    def __init__(self, queue: PodQueue, uid: str, *, can_wait: bool = False) -> None:
+        """Wait for the pod `uid`, behind the others if it `can_wait`."""
         self._queue = queue
-        self._holder = holder
         self._number = queue.lets_pass() if can_wait else queue.came(uid)
         self._since = 0.0
         """Since when the step waits, by the monotonic clock; 0 if it does not wait."""
@@ -104,25 +107,28 @@ class QueuePlace:
         return self._waited + (time.monotonic() - self._since if self._since else 0.0)
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        """Hold the place for the block, but no longer than HELD_SECONDS. Raises what `holder.interruptible` raises."""
-        await self._take()
+    async def held(self, holder: Holder) -> AsyncIterator[None]:
+        """Hold the place for the block, but no longer than HELD_SECONDS.
+
+        `holder` ends the wait if it is asked to let go: raises what `holder.interruptible` raises.
+        """
+        await self._take(holder)
         try:
             yield
         finally:
             self._give_back()
 
     @asynccontextmanager
-    async def aside(self) -> AsyncIterator[None]:
+    async def aside(self, holder: Holder) -> AsyncIterator[None]:
         """Leave the place to others for a block that only waits, and take one again after it; not after an error."""
         self._give_back()
         yield
-        await self._take()
+        await self._take(holder)
 
-    async def _take(self) -> None:
+    async def _take(self, holder: Holder) -> None:
         self._since = time.monotonic()
         try:
-            await self._holder.interruptible(self._queue.enter(self._number))
+            await holder.interruptible(self._queue.enter(self._number))
         finally:
             self._waited, self._since = self.waited_seconds, 0.0
         self._given_up = asyncio.get_running_loop().call_later(HELD_SECONDS, self._give_back)

@@ -40,7 +40,7 @@ class Step:
     _order = itertools.count()
 
     def __init__(self, queue: PodQueue, uid: str, *, can_wait: bool = False) -> None:
-        self.place = QueuePlace(queue, self, uid, can_wait=can_wait)
+        self.place = QueuePlace(queue, uid, can_wait=can_wait)
         self.works = False
         self.may_end, self.may_wait, self.has_waited = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.task = asyncio.create_task(self._run())
@@ -52,7 +52,7 @@ class Step:
         return await work
 
     async def _run(self) -> None:
-        async with self.place.held():
+        async with self.place.held(self):
             self.works = True
             told = [asyncio.ensure_future(each.wait()) for each in (self.may_end, self.may_wait)]
             try:
@@ -61,7 +61,7 @@ class Step:
                 for each in told:
                     each.cancel()
             if self.may_wait.is_set():
-                async with self.place.aside():
+                async with self.place.aside(self):
                     self.works = False
                     await self.has_waited.wait()
                 self.works = True

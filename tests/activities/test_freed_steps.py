@@ -1,0 +1,58 @@
+"""A step that has ended is freed at once, without the garbage collector: a worker's comes minutes later."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import pytest_asyncio
+
+from activities.step_attempt import StepAttempt
+from tests.activities.bench import Bench, bench_of, container
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.embedded import Embedded
+
+PATIENCE_SECONDS = 60.0
+"""A timer or two still refer to a step for some seconds after it."""
+
+
+@pytest.fixture(scope="session")
+def runtime(embedded: Embedded) -> Embedded:
+    return embedded
+
+
+@pytest_asyncio.fixture
+async def bench(runtime: Embedded, tmp_path: Path) -> AsyncIterator[Bench]:
+    async with bench_of(cast(Containerd, runtime), tmp_path) as bench:  # nothing here asks it for `ctr`
+        yield bench
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """The garbage collector rests."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def attempts() -> int:
+    """How many attempts of steps there are in this process."""
+    return sum(type(each) is StepAttempt for each in gc.get_objects())
+
+
+@pytest.mark.usefixtures("no_collection")
+async def test_the_steps_of_a_pods_whole_life_are_freed(bench: Bench) -> None:
+    before = attempts()
+    pod = bench.pod(container(command=("sh", "-c", "exec sleep 1000")))
+    await pod.create_sandbox()
+    await pod.start()
+    await pod.kill(grace=0)
+    await pod.remove()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while attempts() > before:  # noqa: ASYNC110  # there is nothing to wait on
+            await asyncio.sleep(0.1)
