@@ -24,6 +24,7 @@ from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
 from syncpod.agent.node_workflow.manifest_pods import ManifestPods
 from syncpod.agent.node_workflow.manifest_report import ManifestReport
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
+from syncpod.kernel.inotify import Change, DirectoryWatch
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until
 from tests.pod.test_admission import MIRROR
@@ -540,6 +541,22 @@ async def test_pods_ended_by_others_are_looked_for_when_the_directory_is_reread(
     assert told.looked == 0
     await source.round(slow=True)
     assert told.looked == 1
+
+
+async def test_a_directory_that_never_rests_is_reread_all_the_same(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is written every few seconds keeps nobody from finding that a pod's workflow was terminated."""
+
+    class Restless(DirectoryWatch):
+        async def noticed(self, seconds: float) -> Change:
+            await asyncio.sleep(0.01)
+            return Change.COMPLETE
+
+    monkeypatch.setattr(manifest_source, "DirectoryWatch", Restless)
+    told = Told()
+    async with following(directory, told, reread=0.1):
+        await seen(lambda: told.looked >= 3)
 
 
 async def test_a_hung_manifest_file_system_blocks_nothing_else(

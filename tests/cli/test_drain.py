@@ -12,6 +12,7 @@ import yaml
 from temporalio.client import Client
 
 from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
+from syncpod.pod.static import HASH_ANNOTATION
 from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
@@ -21,11 +22,17 @@ ROOT = Path(__file__).parents[2]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def drained(syncpod: Command, client: Client, node: ScriptedNode) -> AsyncIterator[str]:
-    """A cordoned node, by name, with three pods: ``-bare``, ``-listed`` and ``-static`` behind its name."""
+    """A cordoned node, by name, with four pods: ``-bare``, ``-listed``, ``-static`` and ``-copied`` behind its name.
+
+    The last has the annotations of a static pod, which somebody has applied as another one.
+    """
     name = node.queue.removeprefix("node/")
-    pods = [manifest(f"{name}-{kind}", labels={"kind": kind}) for kind in ("bare", "listed", "static")]
-    for pod, source in zip(pods, ("api", "team", FILE_SOURCE), strict=True):
+    pods = [manifest(f"{name}-{kind}", labels={"kind": kind}) for kind in ("bare", "listed", "static", "copied")]
+    for pod, source in zip(pods, ("api", "team", FILE_SOURCE, FILE_SOURCE), strict=True):
         pod["metadata"]["annotations"] = {SOURCE_ANNOTATION: source}
+    for pod in pods[2:]:
+        pod["metadata"]["annotations"][HASH_ANNOTATION] = "29ee1b833e9d5e4ccf5f2430c4087d01"
+    pods[2]["metadata"]["uid"] = "29ee1b833e9d5e4ccf5f2430c4087d01"
     made = await syncpod("apply", "-f", "-", "--wait", "--node", name, stdin=as_json(*pods))
     assert made.code == 0, made.err
     async with silent_node(client, name, cordoned=True):
@@ -41,7 +48,10 @@ async def test_drain_names_pods_of_lists_and_keeps_static_pods(syncpod: Command,
         in done.err
     )
     assert f"Static pods stay: default/{drained}-static" in done.err and f'pod "{drained}-bare" is' not in done.err
-    left = await syncpod("get", "pod", f"{drained}-bare", f"{drained}-listed", f"{drained}-static", "-o", "name")
+    assert f'pod "{drained}-copied" comes from' not in done.err
+    left = await syncpod(
+        "get", "pod", *(f"{drained}-{kind}" for kind in ("bare", "listed", "static", "copied")), "-o", "name"
+    )
     assert left.out == f"pod/{drained}-static\n"
 
 

@@ -120,12 +120,13 @@ class ManifestSource:
 async def _changes(
     directory: Path, reread: float, warn: Callable[[str], None], expect: Callable[[], None]
 ) -> AsyncGenerator[bool, None]:
-    """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
+    """Yield at once, then True whenever something in the directory may have changed, and False every `reread` seconds.
 
-    A file that was closed after writing, or moved into place, is told at once. Any other change is told once nothing
-    more has happened for `SETTLED_SECONDS`, or `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS`
-    after it; `expect` is called as soon as anything has changed. Ends when the directory has been replaced; if it
-    cannot be watched, after one `reread`, calling `warn` with the reason.
+    The latter comes also where something changes more often than that. A file that was closed after writing, or moved
+    into place, is told at once. Any other change is told once nothing more has happened for `SETTLED_SECONDS`, or
+    `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS` after it; `expect` is called as soon as
+    anything has changed. Ends when the directory has been replaced; if it cannot be watched, after one `reread`,
+    calling `warn` with the reason.
     """
     watched = await _identity(directory)
     if watched is None:
@@ -143,17 +144,20 @@ async def _changes(
     with contextlib.closing(watch):
         # The watch is set up before the first read, so that every later change is noticed. Whether the path still
         # leads to what is watched is asked after each read, which need not wait for that.
-        change = Change.NONE
+        change, due = Change.NONE, time.monotonic()
         while change is not Change.OVER:
-            yield change is not Change.NONE
+            is_due = change is Change.NONE or time.monotonic() >= due
+            if is_due:
+                due = time.monotonic() + reread
+            yield not is_due
             if await _identity(directory) != watched:
                 return
-            change = await _next_change(watch, reread, expect)
+            change = await _next_change(watch, max(0.0, due - time.monotonic()), expect)
 
 
-async def _next_change(watch: DirectoryWatch, reread: float, expect: Callable[[], None]) -> Change:
-    """Wait until there is something to read; return `Change.NONE` if nothing has changed for `reread` seconds."""
-    change = await watch.noticed(reread)
+async def _next_change(watch: DirectoryWatch, seconds: float, expect: Callable[[], None]) -> Change:
+    """Wait until there is something to read; return `Change.NONE` if nothing has changed for so many seconds."""
+    change = await watch.noticed(seconds)
     if change is not Change.NONE:
         expect()
     deadline = time.monotonic() + UNSETTLED_SECONDS

@@ -191,9 +191,10 @@ async def _end(client: Client, pods: Sequence[FetchedPod], how: _How) -> None:
 
 
 def _is_static(one: FetchedPod) -> bool:
-    from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
+    from syncpod.messages.node import FILE_SOURCE
+    from syncpod.messages.sources import list_of
 
-    return one.pod.metadata.annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE
+    return list_of(one.pod.metadata) == FILE_SOURCE
 
 
 def _has_ended(one: FetchedPod) -> bool:

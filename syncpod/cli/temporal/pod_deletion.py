@@ -26,8 +26,9 @@ from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
+from syncpod.messages.node import FILE_SOURCE
 from syncpod.messages.queries import HistoryRecord
+from syncpod.messages.sources import list_of
 from syncpod.settings.node import NodeSettings
 
 _MARGIN: Final = timedelta(seconds=30)
@@ -87,10 +88,10 @@ async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[H
 def remark_on_source(fetched: FetchedPod) -> None:
     """Print a note about a deleted pod that its source will apply again."""
     meta = fetched.pod.metadata
-    source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
+    source = list_of(meta)
     if source == FILE_SOURCE:
         remark(f'Note: pod "{meta.name}" comes from its node\'s manifests: it comes back as long as its file is there')
-    elif source != API_SOURCE:
+    elif source:
         remark(
             f'Note: pod "{meta.name}" comes from the list {source}: it comes back when that list is sent again with it'
         )
