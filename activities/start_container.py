@@ -16,6 +16,7 @@ from activities.containers.noted_starts import forget_start, note_hook_ended, no
 from activities.containers.quick_end import read_once_started
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
 from activities.containers.targets import kill_target
+from activities.containers.unanswered_start import end_noted
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
@@ -353,15 +354,10 @@ class _Start:
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
-        ended: StepResult | None = None
         if self.request.kind == "container" and not self._has_post_start:
             self.attempt.say_only_waits()  # the kubelet creates the next one even if this one does not start
         try:
-            await self.cri.start_container(container_id)
-        except TransportFault:
-            raise
-        except CriError as error:
-            ended = await self._ended_despite_error(container_id, error)
+            ended = await self._call_start(container_id)
         finally:
             await prune
         if ended is not None and ended.outcome != Outcome.DONE:
@@ -372,11 +368,34 @@ class _Start:
             if ended is not None:
                 return ended
             await self._post_start(container_id, view)
-            is_to_end = self.request.kind == "init_container" and self.container.restart_policy != "Always"
-            status = await read_once_started(self.attempt, self.request, container_id, heard, is_to_end=is_to_end)
+            status = await read_once_started(self.attempt, self.request, container_id, heard, is_to_end=self._is_to_end)
             return StepResult(id=container_id, status=status)
         finally:
             await linking
+
+    async def _call_start(self, container_id: str) -> StepResult | None:
+        """Have the runtime start the container; return the result if it has ended despite an error, else None.
+
+        Raises PodFault; passes on transport faults.
+        """
+        async with self._end_noted(container_id):
+            try:
+                await self.cri.start_container(container_id)
+            except TransportFault:
+                raise
+            except CriError as error:
+                return await self._ended_despite_error(container_id, error)
+        return None
+
+    def _end_noted(self, container_id: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Return what notes an end during the start, if it matters whether the container ran to its end."""
+        is_to_end = self._is_to_end or self.request.pod.spec.restart_policy != "Always"
+        return end_noted(self.attempt, container_id) if is_to_end else contextlib.nullcontext()
+
+    @property
+    def _is_to_end(self) -> bool:
+        """Whether it is an init container that is no sidecar."""
+        return self.request.kind == "init_container" and self.container.restart_policy != "Always"
 
     async def _note_start(self, container_id: str) -> None:
         """Write the start mark; if that fails, remove the container and raise PodFault.

@@ -15,11 +15,10 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from itertools import chain, repeat
 from pathlib import Path
 
 from syncpod.cri.errors import CriError
-from syncpod.kernel.pidfd_info import exit_code, tells_exits
+from syncpod.kernel.pidfd_info import exit_code_once_reaped, tells_exits
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.node.reader import PID_NOT_SAID
@@ -38,10 +37,6 @@ SANDBOX_DELAY_SECONDS = 2.0
 containers. A pause process hardly ever exits earlier, and the relist notices it if it does."""
 
 _PROC = Path("/proc")
-_REAPED_AFTER = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
-"""Seconds between attempts to read an exit code, which the kernel has only after the parent has reaped the process;
-then one each second, in case the parent hangs."""
-
 
 NO_EXIT_CODES = (
     "this kernel cannot report an exit code by pidfd (Linux 6.15 and later can): "
@@ -233,15 +228,10 @@ class _Listener:
 
 
 async def _ask(pidfd: int, id_: str, exits: SeenExits) -> None:
-    """Read the exit code of a process, until the kernel has it."""
+    """Note the exit code of a process that has ended, once the kernel has it."""
     at = datetime.now(UTC)
     try:
-        for pause in chain(_REAPED_AFTER, repeat(1.0)):
-            await asyncio.sleep(pause)
-            code = exit_code(pidfd)
-            if code is not None:
-                exits.note(id_, code, at)
-                return
+        exits.note(id_, await exit_code_once_reaped(pidfd), at)
     except OSError as error:
         log.info("the kernel does not report the exit code of %s: %s", id_, error)
 

@@ -6,9 +6,12 @@ container's exit code is known even while its runtime is down.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import struct
+from itertools import chain, repeat
+from typing import Final
 
 _INFO = struct.Struct("=QQ11Ii")
 """The first version of `struct pidfd_info` (64 bytes): mask, cgroup id, eleven ids of the process, its wait status."""
@@ -18,6 +21,9 @@ _EXIT = 1 << 3
 """PIDFD_INFO_EXIT: in the request it asks for the wait status; in the answer it says that the status is included."""
 _SIGNALLED = 128
 """Runtimes report 128 plus the signal's number as the exit code of a process that a signal ended."""
+_REAPED_AFTER: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+"""Seconds between attempts to read an exit code, which the kernel has only after the parent has reaped the process;
+then one each second, in case the parent hangs."""
 
 
 def tells_exits() -> bool:
@@ -48,6 +54,20 @@ def exit_code(pidfd: int) -> int | None:
         return None
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else _SIGNALLED - code
+
+
+async def exit_code_once_reaped(pidfd: int) -> int:
+    """Wait until the kernel has a process's exit code, and return it as :func:`exit_code` does.
+
+    That is soon after the end of the process, unless its parent hangs. Raises OSError if the kernel does not report
+    exits.
+    """
+    for pause in chain(_REAPED_AFTER, repeat(1.0)):
+        await asyncio.sleep(pause)
+        code = exit_code(pidfd)
+        if code is not None:
+            return code
+    raise AssertionError  # not reached: it asks for ever
 
 
 def _ask(pidfd: int) -> tuple[int, int]:

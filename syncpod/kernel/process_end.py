@@ -8,6 +8,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+_OUR_NUMBER_AND_ITS_OWN = 2
+"""How many pids a process has that lives one pid namespace below this one's."""
+
 
 def shares_pids(other: int) -> bool:
     """Say whether the process with this pid is in the same pid namespace as this one: both number processes alike.
@@ -18,6 +21,19 @@ def shares_pids(other: int) -> bool:
         return os.path.samestat(Path("/proc/self/ns/pid").stat(), Path(f"/proc/{other}/ns/pid").stat())
     except OSError:
         return False
+
+
+def is_first_of_a_namespace(pid: int) -> bool:
+    """Say whether a process is number 1 of a pid namespace one below this one's; False if it is gone.
+
+    Raises nothing.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    numbers = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+    return len(numbers) == _OUR_NUMBER_AND_ITS_OWN and numbers[-1] == "1"
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from syncpod.kernel.cgroupfs import kill_processes, mounted_hierarchies, processes_of, remove_tree
 from syncpod.kernel.mountinfo import MOUNTINFO
+from syncpod.kernel.process_end import is_first_of_a_namespace
 from syncpod.translation.cgroup_paths import pod_cgroups
 from syncpod.translation.context import NodeContext
 
@@ -24,6 +25,22 @@ def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: P
         for cgroup in directory.glob("*/"):
             found.update(id for id in ids if id in cgroup.name and _is_populated(cgroup))
     return tuple(sorted(found))
+
+
+def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: Path = MOUNTINFO) -> int:
+    """Return the pid of a container's first process, as soon as the runtime has made it; 0 if it is not there. Blocks.
+
+    It is the one in the container's cgroup that is number 1 of its own pid namespace, so there is none in a pod whose
+    containers share a namespace. It may not yet have been released to run the container's command, and may have ended
+    by the time that it is looked at. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    """
+    for directory in _directories(node, uid, mountinfo):
+        for cgroup in directory.glob("*/"):
+            if container_id in cgroup.name:
+                for pid in processes_of(cgroup):
+                    if pid and is_first_of_a_namespace(pid):
+                        return pid
+    return 0
 
 
 def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from syncpod.cri.answers import is_id, word
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, RuntimeFailure, Unreadable
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
-from syncpod.lifecycle.exit import UNKNOWN_TO_RUNTIME, Exit
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_TO_RUNTIME, Exit
 from syncpod.lifecycle.listing_size import within_shares
 from syncpod.lifecycle.observed import (
     ObservedContainer,
@@ -401,7 +401,8 @@ class PodReader:
         if known is None or known.state == "unknown":
             return None
         if known.state == "exited":
-            if known.reason == UNKNOWN_TO_RUNTIME and self.exits is not None and self.exits.of(known.id) is not None:
+            is_unknown = known.reason in (UNKNOWN_TO_RUNTIME, STATUS_UNKNOWN)
+            if is_unknown and self.exits is not None and self.exits.of(known.id) is not None:
                 return None  # the kernel has said since how it ended
             return known if known.finished_at else None
         return known if known.state == listed.state else None

@@ -21,7 +21,7 @@ from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.kernel.tree_removal import remove_tree
-from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
+from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, STATUS_UNKNOWN, Exit, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,8 @@ class SeenExits:
         """Containers whose end the kernel will tell. An event is set once there is nothing to wait for."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
-        self._kernel_tells = tells_exits()
+        self.kernel_tells = tells_exits()
+        """Whether the kernel reports the exit codes of processes."""
         self._writing: asyncio.Task[None] | None = None
         self._writer = started_pool(1, "seen exits")
         for path in sorted(directory.glob("*")):
@@ -85,13 +86,13 @@ class SeenExits:
             expected.set()
 
     async def complete(self, exit_: Exit) -> Exit:
-        """Return a container's exit; if the runtime's exit code is doubtful, as the node itself saw it.
+        """Return a container's exit; if the runtime does not know it, or may not, as the node itself saw it.
 
-        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. The kernel's report
-        overrides that. If the kernel is expected to report, this waits :data:`EXPECTED_SECONDS` at most: the process
-        may be about to be killed, or not yet reaped.
+        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. It lists no end of a
+        process whose start it gave up. The kernel's report overrides both. If the kernel is expected to report, this
+        waits :data:`EXPECTED_SECONDS` at most: the process may be about to be killed, or not yet reaped.
         """
-        if exit_.exit_code != DOUBTFUL_EXIT_CODE:
+        if exit_.exit_code != DOUBTFUL_EXIT_CODE and exit_.reason != STATUS_UNKNOWN:
             return exit_
         expected = self._expected.get(exit_.id)
         if expected is not None:
@@ -101,7 +102,13 @@ class SeenExits:
         seen = self._seen.get(exit_.id)
         if seen is None:
             return exit_
-        how = {"exit_code": seen.exit_code, "reason": seen.reason, "finished_at": seen.finished_at}
+        how: dict[str, object] = {
+            "exit_code": seen.exit_code,
+            "reason": seen.reason,
+            "finished_at": seen.finished_at,
+        }
+        if exit_.reason == STATUS_UNKNOWN:
+            how["message"] = ""  # it says that nobody knows
         return exit_.model_copy(update=how)
 
     def is_doubtful(self, exit_: Exit) -> bool:
@@ -110,7 +117,7 @@ class SeenExits:
         True only on a kernel that reports exits: on others nothing can confirm a 255, and the runtime's code counts.
         """
         doubtful = exit_.exit_code == DOUBTFUL_EXIT_CODE and exit_.id not in self._seen
-        return doubtful and not exit_.is_unknown and self._kernel_tells
+        return doubtful and not exit_.is_unknown and self.kernel_tells
 
     def ids(self) -> frozenset[str]:
         """Return the ids of containers with a recorded end."""

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.translation.names import NODE_LABEL
+from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, open_to_all, shell, until
 from tests.e2e.words import say, waits_for
 from tests.runtimes.selection import ALL, asked_for
@@ -165,6 +167,56 @@ async def test_an_unregistered_process_counts_as_run_after_a_worker_kill(
     assert (out / "runs").read_text().split() == ["run"] * (1 if policy == "Never" else 2)
     await node.went_on(pod, since)
     await pod.delete()
+
+
+@pytest.mark.skipif(not tells_exits(), reason="needs Linux 6.15")
+@pytest.mark.parametrize(("kind", "code"), [("init", 0), ("init", 3), ("main", 0)])
+async def test_an_unregistered_process_that_has_ended_is_reported_with_its_exit_code(
+    node: FaultyNode, kind: str, code: int, tmp_path: Path
+) -> None:
+    """Its runtime lists it as never started, and forgets its exit code. But the worker had it from the kernel."""
+    out = tmp_path / "out"
+    open_to_all(out)
+    mount = {"volumeMounts": [{"name": "out", "mountPath": str(out)}]}
+    once = shell("once", f"echo run >>{out}/runs; exit {code}", **mount)
+    spec: dict[str, Any] = {"volumes": [{"name": "out", "hostPath": {"path": str(out)}}], "restartPolicy": "Never"}
+    with node.proxy.stop("CreateContainer", "after") as created:
+        pod = await (
+            node.apply(shell("main", "exit 0"), initContainers=[once], **spec)
+            if kind == "init"
+            else node.apply(once, **spec)
+        )
+        await created.reached()
+        with node.runtime.gates.hold("runc-start") as made, node.runtime.gates.hold("runc-started") as begun:
+            created.open()
+            await made.reached()
+            (first,) = await pod.containers()
+            await until_true(lambda: watches(node.worker.pid, first.id))
+            made.open()
+            await begun.reached()
+            await until_true((node.directory / "state" / "exits" / first.id).exists)
+            await node.kill()
+    since = await node.serve()
+    phase = "Failed" if code else "Succeeded"
+    final = await pod.until(lambda pod: pod.get("status", {}).get("phase") == phase)
+    [status] = final["status"]["initContainerStatuses" if kind == "init" else "containerStatuses"]
+    ended = status["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (code, "Error" if code else "Completed")
+    assert (ended["containerID"].partition("://")[2], status["restartCount"]) == (first.id, 0)
+    assert "message" not in ended
+    assert (out / "runs").read_text().split() == ["run"]
+    await node.went_on(pod, since)
+    await pod.delete()
+
+
+def watches(worker: int, container_id: str) -> bool:
+    """Return whether the worker holds a pidfd of a process of this container."""
+    for info in Path(f"/proc/{worker}/fdinfo").iterdir():
+        with contextlib.suppress(OSError):
+            pid = next((line.split()[1] for line in info.read_text().splitlines() if line.startswith("Pid:")), "-1")
+            if int(pid) > 0 and container_id in Path(f"/proc/{pid}/cgroup").read_text():
+                return True
+    return False
 
 
 # --- after the start --------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.lifecycle.exit import Exit
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, Exit
 from syncpod.node import seen_exits as module
 from syncpod.node.seen_exits import SeenExits
 
@@ -54,6 +54,15 @@ async def test_an_observed_exit_replaces_code_255_of_a_killed_shim(directory: Pa
     exits.note("c1", 137, AT)
     told = await exits.complete(Exit(id="c1", exit_code=255, reason="Error"))
     assert (told.exit_code, told.reason) == (137, "Error")
+
+
+async def test_an_observed_exit_replaces_that_of_a_start_which_the_runtime_gave_up(directory: Path) -> None:
+    exits = SeenExits(directory)
+    given_up = Exit(id="c1", exit_code=137, reason=STATUS_UNKNOWN, message="The runtime gave up", finished_at=LATER)
+    assert await exits.complete(given_up) == given_up
+    exits.note("c1", 0, AT)
+    told = await exits.complete(given_up)
+    assert (told.exit_code, told.reason, told.message, told.finished_at) == (0, "Completed", "", AT)
 
 
 async def test_exit_code_255_without_an_observed_exit_is_kept(directory: Path) -> None:

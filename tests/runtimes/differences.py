@@ -149,6 +149,7 @@ _EMBEDDED = (
             "test_faults_worker.py::test_a_pod_starts_once_after_a_worker_kill_during_its_start[*runc starts*]",
             "test_faults_worker.py::test_a_container_is_not_doubled_by_a_worker_kill_while_runc_makes_it",
             "test_faults_worker.py::test_an_unregistered_process_counts_as_run_after_a_worker_kill",
+            "test_faults_worker.py::test_an_unregistered_process_that_has_ended_is_reported_with_its_exit_code",
             "test_faults_worker.py::test_a_deletion_completes_after_a_worker_kill[*runc-kill*]",
             "test_faults_worker.py::test_a_deletion_completes_after_a_worker_kill[*runc-delete*]",
         ),
