@@ -51,6 +51,8 @@ WAS_RESET: Final = "the run was reset, and a node whose commands are signed does
 """Each task of a reset run fails with this, since the run has another run's start. Its workflow is begun anew."""
 _WORKFLOW: Final = "_object"
 """Under which name the SDK's instance has its workflow (temporalio 1.35)."""
+_ON_ERROR: Final = "call_exception_handler"
+"""Under which name asyncio calls its event loop, which is the SDK's instance, if a callback has raised an error."""
 _FAILURES: Final = frozenset(
     (
         RemoveFromCache.EvictionReason.NONDETERMINISM,
@@ -160,6 +162,8 @@ class _Watched(WorkflowInstance):
             return self._not_now(act, f"{CANNOT_NOTE}: {error.strerror}")
         if is_copy and self._was_reset:  # a run that ended would leave its pod without a workflow
             return self._not_now(act, WAS_RESET)
+        if any(job.HasField("remove_from_cache") for job in act.jobs):
+            vars(self._inner)[_ON_ERROR] = _forget_error
         completion = self._inner.activate(act)
         if completion.HasField("failed"):
             self._staged.pop(self._run_id, None)
@@ -244,6 +248,16 @@ def _free(evicted: WorkflowInstance) -> None:
         del attributes[name]
     if workflow is not None:
         vars(workflow).clear()
+
+
+def _forget_error(context: dict[str, Any]) -> None:
+    """Take an error that a callback of an evicted instance has raised, and break the cycle that it makes.
+
+    An eviction cancels the workflow's timers, each of which raises an error then. asyncio's frame refers to the error's
+    context, that to the error, and its traceback to the frame and to the whole activation: 11 KiB for each pod whose
+    workflow ends while an alarm is set. The SDK ignores the error too, but leaves the context as it is.
+    """
+    context.clear()
 
 
 def _nothing_done(act: WorkflowActivation) -> WorkflowActivationCompletion:

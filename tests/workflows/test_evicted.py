@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from temporalio.client import Client
+from temporalio.worker._workflow_instance import _WorkflowBeingEvictedError
 
 from syncpod.temporal.interceptors import NodeInterceptor
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.tracing import TracingInterceptor
 from syncpod.temporal.workflow_watch import WatchedRunner
-from tests.workflows.scripted import ScriptedNode, scripted_worker, start_pod, until
+from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
 from tests.workflows.test_signed import Watches
 from workflows.pod.state import PodState
@@ -34,7 +36,17 @@ def no_collection() -> Iterator[None]:
 
 def states() -> int:
     """How many pods' states there are in this process."""
-    return sum(type(each) is PodState for each in gc.get_objects())
+    return alive(PodState)
+
+
+def alive(what: type) -> int:
+    """How many objects of a type there are in this process."""
+    return sum(type(each) is what for each in gc.get_objects())
+
+
+def is_in_backoff(pod: dict[str, Any]) -> bool:
+    """Whether the container waits to be restarted, so that the workflow's alarm is set."""
+    return "waiting" in container(pod, "web")["state"]
 
 
 @pytest.mark.usefixtures("no_collection")
@@ -57,3 +69,24 @@ async def test_the_state_of_an_evicted_workflow_is_freed(client: Client) -> None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while states() > before:  # noqa: ASYNC110  # there is nothing to wait on
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.usefixtures("no_collection")
+async def test_the_last_activation_of_a_workflow_that_ends_with_its_alarm_set_is_freed(client: Client) -> None:
+    before = states()
+    watched, node = WatchedRunner(workflow_runner(), Watches()), ScriptedNode()
+    async with scripted_worker(client, node, workflow_runner=watched, interceptors=[NodeInterceptor(None, watched)]):
+        handle = await start_pod(client, node, manifest())
+        await until(handle, is_ready)
+        uid = (await query_pod(handle))["metadata"]["uid"]
+        await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+        await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+        await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+        await until(handle, is_in_backoff)
+        await handle.signal("delete_pod", {})
+        await handle.result()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while states() > before:  # noqa: ASYNC110  # there is nothing to wait on
+                await asyncio.sleep(0.1)
+    # Its traceback refers to the activation, and to what that has cancelled.
+    assert not alive(_WorkflowBeingEvictedError)
