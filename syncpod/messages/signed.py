@@ -41,7 +41,7 @@ BEGINS: Final = "syncpod_fleet_begins"
 
 REMEMBERED: Final = 256
 """How many numbers of commands a workflow keeps. A command is refused if so many later ones were carried out before."""
-_NO_PAYLOAD: Final = "it has no payload that could be signed"
+_NO_PAYLOAD: Final = "it has no payload that could be signed (`--input '{}'` is one)"
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ async def test_a_pod_that_is_run_for_its_output_passes_on_its_exit_code_and_is_d
     pods: Pods, engine: EngineNode
 ) -> None:
     """As `kubectl run -i --rm`: attached to piped input, and without any."""
-    flags = ("--rm", "--image", BUSYBOX, "--restart", "Never")
+    flags = ("--rm", "--image", BUSYBOX)
     script = "echo hello; exit 3\n"
     name, other = (f"{base}-{uuid.uuid4().hex[:6]}" for base in ("once", "told"))
     piped = await syncpod(engine, "run", name, "-i", *flags, "--", "sh", stdin=script)

@@ -672,14 +672,18 @@ class PodWorkflow:
             if not was_ending and state.deletion is not None:
                 since.append(now)
 
-        await self.change("delete", change, args or ({},))
+        await self.change("delete", change, self.deletion_of(args))
         answer = report.identity(self.state)
         return answer | {"since": since[0].isoformat()} if since else answer
 
     @delete.validator
     def check_delete(self, *args: Any) -> None:
         """Refuse a wrong payload."""
-        self.check("delete", desired.delete, args or ({},))
+        self.check("delete", desired.delete, self.deletion_of(args))
+
+    def deletion_of(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Return what a deletion was given, by default nothing. One that is to be signed needs a payload."""
+        return args if args or self.commands.signed else ({},)
 
     async def change(self, name: str, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
         """Carry out an accepted update after the signals before it, which may have made it impossible."""
@@ -693,7 +697,7 @@ class PodWorkflow:
         if self.state.removed:
             raise ApplicationError("the pod is gone; apply it again", type="Gone", non_retryable=True)
         if len(args) != 1:
-            raise invalid(f"takes one payload, got {len(args)}")
+            raise invalid(f"takes one payload, got {len(args)}{'' if args else ': `{}` is one'}")
         (document,) = self.entity.allow(name, args)
         self.entity.attempt(lambda: change(self.state.model_copy(), document, workflow.now()))
 

@@ -28,7 +28,15 @@ Labels = Annotated[
 ]
 Port = Annotated[int, typer.Option("--port", metavar="PORT", help="The port that it serves.", show_default=False)]
 IsCommand = Annotated[bool, typer.Option("--command", help="The words after -- are the command, not its arguments.")]
-Restart = Annotated[str, typer.Option("--restart", metavar="Always|OnFailure|Never", help="The restart policy.")]
+Restart = Annotated[
+    str,
+    typer.Option(
+        "--restart",
+        metavar="Always|OnFailure|Never",
+        help="The restart policy.",
+        show_default="Always, or Never with --rm",
+    ),
+]
 PullPolicy = Annotated[
     str, typer.Option("--image-pull-policy", metavar="Always|IfNotPresent|Never", help="When to pull the image.")
 ]
@@ -49,7 +57,7 @@ def run(
     labels: Labels = "",
     port: Port = 0,
     command: IsCommand = False,
-    restart: Restart = "Always",
+    restart: Restart = "",
     image_pull_policy: PullPolicy = "",
     stdin: OurStdin = False,
     tty: OurTerminal = False,
@@ -71,13 +79,14 @@ def run(
     \b
     Examples:
       syncpod run web --image nginx --port 80
-      syncpod run shell -it --rm --image busybox --restart Never -- sh
+      syncpod run shell -it --rm --image busybox -- sh
     """  # noqa: D301
     from syncpod.cli.commands.apply import apply_manifests
     from syncpod.cli.input.arguments import read_timeout
 
     if not words or not image:
         raise BadInput("name the pod and its image: syncpod run NAME --image IMAGE")
+    restart = restart or ("Never" if remove else "Always")  # kubectl runs it again before the pod is deleted
     _check(restart, dry_run, output)
     is_attached = stdin if attach is None else attach
     _check_streams(stdin=stdin, tty=tty, is_attached=is_attached, remove=remove, wait=wait)
