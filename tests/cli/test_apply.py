@@ -592,6 +592,19 @@ async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 
+async def test_a_forced_deletion_names_a_workflow_that_is_not_a_pods(
+    syncpod: Command, client: Client, node: ScriptedNode
+) -> None:
+    """Nothing ends a workflow of an unknown type on the node's own queue, so nobody waits for its end."""
+    name = f"n-{fresh_name()}"
+    squatter = await client.start_workflow("Squatter", id=f"pod/default/{name}", task_queue=node.queue)
+    try:
+        done = await syncpod("delete", "pod", name, "--force")
+    finally:
+        await squatter.terminate()
+    assert (done.code, f"workflow pod/default/{name} is not a pod's" in done.err) == (1, True), done.err
+
+
 async def test_a_forced_deletion_frees_the_name_of_a_pod_whose_node_never_existed(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

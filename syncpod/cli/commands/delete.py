@@ -256,9 +256,10 @@ async def _selected(
 async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) -> list[FetchedPod]:
     """Return the pods to wait for, with a note on those that did not answer.
 
-    By force, those that have never run, or whose node is dead, are ended here, and not returned.
+    By force, those that have never run, or whose node is dead, are ended here, and not returned. Raises Failure for a
+    workflow under a pod's id that is not a pod's: nothing ends it.
     """
-    from syncpod.cli.temporal.pods import note_absent_nodes
+    from syncpod.cli.temporal.pods import note_absent_nodes, require_pods_own
     from syncpod.cli.temporal.unserved import end_if_never_run, end_without_node, never_served
 
     silent = [fetched for fetched in ending if not fetched.current]
@@ -275,6 +276,9 @@ async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) ->
             )
         ending = [fetched for fetched in ending if fetched not in left]
         silent = [fetched for fetched in silent if fetched not in left]
+    for one in silent:
+        if one.key in {each.key for each in ending}:
+            await require_pods_own(client, *one.key)
     unserved = await never_served(client, (fetched.pod.spec.node_name or "" for fetched in silent))
     for node in unserved:
         names = ", ".join(one.pod.metadata.name for one in silent if one.pod.spec.node_name == node)
