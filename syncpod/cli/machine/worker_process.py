@@ -29,7 +29,20 @@ from syncpod.cli.machine.state_directory import (
 from syncpod.journal.reading import last_sign_of
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.table import as_arguments
-from syncpod.settings.variables import LOG_DIR, MEMORY_DIR, NODE, RUNTIME_ENDPOINT, SIGNED
+from syncpod.settings.variables import (
+    CAPACITY,
+    ENCRYPT,
+    LOG_DIR,
+    MANIFEST_DIR,
+    MEMORY_DIR,
+    METRICS_ADDRESS,
+    NODE,
+    NODE_LABELS,
+    POD_CGROUPS,
+    POD_MAX_PIDS,
+    RUNTIME_ENDPOINT,
+    SIGNED,
+)
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record
 
 if TYPE_CHECKING:
@@ -104,13 +117,23 @@ def start(
 
 
 def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
-    """Return the worker's arguments: all that was said of the node, now or at its last start."""
+    """Return the worker's arguments: all that was said of the node, now or at its last start.
+
+    A command may have changed a setting since: the worker that only deletes pods follows no directory.
+    """
     said = {
         NODE: node.node,
         MEMORY_DIR: str(node.memory_dir),
         LOG_DIR: str(node.log_dir),
         RUNTIME_ENDPOINT: endpoint,
         SIGNED: "true" if node.signed else "",
+        ENCRYPT: "true" if node.encrypt else "",
+        MANIFEST_DIR: str(node.manifest_dir or ""),
+        CAPACITY: node.capacity,
+        NODE_LABELS: node.node_labels,
+        METRICS_ADDRESS: node.metrics_address,
+        POD_CGROUPS: str(node.pod_cgroups).lower(),
+        POD_MAX_PIDS: str(node.pod_max_pids),
     }
     adopts = ["--adopt-cluster"] if node.adopt_cluster else []
     return ["--state-dir", str(node.state_dir), *as_arguments({**node.given, **said}), *adopts]
