@@ -138,7 +138,7 @@ def test_a_fleets_refusals_name_the_fleets_keys() -> None:
     )
     assert not FleetCommands({}, BEGAN).refusal_of("signal/renew", [{}]), "a fleet that does not sign refuses nothing"
     for args, why in (
-        ([], "it has no payload that could be signed"),
+        ([], "it has no payload that could be signed (`--input '{}'` is one)"),
         ([{}], "it is not signed"),
         ([Received({}, "signal/other", 7)], "it was signed as signal/other"),
     ):
