@@ -9,7 +9,8 @@ message. containerd does so in three cases that differ (internal/cri/server/cont
 - The caller went away, or the shim died, while the process was being started. The process may have run: containerd then
   kills it, and lists it as if it had never run.
 
-The embedded runtime words the same three cases in its own way. CRI-O lists no such end.
+The embedded runtime words the first two cases in its own way, and lists in the third how the process ended. CRI-O lists
+no such end.
 """
 
 from __future__ import annotations
@@ -28,9 +29,6 @@ begun."""
 _BEGINNING: Final = ("failed to start containerd task", "failed to update container")
 """How containerd's error begins if it had already asked its shim to start the process."""
 
-_STARTED_AND_KILLED: Final = " meanwhile"
-"""How the embedded runtime's error ends if it killed what it had started, for a caller or a sandbox that had gone."""
-
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
 """What the shim says if the OCI runtime itself has refused: the process is then never released to run."""
 
@@ -46,8 +44,6 @@ def failed_start(message: str) -> FailedStart:
     cut_off = any(words in message for words in _CUT_OFF)
     if message.startswith(_BEGINNING):
         return "refused" if _REFUSED_BY_THE_OCI_RUNTIME in message and not cut_off else "unknown"
-    if message.endswith(_STARTED_AND_KILLED):
-        return "unknown"
     return "cut off" if cut_off or message.startswith(_NOTHING_TO_START_IN) else "refused"
 
 

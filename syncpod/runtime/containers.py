@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -45,6 +46,7 @@ from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread
 from syncpod.runtime.statuses import container_record, event, image_of, sandbox_record
 
 _START_ERROR = 128
+_KILLED: Final = 128 + signal.SIGKILL
 _CLOSING_TRIES: Final = 3
 _CLOSING_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -162,7 +164,7 @@ class Containers:
     async def start(self, container: Container) -> None:
         """Run a created container. Raises Refusal.
 
-        If the caller is cancelled before it runs, it counts as failed to start, as in containerd.
+        If the caller is cancelled before it runs, it is killed. What had run until then has ended, with its exit code.
         """
         if container.starting:
             raise failed(f'failed to start container "{container.id}": container is already in starting state')
@@ -186,13 +188,12 @@ class Containers:
             try:
                 process = await self._start_process(container)
                 if caller.gone or container.sandbox.stopping:
-                    process.kill()
-                    await process.wait()
                     why = "context canceled" if caller.gone else f'sandbox "{container.sandbox.id}" was stopped'
-                    raise StartFailed(f"{why} meanwhile")
+                    process.kill()
+                    raise StartFailed(f"{why} meanwhile", await process.wait())
             except (StartFailed, CgroupRefused, OSError, Refusal) as error:
                 sentence = f"failed to start container process: {error}"
-                self._record_end(container, _start_error(sentence))
+                self._record_end(container, self._end_of_failed_start(container, error, sentence))
                 raise failed(f'failed to start container "{container.id}": {sentence}') from error
             except Exception as error:
                 self._record_end(container, _start_error(f"failed to start container process: {error!r}"))
@@ -201,6 +202,16 @@ class Containers:
                 container.starting = False
             self._runs(container, process)
         self._tell(container, api_pb2.CONTAINER_STARTED_EVENT)
+
+    def _end_of_failed_start(self, container: Container, error: Exception, sentence: str) -> Exited:
+        """Return how a container ended whose start failed: with its own exit code if it has run all the same.
+
+        Difference: containerd lists it as a start that failed, even if it had run to its end.
+        """
+        ended = error.ended if isinstance(error, StartFailed) else None
+        if ended is None or ended.reason == "StartError":
+            return _start_error(sentence)
+        return replace(self._judged(container, ended), message=sentence if ended.exit_code == _KILLED else "")
 
     async def _start_process(self, container: Container) -> Process:
         runtime = self._runtime

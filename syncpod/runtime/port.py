@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 
-class StartFailed(Exception):
-    """A process could not be started. The text is one sentence in runc's words (`exec: "x": not found`)."""
-
-
 @dataclass(frozen=True)
 class User:
     """The user of a process. Only root can run one as another user."""
@@ -87,6 +83,15 @@ class Exited:
     message: str
     started_at: int
     finished_at: int
+
+
+class StartFailed(Exception):
+    """A process could not be started. The text is one sentence in runc's words (`exec: "x": not found`)."""
+
+    def __init__(self, sentence: str, ended: Exited | None = None) -> None:
+        """Fail for the reason in the sentence; `ended` is how the process ended, if it may have run all the same."""
+        super().__init__(sentence)
+        self.ended = ended
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,6 @@ def test_a_user_with_too_many_groups_is_not_listed() -> None:
         f"failed to create containerd task: {'x' * 9000}: context deadline exceeded: unknown",
         f"failed to start containerd task: {'x' * 9000}: OCI runtime start failed: {'y' * 9000}",
         f"failed to start containerd task: {'x' * 9000}: ttrpc: closed",
-        f"{'x' * 9000} meanwhile",
     ],
 )
 @pytest.mark.parametrize("names", [2, 500])

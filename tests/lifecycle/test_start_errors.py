@@ -54,10 +54,6 @@ CASES: dict[str, tuple[str, FailedStart]] = {
         "failed to start container process: /bin/no: No such file or directory",
         "refused",
     ),
-    "the embedded runtime kills what it started for a caller that has gone": (
-        "failed to start container process: context canceled meanwhile",
-        "unknown",
-    ),
     "the embedded runtime withdraws a start": (
         "the runtime was restarted while the container was being started",
         "cut off",

@@ -270,7 +270,7 @@ async def test_a_specification_without_a_supervisor_is_withdrawn_permanently(mac
     assert (machine.place() / records.SPEC).exists()
     assert await machine.processes.find(machine.place()) is None
     os.kill(spawner, signal.SIGCONT)
-    with pytest.raises(StartFailed, match="its supervisor ended before it could start it"):
+    with pytest.raises(StartFailed, match="its supervisor ended before it could report the start"):
         await starting
     assert not list(machine.place().iterdir())
 

@@ -191,12 +191,32 @@ async def test_a_process_that_cannot_be_supervised_is_killed(machine: Machine, m
 
     with monkeypatch.context() as patched:
         patched.setattr(machine.processes, "_hold", lambda *_, **__: fail())
-        with pytest.raises(OSError, match="Too many open files"):
+        with pytest.raises(StartFailed, match="Too many open files") as failed:
             await machine.start("sleep", "600")
+    assert failed.value.ended is not None and failed.value.ended.exit_code == 137
     [started] = seen
     assert not runs(started.main.pid)
     assert not runs(started.supervisor.pid)
     assert isinstance(await machine.processes.find(machine.place()), Exited)
+
+
+async def test_a_start_whose_supervisor_is_killed_before_its_report_tells_how_the_process_ended(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the supervisor has recorded counts, although its packet never came."""
+
+    def nothing_came(line: Any) -> tuple[bytes, list[int]]:
+        with line:
+            while records.read_ended(machine.place()) is None:
+                pass
+        return b"", []
+
+    monkeypatch.setattr(supervised, "_receive", nothing_came)
+    with pytest.raises(StartFailed, match="before it could report the start") as failed:
+        await machine.start("sh", "-c", "exit 3")
+    ended = failed.value.ended
+    assert ended is not None and ended.started_at > 0
+    assert (ended.exit_code, ended.reason) == (3, "Error")
 
 
 async def test_a_stopped_supervisor_of_an_ended_process_does_not_block_a_server(

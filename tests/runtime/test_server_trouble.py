@@ -23,7 +23,7 @@ from syncpod.runtime.port import Exited, Process
 from syncpod.runtime.refusals import Refusal
 from syncpod.runtime.state import Container, Sandbox
 from tests.agent.waiting import until
-from tests.runtime.crashes import RUNS_ON, Life, container_config
+from tests.runtime.crashes import ENDS_BY_ITSELF, EXIT_CODE, RUNS_ON, Life, container_config
 from tests.runtime.real_pods import Pod
 from tests.runtimes.bare import BareCri
 from tests.runtimes.embedded import Embedded
@@ -355,6 +355,47 @@ async def test_a_container_that_could_not_be_started_sends_no_events(machine: Ma
     assert container.ended is not None and container.ended.reason == "StartError"
     await life.containers.remove(container)
     assert [each.container_event_type for each in told] == [cri.CONTAINER_CREATED_EVENT, cri.CONTAINER_DELETED_EVENT]
+
+
+async def cut_off(machine: Machine, name: str, *, ends: bool) -> cri.ContainerStatus:
+    """Start a container whose caller goes before the start is answered; its status once it has ended."""
+    life = machine.life
+    container = life.containers.create(machine.sandbox, container_config(name))
+    processes, held, answered = cast(Any, life.runtime.processes), asyncio.Event(), asyncio.Event()
+    start = processes.start
+
+    async def slow(*given: Any) -> Process:
+        process: Process = await start(*given)
+        if ends:
+            await process.wait()
+        held.set()
+        await answered.wait()
+        return process
+
+    processes.start = slow
+    calling = asyncio.ensure_future(life.containers.start(container))
+    await held.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    answered.set()
+    await until(lambda: container.ended is not None)
+    return statuses.container_status(life.runtime, container)
+
+
+async def test_a_container_that_ended_before_the_caller_of_its_start_went_keeps_its_exit_code(machine: Machine) -> None:
+    """An init container that has exited 0 would run again if it were listed as never started."""
+    await machine.running()
+    status = await cut_off(machine, ENDS_BY_ITSELF, ends=True)
+    assert (status.exit_code, status.reason, status.message) == (EXIT_CODE, "Error", "")
+    assert 0 < status.started_at <= status.finished_at
+
+
+async def test_a_container_that_is_killed_since_the_caller_of_its_start_went_has_run(machine: Machine) -> None:
+    await machine.running()
+    status = await cut_off(machine, "other", ends=False)
+    assert (status.exit_code, status.started_at > 0) == (137, True)
+    assert status.message == "failed to start container process: context canceled meanwhile"
 
 
 async def test_the_server_raises_its_file_limit_and_containers_get_the_original_one(tmp_path: Path) -> None:

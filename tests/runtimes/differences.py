@@ -118,6 +118,11 @@ _EMBEDDED = (
     ),
     Difference("resize", "Limits of a container that has ended are refused; containerd accepts them."),
     Difference(
+        "starts that are cut off",
+        "If the caller of a start goes before it is answered, the container's own exit is kept; containerd lists a "
+        "start that failed.",
+    ),
+    Difference(
         "restarts of the runtime",
         "The exit code of a container that ended while the runtime was down is kept, as in 1.6; 2.4 reports 255.",
     ),

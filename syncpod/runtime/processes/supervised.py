@@ -130,8 +130,8 @@ class Supervised:
                     await _readable(ours)
             except TimeoutError:
                 ours.close()
-                await self._give_up(directory)
-                raise StartFailed(f"nothing was started within {_START_SECONDS:.0f} seconds") from None
+                ended = await self._give_up(directory)
+                raise StartFailed(f"nothing was started within {_START_SECONDS:.0f} seconds", ended) from None
             except BaseException:
                 ours.close()
                 raise
@@ -145,33 +145,36 @@ class Supervised:
                 if started is None or len(descriptors) != _PIDFDS:
                     raise StartFailed("its supervisor left no record of it")
                 return self._hold(directory, spec, started, ours, supervisor=descriptors[0], main=descriptors[1])
-            except BaseException:
+            except BaseException as error:
                 ours.close()
-                await self._undo(directory, descriptors)
+                ended = await self._undo(directory, descriptors)
+                if isinstance(error, StartFailed | OSError):
+                    raise StartFailed(str(error), ended) from error
                 raise
         ours.close()
         if packet[:1] == Word.REFUSED:
             raise StartFailed(packet[1:].decode(errors="surrogateescape"))
         started = records.read_started(directory)
-        if started is not None:
-            await self._lost(directory, started)
-        raise StartFailed("its supervisor ended before it could start it")
+        ended = None if started is None else await self._lost(directory, started)
+        raise StartFailed("its supervisor ended before it could report the start", ended)
 
-    async def _give_up(self, directory: Path) -> None:
-        """Give up a start that has had no result so far, whichever process is stuck."""
+    async def _give_up(self, directory: Path) -> Exited | None:
+        """Give up a start that has had no result so far, whichever process is stuck.
+
+        Return how the process ended, if it has begun.
+        """
         try:
             with _lock(directory):
                 self._withdraw(directory)
         except FileNotFoundError:
-            return
+            return None
         except BlockingIOError:  # A supervisor has started.
-            if not self._withdraw_claimed(directory):
-                await self._undo(directory, [])
-        else:
-            self._replace_spawner()
+            return None if self._withdraw_claimed(directory) else await self._undo(directory, [])
+        self._replace_spawner()
+        return None
 
-    async def _undo(self, directory: Path, descriptors: list[int]) -> None:
-        """Kill what was started and cannot be held, given its pidfds, which are closed."""
+    async def _undo(self, directory: Path, descriptors: list[int]) -> Exited | None:
+        """Kill what was started and cannot be held, given its pidfds, which are closed; return how it ended."""
         started = None
         with contextlib.suppress(OSError, ValueError):
             started = records.read_started(directory)
@@ -179,8 +182,7 @@ class Supervised:
             supervisor = records.open_process(started.supervisor)
             descriptors = [] if supervisor is None else [supervisor]
         await _kill_started(descriptors)
-        if started is not None:
-            await self._lost(directory, started)
+        return None if started is None else await self._lost(directory, started)
 
     async def find(self, directory: Path) -> ContainerHandle | Exited | None:
         """Return the process that was started there, or its end; see `port.Processes.find`.
