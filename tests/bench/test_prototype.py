@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-import worker
 from activities.node.context import pods_at_once
 from bench import prototype, prototype_worker
 from bench.prototype import Begin, Calls, Places, Plan, packed, parts_of
 from protos.cri.v1 import api_pb2 as cri
 from protos.cri.v1 import api_pb2_grpc as stubs
+from syncpod.worker import temporal_worker
 
 
 class Runtime:
@@ -100,5 +100,5 @@ async def test_those_that_can_wait_get_a_place_last() -> None:
 
 def test_it_has_the_limits_of_the_product() -> None:
     assert pods_at_once() == prototype.PODS_AT_ONCE
-    assert prototype_worker.WORKFLOW_TASKS_AT_ONCE == worker.WORKFLOW_TASKS_AT_ONCE
-    assert prototype_worker.EAGER_STARTS_AT_ONCE == worker.EAGER_STARTS_AT_ONCE
+    assert prototype_worker.WORKFLOW_TASKS_AT_ONCE == temporal_worker.WORKFLOW_TASKS_AT_ONCE
+    assert prototype_worker.EAGER_STARTS_AT_ONCE == temporal_worker.EAGER_STARTS_AT_ONCE

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-import fleet_worker
 from syncpod.cli.temporal import liveness
 from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Life, Sign, judge, unserved_queue
 from syncpod.messages.identity import node_task_queue
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.worker_record import remove_worker_record, write_worker_record
+from syncpod.worker import fleet
 from tests.agent.waiting import until_asked
 from tests.cli.conftest import Command
 from tests.cli.manifests import fresh_name
@@ -56,8 +56,8 @@ def test_a_recently_seen_worker_counts_as_alive(signs: tuple[Sign, ...], life: L
 def test_a_fleets_worker_sends_several_heartbeats_before_it_counts_as_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK's own interval is longer: a worker at rest, whose poll lasts a minute, would be taken for dead."""
     given: dict[str, Any] = {}
-    monkeypatch.setattr(fleet_worker, "Runtime", lambda **options: given.update(options))
-    fleet_worker._runtime()
+    monkeypatch.setattr(fleet, "Runtime", lambda **options: given.update(options))
+    fleet._runtime()
     assert 2 * given["worker_heartbeat_interval"] < GRACE
 
 

@@ -11,7 +11,7 @@ from qa.planted.table import TABLE
 
 
 def rooms() -> Iterator[str]:
-    yield from ("workflows/pod", "workflows/node", "workflows/fleet", "activities", "worker.py")
+    yield from ("workflows/pod", "workflows/node", "workflows/fleet", "activities")
     for place in sorted((ROOT / "syncpod").iterdir()):
         if (place / "__init__.py").is_file() or (place.suffix == ".py" and place.stem != "__init__"):
             yield f"syncpod/{place.stem}"

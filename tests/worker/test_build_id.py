@@ -8,12 +8,12 @@ from pathlib import Path
 import grimp
 import pytest
 
-import worker
 from syncpod.cli.main import run
 from syncpod.lifecycle.version import DECISION_VERSION, decisions_of
+from syncpod.worker.build import build_id
 from workflows.source_digest import SOURCES, source_digest
 
-ROOT = Path(worker.__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_build_id_begins_with_the_version() -> None:
     named = f"syncpod-{metadata.version('syncpod')}+decisions.{DECISION_VERSION}."
-    assert re.fullmatch(re.escape(named) + "[0-9a-f]{12}", worker.build_id())
-    assert decisions_of(worker.build_id()) == DECISION_VERSION
+    assert re.fullmatch(re.escape(named) + "[0-9a-f]{12}", build_id())
+    assert decisions_of(build_id()) == DECISION_VERSION
 
 
 def copied(to: Path) -> Path:
@@ -84,6 +84,6 @@ def test_a_tree_without_source_has_no_build_id(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("uninstalled")
 def test_a_checkout_that_is_not_installed_serves_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert worker.build_id().startswith(f"syncpod-checkout+decisions.{DECISION_VERSION}.")
+    assert build_id().startswith(f"syncpod-checkout+decisions.{DECISION_VERSION}.")
     assert run(["version"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "syncpod (not installed)"

@@ -142,10 +142,10 @@ def test_a_full_queue_is_logged_once_in_ten_minutes_and_other_lines_always(
 
 PROGRAM = """
 import sys
-import worker
 from opentelemetry import metrics, trace
 from syncpod import telemetry
-worker._log("INFO", is_json=False)
+from syncpod.worker.log import log_to_stderr
+log_to_stderr("INFO", is_json=False)
 telemetry.configure(service="syncpod-worker")
 metrics.get_meter("m").create_counter("counted").add(1)
 for line in sys.stdin:

@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 from temporalio.worker import Worker
 
-import worker as module
 from syncpod.agent.agent import Agent
 from syncpod.settings.node import node_settings
 from syncpod.settings.worker_record import WorkerRecord
+from syncpod.worker.serving import run
 
 
 class Parts:
@@ -55,7 +55,7 @@ async def end(agent: Watching, tmp_path: Path, stop: asyncio.Event) -> None:
     record = WorkerRecord(
         pid=1, identity="n1/m/1", node="n1", endpoint="", runtime="", address="", namespace="", task_queue="", boot=1
     )
-    await module._run(cast(Worker, Parts()), cast(Agent, agent), record, settings, stop)
+    await run(cast(Worker, Parts()), cast(Agent, agent), record, settings, stop)
 
 
 async def test_an_agent_that_ends_by_itself_is_reported_as_a_defect(tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ BUGS = (
     ),
     Plant(
         name="rivals-not-waited-for",
-        room="worker.py",
-        file="worker.py",
+        room="syncpod/worker",
+        file="syncpod/worker/assembly.py",
         before="await refuse_rivals(client, task_queue, life)",
         after="refuse_rivals(client, task_queue, life)",
         harm="A worker serves a node that another machine's worker serves.",

@@ -1,0 +1,287 @@
+"""Assembles one node from its settings: its runtime, its server, its agent and its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
+from temporalio.worker import Worker
+
+from activities.between.collection import Collector
+from activities.between.orphans import OrphanKiller
+from activities.images.presence import image_id
+from activities.node.context import Node
+from activities.node.pulls import PullSettings
+from activities.pods.cgroup import limit_pods
+from syncpod.agent.agent import Agent
+from syncpod.agent.fleet.link import to_gate
+from syncpod.agent.fleet.tasks import add_fleet_link
+from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
+from syncpod.agent.node_setup import image_gc_policy, node_context, prepare_memory
+from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
+from syncpod.agent.runtime_version import FollowedVersion
+from syncpod.agent.storage.former_secrets import FormerSecrets
+from syncpod.agent.storage.image_gc import ImageGc
+from syncpod.agent.storage.log_rotation import LogRotation
+from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime
+from syncpod.agent.takeover.cluster import ClusterGuard
+from syncpod.agent.takeover.lock import NodeLife, NodeLock
+from syncpod.agent.takeover.preconditions import CannotServe, meet_runtime, require_cluster
+from syncpod.agent.takeover.rival import refuse_rivals
+from syncpod.agent.takeover.search_attributes import register_search_attributes
+from syncpod.checked_settings import labels, sysctls, verification
+from syncpod.cri.client import CriClient
+from syncpod.cri.port import RuntimeVersion
+from syncpod.housekeeping_settings import housekeeping_settings
+from syncpod.journal.file import Limits
+from syncpod.messages.identity import NodeFacts
+from syncpod.messages.signature import Keys
+from syncpod.node.deleted_pods import tidy_deleted
+from syncpod.node.pod_cgroups import remove_empty_tiers
+from syncpod.node.reader import PodReader
+from syncpod.node.secret_values import known_secret_values, may_have_unknown
+from syncpod.node.seen_exits import DIRECTORY as EXITS
+from syncpod.node.seen_exits import SeenExits
+from syncpod.objects import ObjectStore
+from syncpod.redaction import of_process
+from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
+from syncpod.settings.worker_record import WorkerRecord, write_worker_record
+from syncpod.signing.codec_server import CodecServer
+from syncpod.signing.encrypting_keys import EncryptingKeys
+from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.plugin import connect
+from syncpod.temporal.tracing import TracedSignals
+from syncpod.translation.context import NodeContext
+from syncpod.worker.log import outage
+from syncpod.worker.served import ServedByNode
+from syncpod.worker.temporal_worker import make_worker, sdk_runtime
+
+log = logging.getLogger("syncpod.worker")
+RELIST_POD_SECONDS = 1.0
+"""How long a relist waits for one pod; a pod that takes longer is read separately, and delays no other."""
+
+
+async def prepared(
+    served: ServedByNode,
+    settings: NodeSettings,
+    connection: ClientConnectConfig,
+    endpoint: str,
+    cri: CriClient,
+    lock: NodeLock,
+    kept: KeptSettings,
+    awaited: AwaitedRuntime,
+) -> tuple[Worker, Agent, WorkerRecord]:
+    """Assemble the node, with its lock held, and keep its settings; nothing runs yet.
+
+    Raises CannotServe, NoServer, RPCError, CriError.
+    """
+    life, task_queue, address = lock.life, served.task_queue(settings.node), connection["target_host"]
+    _tell_who_commands(settings, address)
+    prepare_memory(settings)
+    runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
+    keys = _keys(settings)
+    client = await connect(
+        settings=connection, runtime=sdk_runtime(), identity=life.identity, keys=keys, interceptors=[TracedSignals()]
+    )
+    cluster = await require_cluster(settings, kept, client, address)
+    await refuse_rivals(client, task_queue, life)
+    named = f"{cluster.partition('/')[0]}/{client.namespace}"
+    context = await node_context(settings, cri, endpoint, cluster=named)
+    facts = NodeFacts(
+        name=settings.node,
+        runtime=runtime.name,
+        host_ips=context.host.addresses,
+        recursive_read_only_handlers=context.recursive_read_only_handlers,
+        search_attributes=await register_search_attributes(client),
+    )
+    objects = await asyncio.to_thread(_known_objects, settings)
+    reader = _reader(settings, cri, life, partial(may_have_unknown, context, objects))
+    agent = Agent(
+        client,
+        task_queue=task_queue,
+        life=life,
+        cri=cri,
+        reader=reader,
+        context=context,
+        facts=lambda: facts,
+        keys=keys,
+        journal=Limits(settings.journal.age, settings.journal.max_bytes),
+        guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
+    )
+    node = _node(settings, cri, reader, context, facts, agent)
+    await _tidy(node)
+    _add_housekeeping(settings, client, node, agent, life)
+    record = _worker_record(settings, client, address, task_queue, endpoint, runtime, life)
+    followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
+    agent.add_background_task("runtime version", followed.run)
+    _add_servers(settings, agent, context, cri, keys, address)
+    add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
+    add_fleet_link(agent, client, context, served.fleet_activities, to_gate(), endpoint)
+    worker = make_worker(served, client, node, agent, keys=keys)
+    _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
+    return worker, agent, record
+
+
+def _tell_who_commands(settings: NodeSettings, address: str) -> None:
+    """Say in the log that whoever reaches the Temporal server commands the node, unless commands are signed."""
+    if settings.signed:
+        return
+    text = "commands are not signed: whoever reaches the Temporal server at %s commands node %s; --signed changes that"
+    if os.geteuid() == 0:
+        log.warning(f"{text}. THIS WORKER IS ROOT, SO THEY ARE ROOT ON THIS MACHINE", address, settings.node)
+    else:
+        log.info(text, address, settings.node)
+
+
+def _keys(settings: NodeSettings) -> Keys | None:
+    """Return the keys with which the node's commands are signed, and what it has in Temporal is perhaps encrypted."""
+    if not settings.signed:
+        return None
+    keys = make_signing_keys(settings.state_dir)
+    return EncryptingKeys(keys) if settings.encrypt else keys
+
+
+def _known_objects(settings: NodeSettings) -> ObjectStore:
+    """Return the node's ConfigMaps and Secrets, with all values of Secrets hidden from then on. Blocks."""
+    objects = ObjectStore(settings.state_dir, settings.memory_dir)
+    objects.begin_knowing()
+    of_process.add(known_secret_values(objects))
+    return objects
+
+
+def _reader(
+    settings: NodeSettings, cri: CriClient, life: NodeLife, withholds: Callable[[str, datetime | None], bool]
+) -> PodReader:
+    """Return the reader that lists the node's pods."""
+    return PodReader(
+        cri,
+        boot=life.boot,
+        owner=settings.node,
+        pod_timeout_seconds=RELIST_POD_SECONDS,
+        exits=SeenExits(settings.state_dir / EXITS),
+        withholds=withholds,
+    )
+
+
+def _node(
+    settings: NodeSettings, cri: CriClient, reader: PodReader, context: NodeContext, facts: NodeFacts, agent: Agent
+) -> Node:
+    """Return the node that the steps act on."""
+    pulls = settings.image_pulls
+    return Node(
+        cri=cri,
+        reader=reader,
+        context=context,
+        facts=lambda: facts,
+        returned=agent.listing_returned,
+        acts=agent.step_acts,
+        has_room=agent.room_freed,
+        waiting_for=agent.waiting_for,
+        unprobed=agent.unprobed,
+        announcements=agent.announcements,
+        running=agent.running,
+        adopted=agent.pod_adopted,
+        was_deleted=agent.pod_was_deleted,
+        journal=agent.journal.keep,
+        sysctls=sysctls(settings, os.uname().release),
+        pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
+    )
+
+
+async def _tidy(node: Node) -> None:
+    """Limit all pods together, and end what an earlier worker began: removals of pods, and records of pulls."""
+    await limit_pods(node)
+    await asyncio.to_thread(remove_empty_tiers, node.context)
+    await asyncio.to_thread(tidy_deleted, node.context)
+    await node.pulls.records.recover(lambda image: image_id(node.cri, image))
+
+
+def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> None:
+    """Have the agent also collect images and dead containers, rotate logs, and evict pods."""
+    context, cri = node.context, node.cri
+    housekeeping = housekeeping_settings(os.environ)
+    agent.add_background_task("former Secrets", FormerSecrets(context, node.objects, of_process).run)
+    images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
+    agent.add_background_task("image garbage collection", images.run)
+    rotation = LogRotation(context.log_dir, cri, agent.pleg, settings.logs, threads=node.threads)
+    agent.add_background_task("log rotation", rotation.run)
+    evictor = add_housekeeping_tasks(
+        agent,
+        client,
+        context,
+        cri,
+        life,
+        housekeeping,
+        collector=Collector(node),
+        killer=OrphanKiller(node),
+        images=images,
+        is_signed=settings.signed,
+    )
+    node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.admission_refusal
+
+
+def _add_servers(
+    settings: NodeSettings, agent: Agent, context: NodeContext, cri: CriClient, keys: Keys | None, address: str
+) -> None:
+    """Have the agent also serve metrics and a codec, where the settings ask for them."""
+    if settings.metrics_address:
+        from syncpod.agent.scraping.task import add_node_endpoint  # prometheus_client takes 40 ms of each start
+
+        add_node_endpoint(agent, settings.metrics_address, context, cri)
+    if keys is not None:
+        agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
+
+
+def _worker_record(
+    settings: NodeSettings,
+    client: Client,
+    address: str,
+    task_queue: str,
+    endpoint: str,
+    runtime: RuntimeVersion,
+    life: NodeLife,
+) -> WorkerRecord:
+    """Return the state directory's record of this worker."""
+    return WorkerRecord(
+        pid=os.getpid(),
+        identity=life.identity,
+        node=settings.node,
+        endpoint=endpoint,
+        runtime=_called(runtime),
+        address=address,
+        namespace=client.namespace,
+        task_queue=task_queue,
+        boot=life.boot,
+        memory_dir=str(settings.memory_dir),
+        manifest_dir=str(settings.manifest_dir or ""),
+        metrics_address=settings.metrics_address,
+        labels=dict(labels(settings)),
+    )
+
+
+def _called(runtime: RuntimeVersion) -> str:
+    return f"{runtime.name} {runtime.version}"
+
+
+def _note_version(settings: NodeSettings, record: WorkerRecord, runtime: RuntimeVersion) -> None:
+    """Record the runtime's new version in the state directory. Raises OSError."""
+    write_worker_record(settings.state_dir, replace(record, runtime=_called(runtime)))
+
+
+def _keep(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
+    """Keep the node's settings for its next start. Raises CannotServe: on a full disk no pod could start either."""
+    kept = replace(kept, variables={**settings.given, NODE: settings.node, RUNTIME_ENDPOINT: endpoint})
+    try:
+        if kept != read_kept_settings(settings.state_dir):
+            write_kept_settings(settings.state_dir, kept)
+    except OSError as error:
+        raise CannotServe(f"state directory {settings.state_dir}: {error.strerror}") from error

@@ -1,0 +1,31 @@
+"""The worker's log on stderr: an outage of the server or the collector is a line, and no secret is in it."""
+
+from __future__ import annotations
+
+import logging
+
+from syncpod.agent.server_outage import ServerOutage
+from syncpod.agent.unknown_types import UnknownTypes
+from syncpod.collector_outage import CollectorLog
+from syncpod.temporal.hiding import HiddenInLog
+from syncpod.temporal.json_logs import JsonFormatter
+
+outage = ServerOutage()
+"""What this process's log says while the Temporal server is away."""
+_unknown_types = UnknownTypes()
+
+
+def log_to_stderr(level: str, *, is_json: bool) -> None:
+    """Log to stderr, as text or as JSON, from this level on."""
+    handler = logging.StreamHandler()
+    if is_json:
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(CollectorLog())
+    handler.addFilter(outage)
+    handler.addFilter(_unknown_types)
+    handler.addFilter(HiddenInLog())
+    logging.basicConfig(level=level, handlers=[handler])
+    for chatty in ("grpc", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -1,0 +1,101 @@
+"""The process of a node's worker: its settings, its log, its signals and its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from temporalio.envconfig import ClientConnectConfig
+
+from syncpod.agent.takeover.preconditions import CannotServe
+from syncpod.kernel import accepts
+from syncpod.kernel.daemon_thread import started_pool
+from syncpod.kernel.libc import map_large_blocks
+from syncpod.kernel.oom_score import NODE as OOM_SCORE
+from syncpod.kernel.oom_score import lower_oom_score_adj
+from syncpod.kernel.priority import prefer_this_process
+from syncpod.redaction import of_process
+from syncpod.settings.command_line import parse_arguments
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import NodeSettings
+from syncpod.temporal.plugin import NoServer, connection_settings
+from syncpod.worker.log import log_to_stderr
+from syncpod.worker.served import ServedByNode
+from syncpod.worker.serving import CriOf, serve
+
+log = logging.getLogger("syncpod.worker")
+_LARGE_BLOCK_BYTES = 1024 * 1024
+"""The answer to an exec probe may have 16 MiB, and each such block would otherwise stay with the process."""
+_THREADS = min(32, (os.cpu_count() or 1) + 4)
+"""Threads of the event loop's pool: as many as asyncio would begin when they are needed."""
+PATIENCE_SECONDS = 20.0
+"""How long the process waits for calls that were sent to the runtime; RunPodSandbox alone may take four minutes."""
+
+
+def run(served: ServedByNode, arguments: Sequence[str] | None, cri_of: CriOf) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code. None = the arguments are those of the process."""
+    level, read_settings = parse_arguments(arguments)
+    try:
+        settings = read_settings(os.environ)
+        log_to_stderr(level, is_json=settings.json_log)
+        prefer_this_process()
+        if not lower_oom_score_adj(OOM_SCORE):
+            log.info("may not lower oom_score_adj: if memory runs out, Guaranteed pods outlive this worker")
+        _spare_the_collector()
+        map_large_blocks(_LARGE_BLOCK_BYTES)
+        asyncio.run(_until_signalled(served, settings, connection_settings(), cri_of))
+    except (SettingsInvalid, NoServer, CannotServe) as refusal:
+        sys.stderr.write(f"syncpod worker: {of_process.redact(str(refusal))}\n")
+        return 2
+    except Exception:
+        log.exception("the worker failed")
+        return 1
+    return 0
+
+
+def _spare_the_collector() -> None:
+    """Collect garbage less often than Python does by default.
+
+    With thousands of cached pods, the default takes 40 % of the worker's CPU. Nearly everything here is freed by
+    reference count, a workflow that is evicted too (`syncpod/temporal/workflow_watch.py`); imported modules live as
+    long as the process. The rest, mostly cycles of the SDK around timers and steps, is collected while it is young: of
+    half a million objects made, at the latest. A collection of everything stops the worker for as long as it takes,
+    seconds with thousands of pods, so it comes rarely.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 500)
+
+
+async def _until_signalled(
+    served: ServedByNode, settings: NodeSettings, connection: ClientConnectConfig, cri_of: CriOf
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    accepts.say_in_one_sentence(loop)
+    loop.set_default_executor(started_pool(_THREADS, "asyncio"))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _asked_to_stop, stop)
+    serving = asyncio.create_task(serve(served, settings, connection, stop, cri_of), name="serve")
+    stopping = asyncio.create_task(stop.wait(), name="stopping")
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    await asyncio.wait({serving}, timeout=PATIENCE_SECONDS)
+    if not serving.done():
+        log.warning("a call to the runtime does not end; it is left to the next worker, which looks before it acts")
+        logging.shutdown()
+        os._exit(0)
+    await serving
+
+
+def _asked_to_stop(stop: asyncio.Event) -> None:
+    """Stop in order when asked once, at once when asked again: every step is safe to repeat."""
+    if stop.is_set():
+        os._exit(130)
+    log.info("stopping; the pods run on")
+    stop.set()

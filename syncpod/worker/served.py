@@ -1,0 +1,40 @@
+"""The statements of ``worker.py`` and ``fleet_worker.py``: which workflows and activities they serve on which queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from activities.node.context import Node
+    from syncpod.agent.fleet.member import Member
+    from syncpod.gate.object_sealing import ObjectSealing
+    from syncpod.temporal.pod_orders import PodOrders
+
+Activity = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class ServedByNode:
+    """What the worker of one node serves."""
+
+    task_queue: Callable[[str], str]
+    """Returns the task queue of a node, by the node's name."""
+    workflows: Sequence[type]
+    activities: Callable[[Node, PodOrders], Sequence[Activity]]
+    """Returns the activities of that queue. The orders are those that the node's workflow gives to pods' workflows."""
+    fleet_activities: Callable[[Member], Sequence[Activity]]
+    """Returns the activities with which a member answers its fleet, on the node's queue of the fleet's server."""
+
+
+@dataclass(frozen=True)
+class ServedByFleet:
+    """What each worker of a fleet serves."""
+
+    task_queue: str
+    workflows: Sequence[type]
+    activities: Callable[[Client, ObjectSealing], Sequence[Activity]]
+    """Returns the activities of that queue, which command the fleet by this client and seal its objects for nodes."""
