@@ -16,7 +16,6 @@ from syncpod.cli.machine.ending import end_all_unrecorded
 from syncpod.cli.machine.listening_process import listening_ports, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import (
-    RuntimeRecord,
     ServerRecord,
     StartedWorker,
     recorded_server,
@@ -25,6 +24,7 @@ from syncpod.cli.machine.state_directory import (
     running_worker,
 )
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.runtime_record import RuntimeRecord, running_runtime
 from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, NODE_LABELS, POD_MAX_PIDS
 from syncpod.settings.worker_record import WorkerRecord
 
@@ -308,7 +308,7 @@ def _how_to_end(here: NodeSettings, worker: WorkerRecord) -> str:
 def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | None, bool]:
     if not choice.embedded:
         return None, False
-    if runtime_process.serving(here.state_dir) is None:
+    if running_runtime(here.state_dir) is None:
         remark(choice.why)
     record, started = runtime_process.start(here.state_dir, simulated=choice.simulated, environ=os.environ)
     if started:

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from syncpod.agent.takeover.preconditions import CannotServe, require_directory
-from syncpod.cli.machine.processes import end, identify
+from syncpod.cli.machine.processes import end
 from syncpod.cli.machine.state_directory import ServerRecord, write_server
+from syncpod.kernel.process_identity import identify
 from tests.cli.conftest import program
 
 STRANGER = 20001

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.machine.processes import identify
 from syncpod.kernel.mounting import mount_tmpfs, unmount
+from syncpod.kernel.process_identity import identify
 from tests.cli.conftest import program
 from tests.cli.machine import EMBEDDED, machine, remains
 from tests.cli.manifests import manifest

@@ -16,16 +16,7 @@ from hypothesis import strategies as st
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import systemd
-from syncpod.cli.machine.processes import ProcessIdentity
-from syncpod.cli.machine.state_directory import (
-    RuntimeRecord,
-    ServerRecord,
-    StartedWorker,
-    prepare,
-    write_runtime,
-    write_server,
-    write_worker,
-)
+from syncpod.cli.machine.state_directory import ServerRecord, StartedWorker, prepare, write_server, write_worker
 from syncpod.cli.machine.systemd_units import (
     FLEET_GATE,
     FLEET_WORKER,
@@ -41,6 +32,8 @@ from syncpod.cli.machine.systemd_units import (
     owner_of,
 )
 from syncpod.cli.machine.units_of_node import given_to_units
+from syncpod.kernel.process_identity import ProcessIdentity
+from syncpod.settings.runtime_record import RuntimeRecord, write_runtime
 from tests.cli.conftest import Command, program
 
 STATE = Path("/var/lib/sync pod/$x %h")

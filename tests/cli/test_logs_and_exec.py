@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.machine.state_directory import recorded_runtime
+from syncpod.settings.runtime_record import recorded_runtime
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, RUNTIMES, Run, bring_up, machine
 from tests.runtimes.processes import kill

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.machine.own_pods import server_of
-from syncpod.cli.machine.processes import identify
 from syncpod.cli.machine.state_directory import ServerRecord, write_server
+from syncpod.kernel.process_identity import identify
 
 OWN = ("127.0.0.1:7233", "default")
 THEIRS = ("10.0.0.1:7233", "default")

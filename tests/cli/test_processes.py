@@ -23,21 +23,11 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import dev_server, processes, runtime_process
 from syncpod.cli.machine.ending import end_all_unrecorded
 from syncpod.cli.machine.listening_process import somebody_listens
-from syncpod.cli.machine.processes import (
-    ProcessIdentity,
-    end,
-    identify,
-    is_running,
-    require_not_stopped,
-    signals_held_back,
-    start_detached,
-    start_recorded,
-)
+from syncpod.cli.machine.processes import end, require_not_stopped, signals_held_back, start_detached, start_recorded
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     StartedWorker,
     forget_server,
-    recorded_runtime,
     recorded_server,
     running_server,
     running_worker,
@@ -46,6 +36,8 @@ from syncpod.cli.machine.state_directory import (
     write_server,
     write_worker,
 )
+from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
+from syncpod.settings.runtime_record import recorded_runtime
 from tests.hung_disk import hung_disk
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]

@@ -22,20 +22,21 @@ import pytest
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import purge as purging
 from syncpod.cli.machine import runtime_process
-from syncpod.cli.machine.processes import identify
 from syncpod.cli.machine.runtime_choice import choose, endpoint_of, require_same_name
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
+from syncpod.cli.machine.state_directory import MARK, prepare
 from syncpod.cli.strays import runtime_cleanup
 from syncpod.cri import endpoint
 from syncpod.cri.port import SandboxSummary
 from syncpod.kernel.cgroupfs import whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
+from syncpod.kernel.process_identity import identify
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.node.log_links import make_log_link
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
+from syncpod.settings.runtime_record import RuntimeRecord, recorded_runtime, write_runtime
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.translation.names import NODE_LABEL
 from tests.cli.conftest import program

@@ -23,7 +23,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine import dev_server, worker_process
 from syncpod.cli.machine.listening_process import listens
-from syncpod.cli.machine.processes import ProcessIdentity, end, identify
+from syncpod.cli.machine.processes import end
 from syncpod.cli.machine.runtime_choice import Choice
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_server, write_server
@@ -32,6 +32,7 @@ from syncpod.cli.temporal import session
 from syncpod.cli.view.progress import hindrances
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
+from syncpod.kernel.process_identity import ProcessIdentity, identify
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
@@ -506,7 +507,7 @@ _SIGNALLED = """
 import os, signal, subprocess, sys, threading, time
 from syncpod.cli.commands.server import server
 from syncpod.cli.machine import dev_server, worker_process
-from syncpod.cli.machine.processes import identify
+from syncpod.kernel.process_identity import identify
 from syncpod.cli.machine.state_directory import ServerRecord
 
 def start(*_, **__):

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.machine.processes import identify
 from syncpod.cli.strays.notice import sentence
+from syncpod.kernel.process_identity import identify
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
 from tests.cli.manifests import manifest

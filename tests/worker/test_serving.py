@@ -7,9 +7,12 @@ import contextlib
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,11 @@ from syncpod.agent.takeover import preconditions
 from syncpod.agent.takeover.awaited_runtime import RuntimeAway
 from syncpod.cri.client import CriClient
 from syncpod.kernel.priority import NICE
+from syncpod.kernel.process_identity import identify
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.kept import KeptSettings
 from syncpod.settings.node import node_settings
+from syncpod.settings.runtime_record import RuntimeRecord, running_runtime, write_runtime
 from syncpod.settings.variables import RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
@@ -36,7 +41,7 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
-from tests.worker.node_process import NodeProcess, forked
+from tests.worker.node_process import ROOT, NodeProcess, forked
 
 NOWHERE = "unix:///run/nowhere.sock"
 WAITS = "waiting up to 30 s for the runtime: "
@@ -125,6 +130,44 @@ async def test_a_worker_waits_for_its_nodes_runtime_even_if_the_socket_is_missin
         await preconditions.find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: NOWHERE}), {})
     with pytest.raises(preconditions.CannotServe, match=r"no container runtime at /run/nowhere.sock \(missing\)"):
         await preconditions.find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: "unix:///run/other.sock"}), {})
+
+
+async def test_a_worker_finds_the_embedded_runtime_that_runs_in_its_state_directory(
+    temporal_server: DevServer, tmp_path: Path, node: str
+) -> None:
+    """Both are started at once, by hand: the worker waits for a runtime that has not begun to listen."""
+    state = tmp_path / "state"
+    command = [sys.executable, "-m", "syncpod.cli.main", "runtime", "--simulate", "--state-dir", str(state)]
+    with subprocess.Popen(command, cwd=ROOT) as runtime:  # noqa: ASYNC220  # `terminate` ends it
+        try:
+            await until(lambda: running_runtime(state) is not None)
+            with forked(tmp_path, runtime="", temporal=temporal_server.address, node=node) as worker:
+                await worker.ready()
+                assert f"runtime syncpod-embedded 0.1.0 at unix://{state}/runtime/cri.sock" in worker.output.read_text()
+                assert await worker.stop() == 0
+        finally:
+            runtime.terminate()
+
+
+async def test_a_worker_takes_the_running_embedded_runtime_only_if_none_is_named(tmp_path: Path) -> None:
+    me, there = identify(os.getpid()), tmp_path / "cri.sock"
+    assert me is not None
+    write_runtime(tmp_path, RuntimeRecord(me, f"unix://{there}", simulated=False, detached=False))
+    settings = node_settings({}, state_dir=str(tmp_path), node="n1")
+    with pytest.raises(RuntimeAway, match=rf"\(pid {me.pid}\) does not answer at unix://{there} \(missing\)"):
+        await preconditions.find_runtime(settings, KeptSettings(), {})
+    with pytest.raises(preconditions.CannotServe, match=r"no container runtime at /run/nowhere.sock \(missing\)"):
+        await preconditions.find_runtime(settings, KeptSettings(), {RUNTIME_ENDPOINT: NOWHERE})
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(there))
+        listener.listen()
+        assert await preconditions.find_runtime(settings, KeptSettings(), {}) == f"unix://{there}"
+        ended = replace(me, started=me.started + 1)
+        write_runtime(tmp_path, RuntimeRecord(ended, f"unix://{there}", simulated=False, detached=False))
+        try:
+            assert await preconditions.find_runtime(settings, KeptSettings(), {}) != f"unix://{there}"
+        except preconditions.CannotServe as refusal:
+            assert str(there) not in str(refusal), "somebody else may listen there by now"
 
 
 @pytest.mark.parametrize("call", ["Version", "ListContainers"])

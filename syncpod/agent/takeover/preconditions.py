@@ -34,6 +34,7 @@ from syncpod.settings.kept import (
     other_signing,
 )
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.runtime_record import running_runtime
 from syncpod.temporal.cluster import cluster_identity
 
 _DIRECTORY_SECONDS: Final = 2.0
@@ -72,11 +73,20 @@ async def awaited_socket(settings: NodeSettings, kept: KeptSettings, awaited: Aw
 
 
 async def find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapping[str, str]) -> str:
-    """Return the runtime's socket. Raises CannotServe, or RuntimeAway if there is, or was, a runtime."""
+    """Return the socket of the runtime: the named one, the running embedded one of the state directory, or a usual one.
+
+    Raises CannotServe, or RuntimeAway if there is, or was, a runtime.
+    """
     named = {VARIABLE: settings.runtime_endpoint} if settings.runtime_endpoint else {}
+    own = None if named or environ.get(VARIABLE) else running_runtime(settings.state_dir)
     try:
-        return find_endpoint({**environ, **named})
+        return find_endpoint({VARIABLE: own.endpoint} if own else {**environ, **named})
     except NoRuntime as missing:
+        if own is not None:
+            raise RuntimeAway(
+                f"the embedded runtime of {settings.state_dir} (pid {own.process.pid}) does not answer at "
+                f"{own.endpoint} ({missing.tried[0][1]})"
+            ) from missing
         if kept.endpoint and settings.runtime_endpoint and is_same_runtime(kept, settings.runtime_endpoint):
             raise RuntimeAway(kept_runtime_missing(kept, missing.tried[0][1])) from missing
         if missing.refused:

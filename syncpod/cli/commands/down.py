@@ -105,10 +105,11 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import kept_settings
-    from syncpod.cli.machine.state_directory import recorded_runtime, recorded_worker
+    from syncpod.cli.machine.state_directory import recorded_worker
     from syncpod.cli.strays.runtime_cleanup import clear_runtime
     from syncpod.cli.temporal.pod_deletion import delete_all, pods_of
     from syncpod.settings.kept import write_kept_settings
+    from syncpod.settings.runtime_record import recorded_runtime
 
     directory = here.state_dir
     before, kept = recorded_worker(directory), kept_settings(directory)
@@ -162,7 +163,7 @@ def _let_the_node_remove(directory: Path) -> None:
 
 def _simulates(directory: Path) -> bool:
     """Say whether the state directory's runtime only simulates: nothing runs on when it ends."""
-    from syncpod.cli.machine.state_directory import recorded_runtime
+    from syncpod.settings.runtime_record import recorded_runtime
 
     own = recorded_runtime(directory)
     return own is not None and own.detached and own.simulated
@@ -184,14 +185,11 @@ def _end_follower(directory: Path) -> str:
 
 def _how_to_go_on(directory: Path) -> str:
     """Return which processes still run, and how to go on."""
-    from syncpod.cli.machine import runtime_process, worker_process
+    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.state_directory import running_server
+    from syncpod.settings.runtime_record import running_runtime
 
-    server, runtime, worker = (
-        running_server(directory),
-        runtime_process.serving(directory),
-        worker_process.serving(directory),
-    )
+    server, runtime, worker = running_server(directory), running_runtime(directory), worker_process.serving(directory)
     running = [f"the Temporal server (pid {server.process.pid})"] if server else []
     running += [f"the embedded runtime (pid {runtime.process.pid})"] if runtime else []
     running += [f"the worker (pid {worker.pid})"] if worker else []
@@ -210,7 +208,7 @@ def _how_to_go_on(directory: Path) -> str:
 def _forget(directory: Path) -> None:
     """Remove the records of ended processes. A node without pods may then get another name or runtime."""
     from syncpod.cli.machine import worker_process
-    from syncpod.cli.machine.runtime_process import forget, serving
+    from syncpod.cli.machine.runtime_process import forget
     from syncpod.cli.machine.state_directory import (
         exclusive,
         forget_server,
@@ -222,13 +220,14 @@ def _forget(directory: Path) -> None:
     from syncpod.node.seen_exits import forget_seen_exits
     from syncpod.node.workflow_snapshots import forget_node_snapshot
     from syncpod.settings.kept import forget_kept_settings
+    from syncpod.settings.runtime_record import running_runtime
 
     with exclusive(directory):
         if running_server(directory) is None:
             forget_server(directory)
         if running_worker(directory) is None:
             forget_worker(directory)
-        if serving(directory) is None:
+        if running_runtime(directory) is None:
             forget(directory)
         if worker_process.serving(directory) is None and not has_records(directory):
             forget_kept_settings(directory)
@@ -238,14 +237,15 @@ def _forget(directory: Path) -> None:
 
 def _what_others_run(directory: Path) -> list[str]:
     """Return the processes that use the state directory but were not started by `up`."""
-    from syncpod.cli.machine import runtime_process, worker_process
+    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.state_directory import running_server, running_worker
+    from syncpod.settings.runtime_record import running_runtime
 
     found = []
     ours = running_worker(directory)
     if (worker := worker_process.serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
         found.append(f"the worker (pid {worker.pid})")
-    if (runtime := runtime_process.serving(directory)) is not None and not runtime.detached:
+    if (runtime := running_runtime(directory)) is not None and not runtime.detached:
         found.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")
     if (server := running_server(directory)) is not None and not server.detached:
         found.append(f"the Temporal server at {server.address} (pid {server.process.pid})")

@@ -424,11 +424,11 @@ def _how_to_go_on(admissions: list[Admission]) -> str:
 
 def _what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
     """Return which processes run after Ctrl-C, before any pod was applied."""
-    from syncpod.cli.machine import runtime_process
     from syncpod.cli.machine.state_directory import running_server, running_worker
+    from syncpod.settings.runtime_record import running_runtime
 
     directory = here.state_dir
-    server, runtime, worker = running_server(directory), runtime_process.serving(directory), running_worker(directory)
+    server, runtime, worker = running_server(directory), running_runtime(directory), running_worker(directory)
     found = [f"Temporal server (pid {server.process.pid})"] if server and server.detached else []
     found += [f"embedded runtime (pid {runtime.process.pid})"] if runtime and runtime.detached else []
     found += [f"worker (pid {worker.pid})"] if worker else []

@@ -23,16 +23,13 @@ def worker(context: typer.Context) -> None:
 
 
 def _environment(arguments: Sequence[str]) -> dict[str, str]:
-    """Return our environment, with the state directory's Temporal server and embedded runtime added if none is named.
+    """Return our environment, with the state directory's Temporal server added if none is named.
 
     Raises BadInput if there is no server.
     """
     import argparse
 
-    from syncpod.cli.machine.runtime_process import serving
-    from syncpod.cli.machine.settings import settings
     from syncpod.cli.temporal.session import connection
-    from syncpod.settings.variables import RUNTIME_ENDPOINT
 
     flags = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     flags.add_argument("--state-dir", default="")
@@ -43,9 +40,4 @@ def _environment(arguments: Sequence[str]) -> dict[str, str]:
         return dict(os.environ)  # the worker says what is wrong with them
     if asked.help:
         return dict(os.environ)
-    here = settings(state_dir=asked.state_dir)
-    named = {"TEMPORAL_ADDRESS": connection(asked.state_dir)["target_host"]}
-    own = serving(here.state_dir)
-    if own is not None and not here.runtime_endpoint:
-        named[RUNTIME_ENDPOINT] = own.endpoint
-    return {**os.environ, **named}
+    return {**os.environ, "TEMPORAL_ADDRESS": connection(asked.state_dir)["target_host"]}

@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING, Final
 from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens
-from syncpod.cli.machine.processes import (
-    ProcessIdentity,
-    end,
-    is_running,
-    last_lines,
-    require_not_stopped,
-    since,
-    size_of,
-    start_recorded,
-)
+from syncpod.cli.machine.processes import end, last_lines, require_not_stopped, since, size_of, start_recorded
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     exclusive,
@@ -39,6 +30,7 @@ from syncpod.cli.machine.state_directory import (
     write_server,
 )
 from syncpod.kernel.oom_score import NODE, lower_oom_score_adj
+from syncpod.kernel.process_identity import ProcessIdentity, is_running
 from syncpod.kernel.program_pages import free_program_pages
 
 if TYPE_CHECKING:

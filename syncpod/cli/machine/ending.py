@@ -9,7 +9,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.machine import dev_server, runtime_process
 from syncpod.cli.machine.port_guard import remove_guard
 from syncpod.cli.machine.processes import end, end_unrecorded
-from syncpod.cli.machine.runtime_process import end_process, serving
+from syncpod.cli.machine.runtime_process import end_process
 from syncpod.cli.machine.state_directory import (
     exclusive,
     log_directory,
@@ -20,6 +20,7 @@ from syncpod.cli.machine.state_directory import (
     worker_log,
 )
 from syncpod.cli.machine.worker_process import worker_program
+from syncpod.settings.runtime_record import running_runtime
 
 _WORKER_SECONDS: Final = 25.0
 """Longer than a worker waits for a runtime that does not answer."""
@@ -43,7 +44,7 @@ def end_all_unrecorded(directory: Path) -> int:
     with exclusive(directory):
         for what, log, word, is_recorded in (
             ("worker", worker_log(directory), str(worker_program()), running_worker(directory)),
-            ("embedded runtime", runtime_log(directory), runtime_process.MODULE, serving(directory)),
+            ("embedded runtime", runtime_log(directory), runtime_process.MODULE, running_runtime(directory)),
             ("Temporal server", server_log(directory), str(dev_server.database(directory)), running_server(directory)),
         ):
             for pid in end_unrecorded(log, word) if is_recorded is None else ():
@@ -64,7 +65,7 @@ def end_worker(directory: Path) -> int:
 
 def _end_runtime(directory: Path) -> int:
     with exclusive(directory):
-        record = serving(directory)
+        record = running_runtime(directory)
         if record is None or not record.detached or not end_process(record.process):
             return 0
     say(f"embedded runtime ended (pid {record.process.pid})")

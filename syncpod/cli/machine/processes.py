@@ -9,12 +9,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.kernel.boot import boot_id
+from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
 from syncpod.kernel.procfs import process_stat
 
 LOG_LIMIT = 16 * 1024 * 1024
@@ -28,28 +27,6 @@ _STOPPED: Final = ("T", "t")
 _UNRECORDED_SECONDS: Final = 10.0
 """How long a process that could not be recorded may take to end, before it is killed."""
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclass(frozen=True)
-class ProcessIdentity:
-    """Identifies one process: a pid may be reused, but not with the same start time in the same boot."""
-
-    pid: int
-    started: int
-    """Clock ticks between the machine's boot and the process's start."""
-    boot: str
-    """Id of the machine's boot."""
-
-
-def identify(pid: int) -> ProcessIdentity | None:
-    """Return the identity of a live process; None if there is none, or only a zombie."""
-    stat = process_stat(pid)
-    return None if stat is None or stat.state in ("Z", "X") else ProcessIdentity(pid, stat.start_ticks, boot_id())
-
-
-def is_running(process: ProcessIdentity) -> bool:
-    """Return whether exactly this process still runs."""
-    return identify(process.pid) == process
 
 
 def require_not_stopped(what: str, pid: int) -> None:

@@ -11,9 +11,9 @@ from typing import Final
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import runtime_process, worker_process
 from syncpod.cli.machine.settings import kept_settings
-from syncpod.cli.machine.state_directory import recorded_runtime
 from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.runtime_record import recorded_runtime, running_runtime
 from syncpod.settings.variables import STATE_DIR
 
 WITHOUT_ISOLATION: Final = "the embedded runtime runs pods as plain processes of this machine, without isolation"
@@ -196,7 +196,7 @@ def endpoint_of(state_dir: Path) -> str:
         return worker.endpoint
     if kept := kept_settings(state_dir).endpoint:
         return kept
-    if (own := runtime_process.serving(state_dir)) is not None:
+    if (own := running_runtime(state_dir)) is not None:
         return own.endpoint
     try:
         return find_endpoint(os.environ)

@@ -9,7 +9,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.machine import worker_process
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import recorded_runtime
+from syncpod.settings.runtime_record import recorded_runtime
 
 if TYPE_CHECKING:
     from syncpod.cri.client import CriClient

@@ -17,28 +17,18 @@ from typing import Final
 
 from syncpod.cli.console import waiting
 from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
-from syncpod.cli.machine.processes import (
-    ProcessIdentity,
-    cannot_run,
-    end,
-    identify,
-    is_running,
-    last_lines,
-    require_not_stopped,
-    run_in_place,
-    start_recorded,
-)
+from syncpod.cli.machine.processes import cannot_run, end, last_lines, require_not_stopped, run_in_place, start_recorded
 from syncpod.cli.machine.settings import kept_settings
-from syncpod.cli.machine.state_directory import (
+from syncpod.cli.machine.state_directory import exclusive, prepare, runtime_log
+from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
+from syncpod.settings.kept import KeptSettings, write_kept_settings
+from syncpod.settings.runtime_record import (
     RuntimeRecord,
-    exclusive,
     forget_runtime,
-    prepare,
     recorded_runtime,
-    runtime_log,
+    running_runtime,
     write_runtime,
 )
-from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.variables import RUNTIME_ENDPOINT
 
 MODULE: Final = "syncpod.runtime"
@@ -56,12 +46,6 @@ _END_SECONDS: Final = 10.0
 def directory(state_dir: Path) -> Path:
     """Return where the embedded runtime keeps its state."""
     return state_dir / "runtime"
-
-
-def serving(state_dir: Path) -> RuntimeRecord | None:
-    """Return the embedded runtime of a state directory if it is alive, whoever started it."""
-    record = recorded_runtime(state_dir)
-    return record if record is not None and is_running(record.process) else None
 
 
 def has_pods(state_dir: Path) -> bool:
@@ -120,7 +104,7 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
     prepare(state_dir)
     log = runtime_log(state_dir)
     with exclusive(state_dir):
-        running = serving(state_dir)
+        running = running_runtime(state_dir)
         if running is not None:
             require_not_stopped("embedded runtime", running.process.pid)
         if running is not None and (_gets_ready(running) or is_running(running.process)):
@@ -216,7 +200,7 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
         raise BadInput(f"--socket: {socket} has more than the {SOCKET_LIMIT} bytes that a socket's path may have")
     prepare(state_dir)
     with exclusive(state_dir):
-        running = serving(state_dir)
+        running = running_runtime(state_dir)
         if running is not None:
             raise Failure(
                 f"the embedded runtime of {state_dir} runs already, at {running.endpoint} (pid {running.process.pid})"

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.machine.processes import ProcessIdentity, is_running
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.process_identity import ProcessIdentity, is_running
 from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
+from syncpod.settings.runtime_record import FILE_NAME as _RUNTIME
 from syncpod.settings.server_record import FILE_NAME as _SERVER
 
 MARK: Final = "syncpod-state"
 """The file that marks a directory as created for syncpod alone."""
-_WORKER, _RUNTIME, _LOCK = "up-worker.json", "runtime.json", "up.lock"
+_WORKER, _LOCK = "up-worker.json", "up.lock"
 _JOURNAL: Final = (
     "journal.sign",
     *(f"{name}{end}" for name in ("journal.db", "journal.db.broken") for end in ("", "-wal", "-shm")),
@@ -55,18 +56,6 @@ class ServerRecord:
     address: str
     ui: str
     """The URL of its UI; "" = it serves none."""
-    detached: bool
-    """Whether ``up`` started it: only then ``down`` ends it."""
-
-
-@dataclass(frozen=True)
-class RuntimeRecord:
-    """The embedded runtime of a state directory. It may have died since; its pods keep running."""
-
-    process: ProcessIdentity
-    endpoint: str
-    """Its socket, as ``unix:///path``."""
-    simulated: bool
     detached: bool
     """Whether ``up`` started it: only then ``down`` ends it."""
 
@@ -203,21 +192,6 @@ def forget_server(state_dir: Path) -> None:
     (state_dir / _SERVER).unlink(missing_ok=True)
 
 
-def write_runtime(state_dir: Path, record: RuntimeRecord) -> None:
-    """Record the embedded runtime that serves now."""
-    _write(state_dir / _RUNTIME, asdict(record))
-
-
-def recorded_runtime(state_dir: Path) -> RuntimeRecord | None:
-    """Return the recorded embedded runtime, running or not."""
-    return _record(RuntimeRecord, state_dir / _RUNTIME)
-
-
-def forget_runtime(state_dir: Path) -> None:
-    """Remove the record."""
-    (state_dir / _RUNTIME).unlink(missing_ok=True)
-
-
 def write_worker(state_dir: Path, record: StartedWorker) -> None:
     """Record the worker that ``up`` has started."""
     _write(state_dir / _WORKER, asdict(record))
@@ -243,7 +217,7 @@ def _write(path: Path, record: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(record, indent=2) + "\n", durable=True)
 
 
-_Record = TypeVar("_Record", ServerRecord, RuntimeRecord, StartedWorker)
+_Record = TypeVar("_Record", ServerRecord, StartedWorker)
 
 
 def _record(kind: type[_Record], path: Path) -> _Record | None:

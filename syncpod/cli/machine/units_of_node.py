@@ -10,8 +10,9 @@ from typing import Final
 from syncpod.cli.console import program
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import port_guard, runtime_process, systemd, worker_process
-from syncpod.cli.machine.state_directory import ServerRecord, StartedWorker, recorded_runtime, recorded_server
+from syncpod.cli.machine.state_directory import ServerRecord, StartedWorker, recorded_server
 from syncpod.cli.machine.systemd_units import RUNTIME, WORKER, OwnServer, Temporal, UnitSettings, node_units
+from syncpod.settings.runtime_record import recorded_runtime
 from syncpod.settings.table import BY_VARIABLE
 from syncpod.settings.variables import STATE_DIR
 
