@@ -151,6 +151,10 @@ class WorkloadPod(Message):
     created: datetime | None = None
     containers: int = 0
     """How many of its containers should be ready."""
+    replaced_at: datetime | None = None
+    """When another pod may replace it, unless its node is back by then; None = its node is not lost, or it waits."""
+    replaced_by: str = ""
+    """The pod that has replaced it while its node is lost, and that pod's node: ``web-5 on n2``; "" = none."""
 
 
 class PendingPod(Message):

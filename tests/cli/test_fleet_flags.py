@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def run(work: Callable[[Client], Awaitable[Any]], **_: Any) -> Any:
         return asyncio.run(cast(Any, work(cast(Client, None))))
 
-    async def find(_client: Client, names: list[str], *_: Any) -> FoundPod:
+    async def find(_client: Client, names: list[str], *_: Any, **_how: Any) -> FoundPod:
         return FoundPod(FleetNodeView(name="n1"), names[-1], None)
 
     async def there(_client: Client, _node: FleetNodeView, given: list[str], **_: Any) -> int:

@@ -386,11 +386,14 @@ async def test_a_lost_pod_is_replaced_and_of_the_two_one_goes_when_its_node_is_b
     view = await fleet.until(handle, is_rolled_out)
     lost = next(pod for pod in view.pods if pod.node == f"{fleet.prefix}-2")
     await fleet.lose(lost.node)
-    await fleet.until(handle, lambda view: any(pod.status == "Unknown" for pod in view.pods))
+    view = await fleet.until(handle, lambda view: any(pod.status == "Unknown" for pod in view.pods))
+    assert [pod.name for pod in view.pods if pod.replaced_at is not None] == [lost.name]
     view = await fleet.until(handle, lambda view: len(view.pods) == 3 and view.available == 2)
     assert {pod.node for pod in view.pods if pod.name != lost.name} == {f"{fleet.prefix}-1"}
+    assert [pod.replaced_by for pod in view.pods if pod.name == lost.name] == [f"{fleet.prefix}-3 on {fleet.prefix}-1"]
     await fleet.bring_back(lost.node)
     view = await fleet.until(handle, lambda view: len(view.pods) == 2)
+    assert not any(pod.replaced_at or pod.replaced_by for pod in view.pods)
     said = [each.message for each in view.events if each.reason == "Withdrawn"]
     replacement = f"{fleet.prefix}-3 on {fleet.prefix}-1"
     assert said[0].startswith(f"{lost.name} on {lost.node} is removed: its replacement {replacement}")
@@ -567,6 +570,7 @@ async def test_a_lost_pod_is_replaced_under_its_name_and_one_copy_goes(
     await fleet.lose(lost)
     view = await fleet.until(handle, lambda view: len(view.pods) == 2 and view.available == 1)
     assert [each.name for each in view.pods] == [fleet.prefix] * 2
+    assert [each.replaced_by for each in view.pods if each.node == lost] == [f"{fleet.prefix} on {other}"]
     assert fleet.machines[other].names() == [fleet.prefix]
     await fleet.bring_back(lost)
     view = await fleet.until(handle, lambda view: [each.node for each in view.pods] == [other])

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime
 
+from syncpod.fleet.presence import written_off_at
 from syncpod.fleet.rollout import Counts, WorkloadDecision
+from syncpod.fleet.workload_documents import DaemonSet, lost_rule, template_of
+from syncpod.fleet.workload_pods import grace_of
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
@@ -66,6 +70,7 @@ def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
 def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collection[str] = ()) -> WorkloadView:
     """Return the whole workload. `asked` are the pods that nodes are being asked to run, by state name."""
     pods = sorted(state.pods.items(), key=lambda each: each[1].number)
+    replaced_at, replaced_by = _written_off(state), _replacements(state)
     return WorkloadView(
         **summary(state, decided).model_dump(),
         deleting=state.deleting,
@@ -84,6 +89,8 @@ def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collecti
                 bound=_wanted_node(state, pod),
                 created=pod.created,
                 containers=_containers(state, pod),
+                replaced_at=replaced_at.get(name),
+                replaced_by=replaced_by.get(name, ""),
             )
             for name, pod in pods
         ),
@@ -115,6 +122,26 @@ def _says(state: WorkloadState, decided: WorkloadDecision | None) -> str:
 def _containers(state: WorkloadState, pod: KnownPod) -> int:
     """Return how many containers of a pod should be ready."""
     return printed_status(state.templates.get(pod.revision, {})).total
+
+
+def _written_off(state: WorkloadState) -> dict[str, datetime]:
+    """Return when each pod on a lost node may be replaced, by state name."""
+    lost = [member for member in state.members() if member.presence == "Unknown" and not member.leaving]
+    workload = state.workload() if lost else None
+    if workload is None or isinstance(workload, DaemonSet):
+        return {}
+    rule, grace = lost_rule(workload), grace_of(template_of(workload))
+    moments = ((member.name, written_off_at(member, rule, grace)) for member in lost)
+    return {name: moment for name, moment in moments if moment is not None}
+
+
+def _replacements(state: WorkloadState) -> dict[str, str]:
+    """Return which pod has replaced each pod on a lost node, by state name."""
+    return {
+        member.replaces: member.called
+        for member in state.members()
+        if member.replaces in state.pods and state.pods[member.replaces].presence == "Unknown" and not member.leaving
+    }
 
 
 def _wanted_node(state: WorkloadState, pod: KnownPod) -> str:

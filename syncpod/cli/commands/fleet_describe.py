@@ -28,8 +28,9 @@ def describe(
     """Show a workload, node, pod or object of the fleet: `deployment web`, `daemonset logs`, `node n1`, `secret keys`.
 
     For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
-    node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. For a
-    ConfigMap or Secret it shows everything but its content, which is sealed.
+    node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. While its node is
+    Unknown, it shows the node's last report, and whether another pod replaces it, and when. For a ConfigMap or Secret
+    it shows everything but its content, which is sealed.
     """
     from datetime import UTC, datetime
 
@@ -66,11 +67,13 @@ def describe(
 
 
 async def _describe_pods(client: Client, names: Sequence[str], namespace: str, node: str) -> None:
-    """Print the description of each pod by its node, or by the fleet until the node has taken it. Raises Failure."""
+    """Print the description of each pod by its node, or by the fleet where the node cannot be asked. Raises Failure."""
     from datetime import UTC, datetime
 
     from syncpod.cli.fleet_errands import print_there
     from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
+    from syncpod.cli.temporal.fleet_unheard import unheard
+    from syncpod.cli.view import unheard_pod
     from syncpod.cli.view.untaken_pod import described, described_without_node
 
     for number, name in enumerate(names):
@@ -85,6 +88,9 @@ async def _describe_pods(client: Client, names: Sequence[str], namespace: str, n
             continue
         if found.placed is not None and found.placed.is_untaken:
             say("\n".join(described(found.node, found.placed, datetime.now(UTC))))
+            continue
+        if (pod := await unheard(client, found)) is not None:
+            say("\n".join(unheard_pod.described(pod, datetime.now(UTC))))
             continue
         words = ["describe", "pod", found.name, f"--namespace={namespace}"]
         await print_there(client, found.node, words)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.temporal.fleet_pods import OnNoNode
+    from syncpod.cli.view.unheard_pod import UnheardPod
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
     from syncpod.messages.workload import WorkloadView
 
@@ -40,8 +41,9 @@ def explain(
 
     The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
     zone. For a pod that is gone, the journals of all nodes are searched. For a workload whose newest template was
-    rolled back, the answer is about the pod that failed. For a workload without pods, and for a pod that no node has
-    yet, the fleet itself explains why. `explain node n1` is about a node.
+    rolled back, the answer is about the pod that failed; for another workload, about a pod that is not well, if there
+    is one. For a workload without pods, for a pod that no node has yet, and for one whose node is Unknown, the fleet
+    itself says what it knows, and what it does next. `explain node n1` is about a node.
 
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.
@@ -76,7 +78,11 @@ async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None
     from syncpod.cli.fleet_errands import print_there
     from syncpod.cli.temporal import fleet
 
-    await print_there(client, await fleet.view(client, name), ["explain", "node", *flags])
+    node = await fleet.view(client, name)
+    if node.presence == "Unknown" and not _of_the_journal(flags):
+        _say_what_is_known_of_node(node, is_json="--output=json" in flags)
+        return
+    await print_there(client, node, ["explain", "node", *flags])
 
 
 async def _explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
@@ -84,11 +90,12 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
     from syncpod.cli.fleet_errands import print_there
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod, kind_and_name
+    from syncpod.cli.temporal.fleet_unheard import unheard
 
     if await _explain_failed(client, words, namespace, node, flags):
         return
     try:
-        found = await find_pod(client, words, namespace, node)
+        found = await find_pod(client, words, namespace, node, unwell=True)
     except OnNoNode as waits:
         _say_why_on_no_node(waits, namespace, is_json="--output=json" in flags)
         return
@@ -105,7 +112,37 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
     if found.placed is not None and found.placed.is_untaken:
         _say_why_untaken(found.node, found.placed, is_json="--output=json" in flags)
         return
+    if not _of_the_journal(flags) and (pod := await unheard(client, found)) is not None:
+        _say_what_is_known(pod, is_json="--output=json" in flags)
+        return
     await print_there(client, found.node, ["explain", found.name, *flags])
+
+
+def _of_the_journal(flags: Sequence[str]) -> bool:
+    """Return whether flags ask for a part of the past, which only the journal of the pod's node has."""
+    return any(not each.startswith(("--output=", "--namespace=")) for each in flags)
+
+
+def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
+    """Print what the fleet knows of a pod whose node is Unknown."""
+    import json
+    from datetime import UTC, datetime
+
+    from syncpod.cli.view.unheard_pod import explained, explained_document
+
+    now = datetime.now(UTC)
+    say(json.dumps(explained_document(pod, now), indent=4) if is_json else "\n".join(explained(pod, now)))
+
+
+def _say_what_is_known_of_node(node: FleetNodeView, *, is_json: bool) -> None:
+    """Print what the fleet knows of a node that is Unknown."""
+    import json
+    from datetime import UTC, datetime
+
+    from syncpod.cli.view.unheard_pod import explained_node, explained_node_document
+
+    now = datetime.now(UTC)
+    say(json.dumps(explained_node_document(node, now), indent=4) if is_json else "\n".join(explained_node(node, now)))
 
 
 async def _explain_failed(

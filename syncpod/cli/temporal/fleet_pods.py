@@ -15,6 +15,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.temporal.fleet_workloads import KINDS
 from syncpod.cli.view.untaken_pod import silence_of
+from syncpod.fleet.members import Member, health
 from syncpod.fleet.workload_pods import workload_id
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadSummary
@@ -46,11 +47,14 @@ class OnNoNode(Failure):
         self.why = why
 
 
-async def find_pod(client: Client, words: Sequence[str], namespace: str, node: str = "") -> FoundPod:
+async def find_pod(
+    client: Client, words: Sequence[str], namespace: str, node: str = "", *, unwell: bool = False
+) -> FoundPod:
     """Return the named pod, ``web`` or ``pod web``, or one pod of a workload, ``deployment/web``.
 
-    With `node` it may also be a pod of that node which is not the fleet's. Raises NotInFleet if there is none, and
-    OnNoNode if no node has it yet.
+    Of a workload that is the pod that is best to ask, or with `unwell` one that is not well, if there is one. With
+    `node` it may also be a pod of that node which is not the fleet's. Raises NotInFleet if there is none, and OnNoNode
+    if no node has it yet.
     """
     kind, name = kind_and_name(words)
     if node and kind == "Pod":
@@ -77,6 +81,8 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
         workload, called = await fleet_workloads.view(client, kind, namespace, name), f'{kind.lower()}s.apps "{name}"'
         missing = f"{called} not found in the fleet" if workload is None else f"no pods of {called} found in the fleet"
         raise NotInFleet(missing)
+    if unwell and kind != "Pod" and (chosen := await _least_well(client, found, (kind, namespace, name))) is not None:
+        return chosen
     chosen = await _best(client, found, (kind, namespace, name) if kind != "Pod" else None)
     if kind != "Pod" and len(found) > 1:
         remark(f"Found {len(found)} pods, using pod/{chosen.name}")
@@ -168,3 +174,37 @@ async def _best(client: Client, found: Sequence[FoundPod], owner: tuple[str, str
         )
 
     return min(found, key=rank)
+
+
+async def _least_well(client: Client, found: Sequence[FoundPod], owner: tuple[str, str, str]) -> FoundPod | None:
+    """Return the pod of a workload that is the least well: one that fails, is not ready, or is not heard of.
+
+    None = all are ready. A note says how many are not well. Raises OnNoNode if that is a pod without a node: it counts
+    as better than those that a node has reported, and as worse than those on silent nodes.
+    """
+    unwell = sorted((each for each in found if not _is_well(each)), key=_trouble)
+    workload = await fleet_workloads.view(client, *owner)
+    homeless = [each for each in (workload.pods if workload is not None else ()) if not each.node and not each.leaving]
+    if not unwell and not homeless:
+        return None
+    is_homeless = bool(homeless) and (not unwell or unwell[0].node.presence == "Unknown")
+    chosen = homeless[0].name if is_homeless else unwell[0].name
+    if (number := len(found) + len(homeless)) > 1:
+        remark(f"Found {number} pods, {len(unwell) + len(homeless)} not well, using pod/{chosen}")
+    if is_homeless:
+        raise _on_no_node(PendingPod(name=chosen, node=homeless[0].bound, why=homeless[0].why), [])
+    return unwell[0]
+
+
+def _is_well(one: FoundPod) -> bool:
+    placed = one.placed or PlacedPod()
+    return placed.state == "ending" or (one.node.presence == "Ready" and (placed.report or PodReport()).ready)
+
+
+def _trouble(one: FoundPod) -> tuple[bool, bool, bool, int, str]:
+    """Sort pods that are not well: those that fail come first, and those of silent nodes last."""
+    placed = one.placed or PlacedPod()
+    report = placed.report or PodReport()
+    member = Member(placed.name, placed.revision, datetime.min.replace(tzinfo=UTC), status=report.status)
+    judged = health(member)
+    return (one.node.presence != "Ready", judged != "failing", judged == "fine", -report.restarts, one.name)

@@ -1,0 +1,41 @@
+"""What a fleet itself knows of a pod whose node has fallen silent."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+
+from syncpod.cli.temporal import fleet_workloads
+from syncpod.cli.temporal.fleet_pods import FoundPod, wanted_pods
+from syncpod.cli.view.unheard_pod import UnheardPod
+from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
+from syncpod.messages.fleet import PlacedPod
+from syncpod.messages.workload import WorkloadPod
+
+
+async def unheard(client: Client, found: FoundPod) -> UnheardPod | None:
+    """Return the fleet's knowledge of a pod on an Unknown node; None if the node can be asked, or has its own pod.
+
+    Raises Failure.
+    """
+    placed = found.placed
+    if found.node.presence != "Unknown" or placed is None:
+        return None
+    kind, copy = await _in_workload(client, found.node.name, placed)
+    return UnheardPod(found.node, placed, kind, await _rule(client, found.node.name, placed), copy)
+
+
+async def _in_workload(client: Client, node: str, placed: PlacedPod) -> tuple[str, WorkloadPod | None]:
+    """Return the kind of the pod's workload, and the pod as that knows it."""
+    _, kind, namespace, name = [*placed.owner.split("/", 3), "", "", ""][:4]
+    workload = await fleet_workloads.view(client, kind, namespace, name) if name else None
+    pods = workload.pods if workload is not None else ()
+    return kind, next((each for each in pods if (each.name, each.node) == (placed.name, node)), None)
+
+
+async def _rule(client: Client, node: str, placed: PlacedPod) -> WhenLost:
+    """Return the rule that the node was given with the pod."""
+    document = (await wanted_pods(client, [node])).get((node, placed.namespace, placed.name))
+    try:
+        return when_lost((document or {}).get("metadata", {}).get("annotations") or {})
+    except ValueError:  # of another version of the fleet
+        return WAIT
