@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,11 @@ class Group(TyperGroup):
             refuse_word(args[0], names_shown(self), ctx.command_path)
         return super().resolve_command(ctx, args)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands with whole sentences, over several lines where they are long: click would cut them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(self.commands[name])) for name in names_shown(self)])
+
 
 class Program(Group):
     """The whole program; its commands are listed in groups."""
@@ -60,16 +66,17 @@ class Program(Group):
             with formatter.section(panel):
                 formatter.write_dl(
                     [
-                        (name.ljust(width), _shortened(entry.summary, formatter.width - 6 - width))
+                        (name.ljust(width), _summary(TyperCommand(None, help=entry.summary)))
                         for name, entry in COMMANDS.items()
                         if entry.panel == panel
                     ]
                 )
 
 
-def _shortened(summary: str, limit: int) -> str:
-    """Return a summary as a command with this help is listed: without its full stop, and cut to `limit` characters."""
-    return TyperCommand(None, help=summary).get_short_help_str(limit)
+def _summary(command: Any) -> str:
+    """Return the first sentence of a command's help, whole."""
+    summary: str = command.get_short_help_str(sys.maxsize)
+    return summary
 
 
 def names_shown(command: Any) -> list[str]:

@@ -18,6 +18,8 @@ from syncpod.cli.console import Columns
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, pod_name, pod_names
 from syncpod.cli.main import run
+from syncpod.cli.manual import Group, commands_of
+from syncpod.cli.program import program as syncpod_program
 from tests.cli.conftest import program
 from tests.cli.starts import heavy, started
 from tests.runtimes.require import do_without
@@ -51,7 +53,19 @@ def test_texts_are_parsed_without_pydantic() -> None:
 
 def test_every_command_has_help_that_fits_a_line() -> None:
     _, heading, listed = program("--help", environ={"COLUMNS": "80"}).out.partition("\nPods:\n")
+    assert heading and not [line for line in listed.splitlines() if line.startswith("   ")]
+
+
+GROUPS = [path for path, command in commands_of(syncpod_program()) if isinstance(command, Group)]
+
+
+@pytest.mark.parametrize("path", GROUPS, ids=" ".join)
+def test_the_help_of_a_group_cuts_no_sentence(path: tuple[str, ...]) -> None:
+    told = program(*path, "--help", environ={"COLUMNS": "80"}).out
+    _, heading, listed = told.partition("\nCommands:\n")
+    listed, _, _ = listed.partition("\n\n")
     assert heading and "..." not in listed
+    assert max(map(len, listed.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("arguments", [(), ("worker", "--help"), ("get", "-h")])
