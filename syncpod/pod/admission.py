@@ -1,6 +1,8 @@
 """Admission of pods: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from syncpod.pod.containers import Container, EphemeralContainer
@@ -33,6 +35,9 @@ _STATIC = (HASH_ANNOTATION, _MIRROR, "kubernetes.io/config.seen", "kubernetes.io
 
 _TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, not a secret
 
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+"""A step of a path: a field, or an index or a key in brackets."""
+
 _Container = TypeVar("_Container", bound=Container)
 
 
@@ -50,9 +55,9 @@ def admit(document: Any) -> Admission:
     Raises PodInvalid with everything that is wrong, unknown or not supported.
     """
     pod = document if isinstance(document, Pod) else parse_pod(document)
-    pod, warnings = without_cluster(pod)
-    pod = with_defaults(pod)
-    problems = [*validate_pod(pod), *check_supported(pod)]
+    written, warnings = without_cluster(pod)
+    pod = with_defaults(written)
+    problems = _of_what_is_written([*validate_pod(pod), *check_supported(pod)], written, pod)
     if pod.spec.ephemeral_containers:
         problems.append(
             Problem("spec.ephemeralContainers", "must not be set in a manifest; they are added to a running pod")
@@ -61,6 +66,29 @@ def admit(document: Any) -> Admission:
     if problems:
         raise PodInvalid(problems)
     return Admission(pod, (*warnings, *check_without_effect(pod)))
+
+
+def _of_what_is_written(problems: list[Problem], written: Pod, defaulted: Pod) -> list[Problem]:
+    """Return the problems without those of fields that nobody wrote, if the field that filled them in has them too.
+
+    A request is filled in from a limit, and the node's port of a pod on its network from the container's.
+    """
+    if not problems:
+        return []
+    theirs, ours = to_wire(written), to_wire(defaulted)
+    told = {one.message for one in problems if _has(theirs, one.path)}
+    return [one for one in problems if one.message not in told or _has(theirs, one.path) or not _has(ours, one.path)]
+
+
+def _has(document: Any, path: str) -> bool:
+    """Say whether a document has something at a path such as `spec.containers[0].resources.limits[example.com/gpu]`."""
+    for name, key in _STEP.findall(path):
+        step = name or (int(key) if isinstance(document, list) and key.isdecimal() else key)
+        try:
+            document = document[step]
+        except (LookupError, TypeError):
+            return False
+    return True
 
 
 def check_size(pod: Pod) -> tuple[Problem, ...]:
@@ -110,14 +138,14 @@ def admit_ephemeral_container(pod: Pod, document: Any) -> EphemeralContainer:
 
 def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
     """Return the pod without what a cluster put into it, and a warning for each thing that was dropped."""
-    from_server = _is_from_server(pod)
-    metadata, warnings = _own_metadata(pod.metadata, from_server=from_server)
-    if pod.status != PodStatus():
-        warnings.append(Problem("status", "dropped: it is what another node saw"))
+    has_run = _has_run(pod)
+    metadata, warnings = _own_metadata(pod.metadata, has_run=has_run)
     spec = pod.spec
-    if from_server and spec.node_name:
-        chosen = "its manifest lies on" if _MIRROR in pod.metadata.annotations else "a scheduler chose"
-        warnings.append(Problem("spec.nodeName", f"dropped: {chosen} {spec.node_name}"))
+    if _is_from_server(pod.metadata):
+        warnings += _of_a_cluster(pod)
+    elif has_run:
+        warnings = [_filled_in(pod), *warnings]
+    if has_run and spec.node_name:
         spec = spec.model_copy(update={"node_name": ""})
     if tokens := {volume.name for volume in spec.volumes if _is_token_volume(volume)}:
         names = ", ".join(sorted(tokens))
@@ -128,23 +156,48 @@ def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
     return pod.model_copy(update={"metadata": metadata, "spec": spec, "status": PodStatus()}), warnings
 
 
-def _is_from_server(pod: Pod) -> bool:
-    """Say whether an API server has written into the pod."""
-    metadata = pod.metadata
-    written = (metadata.resource_version, metadata.creation_timestamp, metadata.managed_fields)
-    return any(written) or pod.status != PodStatus()
+def _has_run(pod: Pod) -> bool:
+    """Say whether this is the output about a pod that has run: of a cluster, of podman, or of a node of ours."""
+    return bool(pod.metadata.creation_timestamp) or _is_from_server(pod.metadata) or pod.status != PodStatus()
 
 
-def _own_metadata(metadata: ObjectMeta, *, from_server: bool) -> tuple[ObjectMeta, list[Problem]]:
-    """Return the metadata without a cluster's, and warnings. A UID stays, unless an API server has chosen it."""
-    servers = [name for name in SERVERS_METADATA if getattr(metadata, name) and (name != "uid" or from_server)]
+def _is_from_server(metadata: ObjectMeta) -> bool:
+    """Say whether an API server has written into the metadata. A node of ours writes no version."""
+    return bool(metadata.resource_version or metadata.managed_fields)
+
+
+def _of_a_cluster(pod: Pod) -> Iterator[Problem]:
+    """Yield warnings for what a cluster has written into a pod outside its metadata."""
+    if pod.status != PodStatus():
+        yield Problem("status", "dropped: it is what another node saw")
+    if node := pod.spec.node_name:
+        chosen = "its manifest lies on" if _MIRROR in pod.metadata.annotations else "a scheduler chose"
+        yield Problem("spec.nodeName", f"dropped: {chosen} {node}")
+
+
+def _filled_in(pod: Pod) -> Problem:
+    """Return the one warning for the output about a pod that has run without a cluster."""
+    names = [f"metadata.{wire_name(name)}" for name in _servers_fields(pod.metadata, has_run=True)]
+    names += ["spec.nodeName"] if pod.spec.node_name else []
+    names += ["status"] if pod.status != PodStatus() else []
+    return Problem("", f"dropped what was filled in when it ran: {', '.join(names)}")
+
+
+def _servers_fields(metadata: ObjectMeta, *, has_run: bool) -> list[str]:
+    """Return the fields of the metadata that are not the author's. A UID is, unless the pod has run with it."""
+    return [name for name in SERVERS_METADATA if getattr(metadata, name) and (name != "uid" or has_run)]
+
+
+def _own_metadata(metadata: ObjectMeta, *, has_run: bool) -> tuple[ObjectMeta, list[Problem]]:
+    """Return the metadata without a cluster's, and warnings, but not about the output of a node of ours."""
+    servers = _servers_fields(metadata, has_run=has_run)
     clusters = [name for name in CLUSTERS_METADATA if getattr(metadata, name)]
     warnings = []
-    if servers:
+    if servers and (_is_from_server(metadata) or not has_run):
         names = ", ".join(map(wire_name, servers))
         warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
     annotations = dict(metadata.annotations)
-    for key in _STATIC if from_server and _MIRROR in annotations else ():
+    for key in _STATIC if has_run and _MIRROR in annotations else ():
         if annotations.pop(key, None) is not None:
             warnings.append(Problem(f"metadata.annotations[{key}]", "dropped: another node's kubelet wrote it"))
     warnings += [

@@ -202,22 +202,56 @@ def _message(
 
 
 def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
-    """Return a hint about an unknown field: that it is newer than this version, or a known field that it resembles."""
+    """Return a hint about an unknown field: that it is newer than this version, or a known field that it resembles.
+
+    One that is known elsewhere nearby is probably indented wrongly.
+    """
     if len(str(location[-1])) > _LONGEST_SUGGESTED:
         return ""
-    holder: Any = model
-    for step in location[:-1]:
-        if isinstance(step, int):
-            continue
-        holder = _model_of(holder, step)
-        if holder is None:
-            return ""
+    holders = _holders(model, location)
+    if len(holders) < len(location):
+        return ""
+    holder = holders[-1]
     if is_newer(holder.__name__, str(location[-1])):
         return f": it is new in Kubernetes {NEWER}, and this follows {FOLLOWED}; leave it out"
-    known = [field.alias for field in holder.model_fields.values() if field.alias]
+    if elsewhere := _misplaced(holders, location):
+        return elsewhere
+    known = _fields(holder)
     folded = {name.lower(): name for name in known}
     matches = difflib.get_close_matches(str(location[-1]).lower(), folded, n=1, cutoff=0.75)
     return f"; did you mean {folded[matches[0]]}?" if matches else ""
+
+
+def _holders(model: type[Model], location: tuple[int | str, ...]) -> list[type[Model]]:
+    """Return the model at each step of a location but the last, as far as they are models; for an index, its list's."""
+    holders: list[type[Model]] = [model]
+    for step in location[:-1]:
+        holder = holders[-1] if isinstance(step, int) else _model_of(holders[-1], step)
+        if holder is None:
+            break
+        holders.append(holder)
+    return holders
+
+
+def _misplaced(holders: list[type[Model]], location: tuple[int | str, ...]) -> str:
+    """Return where an unknown field would be known, further out or one level further in; "" = nowhere."""
+    name = str(location[-1])
+    for depth in reversed(range(len(holders) - 1)):
+        if name in _fields(holders[depth]) and holders[depth] is not holders[-1]:
+            return f"; it is a field of {_field_path(location[:depth]) or 'the object itself'}: is it indented too far?"
+    inner = [
+        each
+        for each in _fields(holders[-1])
+        if (model := _model_of(holders[-1], each)) is not None and name in _fields(model)
+    ]
+    if not inner:
+        return ""
+    likely = next((each for each in ("metadata", "containers") if each in inner), inner[0])
+    return f"; it is a field of {_field_path((*location[:-1], likely))}: is it indented far enough?"
+
+
+def _fields(holder: type[Model]) -> list[str]:
+    return [field.alias for field in holder.model_fields.values() if field.alias]
 
 
 def _model_of(holder: type[Model], name: str) -> type[Model] | None:

@@ -40,6 +40,11 @@ _NO_DRIVERS = (
     "goes with the pod"
 )
 
+_NO_ISSUER = (
+    ": mount a Secret instead. If a cluster has injected it (Istio, Linkerd, a cloud's identity), apply the manifest "
+    "as it was before"
+)
+
 REFUSED = (
     Rule("<>.volumeDevices", "block volumes"),
     Rule("<>.resources.claims", "resource claims"),
@@ -51,7 +56,7 @@ REFUSED = (
         if name != "name" and field.alias not in _SUPPORTED_VOLUMES
     ),
     *(
-        Rule(f"volumes[].projected.sources[].{name}", f"what only an API server can issue, as {name} is")
+        Rule(f"volumes[].projected.sources[].{name}", f"what only an API server can issue, as {name} is{_NO_ISSUER}")
         for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
     ),
     Rule("resourceClaims", "resource claims"),

@@ -36,6 +36,11 @@ _MOST_RESCANNED = 16 * 1024 * 1024
 """How many characters may be read again because of escaped single quotes."""
 
 _LONGEST_SHOWN = 80
+_OF_INDENTATION = (
+    *("mapping values are not allowed", "did not find expected key"),
+    *("block sequence entries", "'-' indicator"),
+)
+"""What libyaml says of lines that are indented otherwise than their neighbours."""
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -70,7 +75,7 @@ def read_yaml(text: str) -> Iterator[Any]:
         # libyaml scans ahead, so a first pass finds escapes that it does not know before anything is built.
         yield from composer.documents(_with_plain_quotes(text))
     except yaml.YAMLError as error:
-        raise YamlError(max(composer.document, 1), _reason(error)) from None
+        raise YamlError(max(composer.document, 1), _reason(error, text)) from None
 
 
 def _with_plain_quotes(text: str) -> str:
@@ -103,11 +108,31 @@ def _events(text: str) -> Iterator[Event]:
     return yaml.parse(text, Loader=yaml.CSafeLoader)
 
 
-def _reason(error: yaml.YAMLError) -> str:
-    """Format libyaml's error and position as one line."""
-    if isinstance(error, yaml.MarkedYAMLError):
-        return f"not YAML: {error.problem or error.context}{_place(error.problem_mark or error.context_mark)}"
-    return f"not YAML: {getattr(error, 'reason', None) or error}"
+def _reason(error: yaml.YAMLError, text: str) -> str:
+    """Format libyaml's error and position as one line, with what is most likely wrong there."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"not YAML: {getattr(error, 'reason', None) or error}"
+    place = _place(error.problem_mark or error.context_mark)
+    return f"not YAML: {error.problem or error.context}{place}{_hint(error, text)}"
+
+
+def _hint(error: yaml.MarkedYAMLError, text: str) -> str:
+    """Return what to do about an error of libyaml, in a clause; "" = nothing is known."""
+    problem, context, mark = str(error.problem), str(error.context), error.problem_mark
+    if mark is None:
+        return ""
+    line = text.split("\n")[mark.line] if mark.line <= text.count("\n") else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return ": indent with spaces, not with tabs"
+    if "quoted scalar" in context and "end of stream" in problem and error.context_mark is not None:
+        return f": the quote of line {error.context_mark.line + 1} is not closed"
+    if "cannot start any token" in problem:
+        return f": put a text that begins with {line[mark.column : mark.column + 1]} in quotes"
+    if any(each in problem for each in _OF_INDENTATION):
+        return (
+            ": look whether this line is indented like those that it belongs to, and whether a space follows each colon"
+        )
+    return ""
 
 
 def _place(mark: Any) -> str:

@@ -81,6 +81,39 @@ def test_fields_that_a_cluster_added_are_dropped_from_kubectl_output() -> None:
     assert "volumeMounts" not in wire["spec"]["containers"][0]
 
 
+def test_what_a_node_of_ours_prints_is_taken_again_with_one_warning() -> None:
+    """Neither a cluster nor another node has anything to do with it."""
+    metadata = {"uid": "a-uid", "creationTimestamp": "2026-01-01T00:00:10Z", "generation": 1}
+    document = pod(spec__nodeName="vm")
+    document |= {"metadata": {**document["metadata"], **metadata}, "status": {"phase": "Running"}}
+    taken, warnings = admit(document)
+    assert [str(warning) for warning in warnings] == [
+        "dropped what was filled in when it ran: metadata.uid, metadata.creationTimestamp, metadata.generation, "
+        "spec.nodeName, status"
+    ]
+    assert taken == admit_pod(pod())
+
+
+def test_a_field_that_nobody_wrote_is_not_reported_beside_the_one_that_filled_it_in() -> None:
+    gpu = "example.com/gpu"
+    document = pod(spec__hostNetwork=True)
+    container = document["spec"]["containers"][0]
+    container |= {"resources": {"limits": {gpu: "1"}}, "ports": [{"containerPort": 70_000}]}
+
+    def paths() -> list[str]:
+        with pytest.raises(PodInvalid) as caught:
+            admit(document)
+        return [problem.path.removeprefix("spec.containers[0].") for problem in caught.value.problems]
+
+    assert paths() == ["ports[0].containerPort", f"resources.limits[{gpu}]"]
+    container["resources"]["requests"] = {gpu: "1"}
+    container["ports"].append({"containerPort": 80})
+    container["ports"].append({"containerPort": 80})
+    said = paths()
+    assert said[-2:] == [f"resources.limits[{gpu}]", f"resources.requests[{gpu}]"], "what is written is reported"
+    assert "ports[2].hostPort" in said, "also what is wrong only because of how it was filled in"
+
+
 MIRROR = """
 apiVersion: v1
 kind: Pod

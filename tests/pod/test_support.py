@@ -24,7 +24,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"spec.overhead": {"cpu": "1", "example.com/gpu": 1}}, "spec.overhead[example.com/gpu]: not supported yet: the resource example.com/gpu"),
     ({f"{C}.securityContext": {"windowsOptions": {}}}, f"{CP}.securityContext.windowsOptions: not supported yet: Windows"),
     *(
-        ({"spec.volumes.0": {"name": "work", "projected": {"sources": [{kind: {}}]}}}, f"spec.volumes[0].projected.sources[0].{kind}: not supported yet: what only an API server can issue, as {kind} is")
+        ({"spec.volumes.0": {"name": "work", "projected": {"sources": [{kind: {}}]}}}, f"spec.volumes[0].projected.sources[0].{kind}: not supported yet: what only an API server can issue, as {kind} is: mount a Secret instead. If a cluster has injected it (Istio, Linkerd, a cloud's identity), apply the manifest as it was before")
         for kind in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
     ),
     ({"spec.resources": {"claims": [{"name": "c"}]}}, "spec.resources.claims: not supported yet: resource claims"),
