@@ -1,5 +1,5 @@
-# What a developer types. Only make and Python 3.11 or later are needed: the environment is .venv, made by pip from the
-# hashes in requirements.txt, to which requirements-dev.txt adds what tests and checks need.
+# What a developer types. Python 3.11 or later, make, a shell and a package index are needed: the environment is .venv,
+# made by pip from the hashes in requirements.txt, to which requirements-dev.txt adds what tests and checks need.
 
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory

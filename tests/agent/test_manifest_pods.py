@@ -255,6 +255,24 @@ async def test_a_pod_that_somebody_ended_is_applied_again(workflows: Workflows) 
     assert workflows.told == ["apply web/u1"] * 2
 
 
+@pytest.mark.parametrize("between", ["web/u2", ""])
+async def test_a_pod_that_the_node_ends_itself_is_not_said_to_be_ended_by_somebody_else(
+    workflows: Workflows, between: str
+) -> None:
+    """It may have ended before the order's answer comes."""
+    await workflows.pods.take(listing("web/u1"))
+    await workflows.settled(web="applied")
+    workflows.answering.clear()
+    await workflows.pods.take(listing(*filter(None, [between])))
+    await until(lambda: workflows.under_way == 1)
+    await workflows.pods.take(listing("web/u2" if between else "web/u1"))
+    workflows.there.clear()
+    workflows.pods.gone(meta("web", "u1"), is_followed=False)
+    workflows.answering.set()
+    await workflows.settled(web="applied")
+    assert workflows.pods.take_gone() == ()
+
+
 async def test_a_pod_whose_workflow_was_terminated_is_found_and_applied_again(workflows: Workflows) -> None:
     await workflows.pods.take(listing("web/u1", "job/u2"))
     await workflows.settled(web="applied", job="applied")

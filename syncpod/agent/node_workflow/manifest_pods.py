@@ -240,6 +240,8 @@ class ManifestPods:
         if isinstance(order, ApplyPodWorkflow):
             # From now on the pod may run, even if no answer is heard.
             pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))
+        if isinstance(order, DeletePodWorkflow) or order.replaces:
+            pod.told = None  # if the pod that it had been told of ends from now on, nobody else has ended it
         try:
             if isinstance(order, ApplyPodWorkflow):
                 result = await self._orders.apply(order, require=self._require)
