@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,7 +39,9 @@ def waiting(pod: dict[str, Any]) -> str:
     return str(container(pod, "app").get("state", {}).get("waiting", {}).get("reason", ""))
 
 
-def event(reason: str, *, ago: float, first: float = 0.0, count: int = 1, message: str = "") -> PodEvent:
+def event(
+    reason: str, *, ago: float, first: float = 0.0, count: int = 1, message: str = "", container: str = ""
+) -> PodEvent:
     """An event of the pod web."""
     record = EventRecord(
         reason=reason,
@@ -46,6 +49,7 @@ def event(reason: str, *, ago: float, first: float = 0.0, count: int = 1, messag
         count=count,
         first=NOW - timedelta(seconds=first or ago),
         last=NOW - timedelta(seconds=ago),
+        container=container,
     )
     return PodEvent("default", "web", "u", "vm", "", record)
 
@@ -57,6 +61,19 @@ def test_the_newest_event_is_last_and_a_repeated_one_is_counted() -> None:
         "default     61s                Normal   Pulled    Pod/web   Pulled",
         "default     60s                Normal   Started   Pod/web   Started",
         "default     5s (x4 over 65s)   Normal   BackOff   Pod/web   BackOff",
+    ]
+
+
+def test_an_event_names_its_container_and_those_of_one_moment_keep_their_order() -> None:
+    killed = event("Killing", ago=5, container="app")
+    found = by_time([killed, event("Started", ago=5, first=65, count=2, container="app"), event("BackOff", ago=60)])
+    gone = replace(killed, is_gone=True)
+    shown = lines([*found, gone], NOW, wide=False, namespaces=False, headers=False, table=Columns())
+    assert [" ".join(line.split()[-4:]) for line in shown] == [
+        "Normal BackOff Pod/web BackOff",
+        "Killing Pod/web (app) Killing",
+        "Started Pod/web (app) Started",
+        "Pod/web (app, gone) Killing",
     ]
 
 

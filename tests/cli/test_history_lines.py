@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from temporalio.api.history.v1 import HistoryEvent
 
-from syncpod.cli.view.history_lines import from_events
+from syncpod.cli.view.history_lines import from_events, lines
+from syncpod.journal.records import Line
+from syncpod.messages.steps import Outcome
+
+NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
 def scheduled(number: int, name: str, task: int) -> HistoryEvent:
@@ -38,3 +44,37 @@ def test_a_step_of_a_later_task_is_shown_where_it_has_ended() -> None:
 def test_a_start_that_waited_for_another_is_shown_after_it() -> None:
     events = [scheduled(5, "start_init_container", 4), scheduled(8, "start_container", 7), ended(9, 8), ended(10, 5)]
     assert [each.subject for each in from_events(events)] == ["start_init_container", "start_container"]
+
+
+def test_a_start_stands_before_the_exit_that_came_before_its_result() -> None:
+    def after(milliseconds: int, kind: str, subject: str, **more: object) -> Line:
+        return Line(NOON + timedelta(milliseconds=milliseconds), kind, subject, "app", **more)  # type: ignore[arg-type]
+
+    told = [
+        after(0, "decision", "sync"),
+        after(90, "step", "create_sandbox", took_ms=90),
+        after(150, "exit", "app"),
+        after(160, "step", "start_container", took_ms=60),
+        after(160, "hold", "app"),
+        after(170, "exit", "aside"),
+        after(170, "step", "remove_container"),  # it began with what caused it
+    ]
+    shown = [" ".join(line.split()[1:4]) for line in lines(told, headers=False)]
+    assert [line.partition(" ")[2] for line in shown] == [
+        "decision sync",
+        "step create_sandbox",
+        "step start_container",
+        "exit app",
+        "hold app",
+        "exit aside",
+        "step remove_container",
+    ]
+
+
+def test_a_start_that_did_not_come_to_its_turn_is_left_out() -> None:
+    told = [
+        Line(NOON, "step", "start_container", "app", outcome=str(outcome), attempt=1)
+        for outcome in (Outcome.NOT_BEGUN, Outcome.DONE)
+    ]
+    (line,) = lines(told, headers=False)
+    assert "done" in line

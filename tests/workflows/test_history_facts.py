@@ -102,3 +102,15 @@ def test_the_ends_of_what_a_restart_of_all_stops_are_told_once_and_as_other_ends
     outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, NOW)
     assert [exit_.id for exit_ in state.exits] == ["1"], "the late listing counts as before"
     assert [each.kind for each in state.history] == ["step", "exit", "step"], "a listing tells it, or a step, not both"
+
+
+def test_the_events_of_one_task_have_the_order_of_their_times(state: PodState) -> None:
+    said = ("Started", "Pulled", "Created", "Started", "BackOff")
+    for reason in said:
+        state.event(NOW, "Normal", reason, reason, "operator")
+    kept = journaled.told(state, (), (), NOW, since=None, is_gone=False).happenings
+    in_order = sorted(kept, key=lambda each: each.last)
+    assert [each.reason for each in in_order] == ["Pulled", "Created", "Started", "BackOff"]
+    assert len({each.last for each in kept}) == len(kept)
+    state.event(NOW + timedelta(seconds=1), "Normal", "Killing", "Killing")
+    assert state.events[-1].last == NOW + timedelta(seconds=1)

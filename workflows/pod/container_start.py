@@ -58,7 +58,7 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
             message = backoff.image_backoff_message(container.image, f"{held.reason}: {held.message}")
             hold = Hold(name, restart, held.until, held.delay, "ImagePullBackOff", message)
             return Decision(holds=(hold,))
-        why = "absent" if absent else "pull policy Always"
+        why = "the node has no such image" if absent else "pull policy Always"
         attempt = _sandbox(state).attempt
         pull = PullImage(ref=state.ref, pod=state.allocated_pod, container=name, sandbox_attempt=attempt)
         summary = f"pull {container.image} for {name}: {why}"

@@ -32,6 +32,8 @@ from syncpod.pod.restart_settings import RestartSettings, restart_settings
 from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT = 100
+_ONE_TASK = timedelta(milliseconds=1)
+"""How far the times of the events of one task are apart at most: two tasks are further apart."""
 HISTORY_KEPT = 200
 RESTARTS_KEPT = 100
 FAILED_HOOKS_KEPT = 10
@@ -341,7 +343,11 @@ class PodState(BaseModel):
     def event(
         self, now: datetime, kind: str, reason: str, message: str, container: str = "", *, times: int = 1
     ) -> None:
-        """Record that an event happened `times` times, with its message clipped. Repeats of an event are counted."""
+        """Record that an event happened `times` times, with its message clipped. Repeats of an event are counted.
+
+        All events of a workflow task have its time. Each that is not the first gets a microsecond more than the one
+        before, so that every list of them that is sorted by time has them in the order in which they happened.
+        """
         message = clipped(message)
         kept = []
         seen: EventRecord | None = None
@@ -350,6 +356,9 @@ class PodState(BaseModel):
                 seen = event
             else:
                 kept.append(event)
+        newest = kept[-1].last if kept else None
+        if newest is not None and timedelta(0) <= newest - now < _ONE_TASK:
+            now = newest + timedelta(microseconds=1)
         record = EventRecord.model_validate(
             {
                 "type": kind,

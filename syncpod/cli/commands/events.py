@@ -49,10 +49,10 @@ def events(
 ) -> None:
     """List the events of pods, the newest last.
 
-    Each pod keeps its last hundred events; a repeated event is counted. With `-o wide`, each has the container that it
-    is about. A named pod may have ended: its events are there for as long as Temporal keeps its workflow. Events of the
-    last hour of other pods that are gone from this machine's node, such as earlier ones of the same name, come from the
-    node's journal. `(gone)` marks them.
+    Each pod keeps its last hundred events; a repeated event is counted. The container that an event is about stands in
+    parentheses behind the pod. A named pod may have ended: its events are there for as long as Temporal keeps its
+    workflow. Events of the last hour of other pods that are gone from this machine's node, such as earlier ones of the
+    same name, come from the node's journal. `(gone)` marks them.
     """
     names = pod_names(what or []) + _named_by_for(about)
     _check(names, output, all_namespaces=all_namespaces)

@@ -31,8 +31,8 @@ def history(
 ) -> None:
     """Show each decision, step, signal and exit of a pod.
 
-    Pods that have ended are shown too. When Temporal has forgotten them, it is what this machine's journal has of their
-    last life.
+    A step stands where it began, before what it has caused. Pods that have ended are shown too. When Temporal has
+    forgotten them, it is what this machine's journal has of their last life.
     """
     name = pod_name(what or [])
     if output not in ("", "json"):

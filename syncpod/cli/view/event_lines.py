@@ -68,8 +68,8 @@ class PodEvent:
 
 
 def by_time(events: Sequence[PodEvent]) -> list[PodEvent]:
-    """Sort events, the newest last."""
-    return sorted(events, key=lambda event: (event.last, event.record.first or _LONG_AGO))
+    """Sort events, the newest last; those of one moment stay in their order."""
+    return sorted(events, key=lambda event: event.last)
 
 
 def lines(
@@ -111,6 +111,7 @@ def _cells(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
     record = event.record
     message = printable(" ".join(record.message.split()))
     gone = " (gone)" if event.is_gone else ""
+    of_which = ", ".join(part for part in (record.container, "gone" if event.is_gone else "") if part)
     if wide:
         return (
             _seen(record, now),
@@ -124,7 +125,8 @@ def _cells(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
             str(record.count),
             event.name,
         )
-    return _seen(record, now), record.type, record.reason, f"Pod/{event.pod}{gone}", message
+    about = f"Pod/{event.pod}{f' ({of_which})' if of_which else ''}"
+    return _seen(record, now), record.type, record.reason, about, message
 
 
 def _seen(record: EventRecord | Happening, now: datetime) -> str:

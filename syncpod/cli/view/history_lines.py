@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import columns
@@ -14,17 +14,28 @@ if TYPE_CHECKING:
     from syncpod.journal.records import Line
     from syncpod.messages.queries import HistoryRecord
 
+_WITHOUT_EFFECT: Final = "notBegun"
+"""The outcome of a start that was begun ahead of its turn and did not come to it: it has done nothing, and the start
+itself follows (`syncpod.messages.steps.Outcome`)."""
+_AGO: Final = datetime.min.replace(tzinfo=UTC)
 HEADER: Final = ("TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY")
 
 
 def lines(records: Sequence[HistoryRecord | Line], *, headers: bool = True) -> list[str]:
-    """Return the history as a table, oldest first."""
-    return columns([*([HEADER] if headers else []), *map(_row, records)])
+    """Return the history as a table, oldest first; a step stands where it began, before what it has caused."""
+    shown = sorted((each for each in records if each.outcome != _WITHOUT_EFFECT), key=lambda each: _begun(each) or _AGO)
+    return columns([*([HEADER] if headers else []), *map(_row, shown)])
+
+
+def _begun(record: HistoryRecord | Line) -> datetime | None:
+    """Return when what is recorded began: its result came later."""
+    return record.at - timedelta(milliseconds=record.took_ms) if record.at is not None else None
 
 
 def _row(record: HistoryRecord | Line) -> tuple[str, ...]:
+    begun = _begun(record)
     return (
-        record.at.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if record.at else "-",
+        begun.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if begun else "-",
         record.kind,
         _what(record),
         record.outcome or "-",
