@@ -185,6 +185,7 @@ class Agent:
             open_pods=OpenPods(self._client, self.guard.require, self._task_queue),
             untold=self.prober.untold,
             running=self.running,
+            settle_journal=self.journal.flush,
         )
 
     def add_background_task(self, name: str, run: Callable[[], Awaitable[None]]) -> None:

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,6 +28,7 @@ from syncpod.node.read_socket import (
     ANSWER_SECONDS,
     DESCRIBED,
     HEARD,
+    JOURNAL,
     LINE_LIMIT,
     PATIENCE_SECONDS,
     SOCKET_NAME,
@@ -64,17 +65,19 @@ class NodeSocket:
         open_pods: OpenPods | None = None,
         untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
         running: Collection[RunningStep] = (),
+        settle_journal: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """Answer from `published`, on the socket in `state_dir`; without `open_pods`, not which pods are open.
 
         `untold` returns the failures of a pod's probes (by its UID) that its workflow does not know of yet. `running`
-        has the steps that are under way at the time.
+        has the steps that are under way at the time. `settle_journal` writes what the journal is still to be told.
         """
         self._state_dir = state_dir
         self._published = published
         self._open_pods = open_pods
         self._untold = untold
         self._running = running
+        self._settle_journal = settle_journal
 
     async def run(self) -> None:
         """Answer until cancelled. Raises OSError if the socket cannot be made."""
@@ -103,6 +106,10 @@ class NodeSocket:
             asked = json.loads(line)
             query, args = str(asked["query"]), list(asked["args"])
             await _write(writer, HEARD)
+            if query == JOURNAL and self._settle_journal is not None:
+                async with asyncio.timeout(PATIENCE_SECONDS):  # a disk may hang
+                    await self._settle_journal()
+                await _write(writer, ALL_TOLD)
             recorded: list[WorkflowExecution] = []
             if "open" in asked:
                 workflows, recorded = await self._open(asked["open"])

@@ -63,6 +63,8 @@ class Explained:
     is_init: bool = False
     last_end: End | None = None
     """Its newest end, even if that was before the time that is asked for."""
+    restarts: int = 0
+    """How often it has been restarted, by its status; 0 if it has none at that moment."""
 
     @property
     def newest(self) -> Instance | None:
@@ -82,6 +84,11 @@ class Explained:
     def runs(self) -> bool:
         """Whether it runs."""
         return self.newest is not None and not self.newest.has_ended
+
+    @property
+    def has_run(self) -> bool:
+        """Whether an instance of it has run, even one that the journal does not have any more."""
+        return self.restarts > 0 or any(not each.never_ran for each in self.instances)
 
     @property
     def waits_for_init(self) -> bool:
@@ -128,6 +135,13 @@ class Explanation:
     """Steps that are being taken now; not known for the past."""
     last_sign: datetime | None = None
     """The last sign of life of the node's worker, if none serves the node now."""
+    status: str = ""
+    """What `get pods` prints of it, such as `CrashLoopBackOff`; "" = not known."""
+
+    @property
+    def word(self) -> str:
+        """The state in one word: that of `get pods`, whose phase `Running` a crash loop has too. Over is over."""
+        return self.phase if self.phase in ("Succeeded", "Failed") else self.status or self.phase
 
     @property
     def is_gone(self) -> bool:
@@ -217,6 +231,7 @@ def explain(
         ),
         under_way=() if known.gone is not None else _under_way(present, doing or {}),
         last_sign=last_sign,
+        status=present.get("status", ""),
     )
 
 
@@ -240,6 +255,7 @@ def _explained(
         waiting=_waiting(status),
         is_init=is_init,
         last_end=ends[-1] if ends else None,
+        restarts=status.get("restarts", 0),
     )
 
 

@@ -3,7 +3,7 @@
 A request is one line of JSON: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The worker says at
 once that it has heard it, with a line ``{"heard": true}``. The answer is one line for each of these workflows that the
 worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an ``"error"``. Then the worker closes the connection.
-The queries are those of the pod's workflow, and `steps` and `described`, which the worker answers itself.
+The queries are those of the pod's workflow, and `steps`, `described` and `journal`, which the worker answers itself.
 
 Instead of ``"workflows"``, a request may have ``"pods": [["default", "web"]]``. Or it may have
 ``"open": {"namespace": "default", "names": ["web"]}`` (no names = all, null = all namespaces): the worker asks its
@@ -34,6 +34,8 @@ STEPS: Final = "steps"
 `uid`, `step`, `container` and `doing`."""
 DESCRIBED: Final = "described"
 """The query that returns `pod`, `plan` and `events` at once, with the names of the steps `under_way` and the `run`."""
+JOURNAL: Final = "journal"
+"""The request to write to the node's journal what the worker has heard so far. The answer is :data:`ALL_TOLD`."""
 SOCKET_NAME: Final = "reads.sock"
 """The socket's name in the node's state directory."""
 LINE_LIMIT: Final = 8 * 1024 * 1024
@@ -46,7 +48,7 @@ same worker once more, pod by pod: of a busy node with a thousand pods that take
 HEARD: Final = b'{"heard":true}\n'
 """The first line of each answer."""
 ALL_TOLD: Final = b'{"all":true}\n'
-"""The last line of an answer about what is open."""
+"""The last line of an answer about what is open, and the only one about the journal."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,17 @@ def ask_known(state_dir: Path, query: str, pods: Collection[tuple[str, str]]) ->
             if "error" not in said:
                 answers.append(said["answer"])
     return answers
+
+
+def settle_journal(state_dir: Path) -> None:
+    """Return once the worker of this node, if it has one, has written to its journal what it has heard so far.
+
+    Without this the journal is up to a second behind what `get` and `wait` have just said. It blocks, for no longer
+    than :data:`ANSWER_SECONDS`; if the worker does not answer, what is in the journal has to do.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for _ in _lines(state_dir, {"query": JOURNAL, "workflows": []}):
+            pass
 
 
 def _lines(state_dir: Path, asked: dict[str, Any]) -> Iterator[bytes]:

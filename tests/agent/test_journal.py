@@ -18,6 +18,8 @@ import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.journal import Journal
+from syncpod.agent.node_socket import NodeSocket
+from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.senders import Command, Senders
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME, JournalFile
@@ -25,6 +27,7 @@ from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, last_si
 from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, TaskRecords
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import note_deleted
+from syncpod.node.read_socket import SOCKET_NAME, settle_journal
 from syncpod.node.secret_values import WITHHELD
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
@@ -125,6 +128,20 @@ async def test_what_is_published_is_in_the_file_within_seconds(context: NodeCont
     await until(lambda: restarts_in(context) == [0])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_reader_has_all_that_the_worker_has_heard_written_first(context: NodeContext, journal: Journal) -> None:
+    """Else `explain` would contradict what `wait` has just said."""
+    asking = partial(settle_journal, context.state_dir)
+    await asyncio.to_thread(asking)  # without a worker, what is in the journal has to do
+    socket = NodeSocket(context.state_dir, PublishedPods(context), settle_journal=journal.flush)
+    serving = asyncio.create_task(socket.run())
+    await until((context.state_dir / SOCKET_NAME).exists)
+    journal.take("pod/default/web", "run", shown(lines=(exit_line(1),)))
+    await asyncio.to_thread(asking)
+    assert restarts_in(context) == [0]
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 async def test_the_last_kilobyte_of_the_log_of_an_instance_is_kept_with_its_end(

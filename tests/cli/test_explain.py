@@ -447,6 +447,27 @@ def test_the_image_of_what_ended_is_named_if_another_runs_now() -> None:
     assert "Container app ended once, image busybox:1" in same
 
 
+def test_a_crash_loop_is_called_so_and_a_container_starts_again_only_if_it_has_run() -> None:
+    def said(reason: str, *instances: Instance, status: str, **more: Any) -> tuple[str, str]:
+        wait = {"subject": "app", "until": f"{NOW + timedelta(seconds=20)}", "reason": reason, "message": ""}
+        present = {"phase": "Running", "status": status, "containers": [{"name": "app", **more}], "waits": [wait]}
+        one = explain(LifeRecords(WEB, ago(60), ago(1), present=present, instances=instances), NOW)
+        return of(one, "Now"), of(one, "Next").partition(" in ")[0]
+
+    crashed, clock = crash(0, 60, 50), f"{ago(50).astimezone():%H:%M:%S}"
+    again = "app starts again"
+    assert said("CrashLoopBackOff", crashed, status="CrashLoopBackOff") == (
+        f"CrashLoopBackOff: app waits since {clock}",
+        again,
+    )
+    assert said("CrashLoopBackOff", status="CrashLoopBackOff", restarts=3)[1] == again, "the journal has lost its ends"
+    missing = "CreateContainerConfigError"
+    assert said(missing, status=missing) == (f"{missing}: app has not started", "the start of app is tried again")
+    assert said(missing, crashed, status=missing)[1] == again
+    never = Instance("app", 0, exit_code=128, reason="StartError", ended_at=ago(50))
+    assert said("RunContainerError", never, status="x")[1] == "the start of app is tried again"
+
+
 def test_an_init_container_that_has_finished_is_no_part_of_what_the_pod_is_now() -> None:
     names = ({"name": "migrate", "init": True}, {"name": "app", "ready": True, "state": {"running": {}}})
     migrated = replace(crash(0, 90, 80), container="migrate", exit_code=0, reason="Completed")

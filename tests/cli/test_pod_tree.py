@@ -66,6 +66,21 @@ def test_each_leaf_says_what_it_waits_for(drawn: Branch, leaf: str) -> None:
     assert last == f"   └─ {leaf}"
 
 
+def test_a_container_that_is_being_started_waits_for_what_its_start_does_now() -> None:
+    up = [{"type": "PodReadyToStartContainers", "status": "True"}]
+    hook = ("start_container", "carries out the postStart hook of app")
+    under_way = (PendingStep("start_container", 1, None, ""),)
+    for reason in ("ContainerCreating", "PodInitializing"):
+        drawn = branch(app(waiting(reason)), doing={"app": hook}, steps=under_way)
+        drawn.pod.document["status"]["conditions"] = up
+        *_, last = lines([drawn], NOW)
+        assert last == f"   └─ container app: waiting, waits for {hook[0]}, which {hook[1]}", "once, and not the image"
+        unknown = Branch(drawn.pod)
+        assert [*lines([unknown], NOW)][-1] == "   └─ container app: waiting, waits for its image or its start"
+    tried = Branch(drawn.pod, steps=(PendingStep("start_container", 2, None, "no disk"),), doing={"app": hook})
+    assert [*lines([tried], NOW)][-1] == "   └─ step start_container: try 2; the last one failed: no disk"
+
+
 def test_an_init_container_that_runs_waits_for_nothing() -> None:
     drawn = branch(app(waiting("PodInitializing")), init=({"name": "setup", "state": RUNNING, "ready": False},))
     assert "   ├─ init container setup: running" in lines([drawn], NOW)

@@ -17,6 +17,7 @@ from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.messages.queries import EventRecord, HistoryRecord
 from syncpod.pod import ContainerStatus
 from workflows.pod.decision import Hold, UnderWay
+from workflows.pod.search_attributes import printed
 from workflows.pod.state import PodState
 
 
@@ -143,6 +144,7 @@ def _present(state: PodState, holds: Sequence[Hold], under_way: Sequence[UnderWa
     limits = {each.name: dict(each.resources.limits) for each in (*spec.init_containers, *spec.containers)}
     return {
         "phase": status.phase or "Pending",
+        "status": printed(state).word,
         "reason": status.reason,
         "message": status.message,
         "node": state.node.name or spec.node_name or "",

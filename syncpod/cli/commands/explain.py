@@ -108,15 +108,22 @@ def explain(
         _require_none_of_pods(at, uid, start=start)
         explain_node.explain_node(nodes, output, read_span(since))
         return
-    name, now = pod_name(what or []), datetime.now(UTC)
+    name = pod_name(what or [])
+    _settle_journal()
+    now = datetime.now(UTC)
     moment = read_moment(at, now) if at is not None else now
     begin = _beginning(read_span(since), moment)
     if start:
         _explain_start(namespace, name, uid, moment, output, container, restart, trace_log if trace else None)
         return
+    _note_day(at, moment, now)
+    _explain_pod(namespace, name, uid, output, moment, begin, now)
+
+
+def _note_day(at: str | None, moment: datetime, now: datetime) -> None:
+    """Print a note if a time without a date was taken as one of yesterday."""
     if at is not None and moment.date() != now.astimezone().date() and _is_clock(at):
         remark(f"Note: {at} is taken as {moment.astimezone():%Y-%m-%d %H:%M:%S}: today's is still to come")
-    _explain_pod(namespace, name, uid, output, moment, begin, now)
 
 
 def _refuse_fields(words: Sequence[str]) -> None:
@@ -173,6 +180,13 @@ def _explain_pod(
         return
     where: dict[str, Any] = {"log_dir": here.log_dir, "has_log": has_log, "wide": terminal_width()}
     say("\n".join(lines(explanation, others, now, unserved=unserved, **where)))
+
+
+def _settle_journal() -> None:
+    from syncpod.cli.machine.settings import settings
+    from syncpod.node.read_socket import settle_journal
+
+    settle_journal(settings().state_dir)
 
 
 def _doing(state_dir: Path, records: LifeRecords) -> dict[tuple[str, str], str]:

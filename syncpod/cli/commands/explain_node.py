@@ -28,12 +28,14 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
     from syncpod.journal.reading import NoJournal, absences_of, node_summary, services_of
+    from syncpod.node.read_socket import settle_journal
     from syncpod.node.recorded_events import recorded_cordon, recorded_node_events
 
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
-    now = datetime.now(UTC)
     here = settings()
+    settle_journal(here.state_dir)
+    now = datetime.now(UTC)
     node = _required(names, here.state_dir, here.node)
     begin = now - (_A_DAY if since is None else since)
     try:

@@ -99,7 +99,21 @@ def _told_branches(names: Collection[str]) -> list[Branch] | None:
     from syncpod.cli.temporal import session
 
     steps = session.run(lambda client: _steps_of(client, [one.pod for one in unsettled]))
-    return [replace(one, steps=steps.get(one.pod.key, ())) for one in branches]
+    doing = _doing([one.pod for one in unsettled])
+    return [replace(one, steps=steps.get(one.pod.key, ()), doing=doing.get(one.pod.key, {})) for one in branches]
+
+
+def _doing(pods: Sequence[ListedPod]) -> dict[tuple[str, str], dict[str, tuple[str, str]]]:
+    """Return by pod and container what this machine's worker is doing for it: a step's name, and what it does now."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.node.read_socket import STEPS, ask_known
+
+    keys = {(one.document.get("metadata") or {}).get("uid"): one.key for one in pods}
+    found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+    for step in (step for steps in ask_known(settings().state_dir, STEPS, list(keys.values())) for step in steps):
+        if step["container"] and (key := keys.get(step["uid"])) is not None:
+            found.setdefault(key, {})[step["container"]] = step["step"], step["doing"]
+    return found
 
 
 def _asked_branches(names: Collection[str]) -> list[Branch]:

@@ -10,6 +10,7 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.view.event_lines import PodEvent
 from syncpod.journal.reading import NoJournal, happenings_of_gone
+from syncpod.node.read_socket import settle_journal
 
 KEPT: Final = timedelta(hours=1)
 """How long a kube-apiserver keeps an event (--event-ttl)."""
@@ -30,6 +31,7 @@ def with_gone(
     worker = serving(settings().state_dir)
     if worker is None or (worker.address, worker.namespace) != server:
         return [*events]
+    settle_journal(settings().state_dir)
     try:
         found = happenings_of_gone(settings().state_dir, now - KEPT, namespace)
     except NoJournal:

@@ -57,7 +57,9 @@ def journaled_log(
     Raises Failure.
     """
     from syncpod.journal.reading import NoJournal, lives_of
+    from syncpod.node.read_socket import settle_journal
 
+    settle_journal(state_dir)
     try:
         lives = lives_of(state_dir, namespace, name)
     except NoJournal as why:

@@ -17,7 +17,7 @@ from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import LifeRecords
-from syncpod.journal.records import RESTART_OF_ALL, Instance
+from syncpod.journal.records import RESTART_OF_ALL, Fact, Instance
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.lifecycle.step_name import StepName
 
@@ -115,7 +115,7 @@ def _now(one: Explanation, clock: Clock) -> str:
     over = all(each.newest is not None for each in one.containers if not each.is_init)
     shown = [each for each in one.containers if not (over and each.is_finished_init)]
     state = ", ".join(_state(each, one, clock) for each in shown) or "no container has been started"
-    phase = "being deleted" if one.is_being_deleted else one.phase
+    phase = "being deleted" if one.is_being_deleted else one.word
     reason = f" ({one.reason})" if one.reason else ""
     unknown = "; what happened since is not known" if one.known_until < one.at else ""
     return f"{phase}{reason}: {state}{unknown}" if phase else f"{state}{unknown}"
@@ -127,15 +127,16 @@ def _state(container: Explained, one: Explanation, clock: Clock) -> str:
         return f"{container.name} was never started"
     if newest is None:
         reason = container.waiting.partition(":")[0]
-        return f"{container.name} has not started{f' ({reason})' if reason else ''}"
+        return f"{container.name} has not started{f' ({reason})' if reason not in ('', one.word) else ''}"
     if container.runs:
         ready = "" if container.is_ready in (None, True) else ", not ready"
         since = max(_NO_TIME, one.known_until - newest.started_at) if newest.started_at is not None else None
         has = "has" if one.known_until >= one.at else "had"
         return f"{container.name} {has} been running for {length(since)}{ready}"
-    reason = container.wait.reason if container.wait is not None else ""
-    words = f"waits since {clock(newest.ended_at)}, {reason}" if reason else f"ended at {clock(newest.ended_at)}"
-    return f"{container.name} {words}"
+    if container.wait is None:
+        return f"{container.name} ended at {clock(newest.ended_at)}"
+    reason = "" if container.wait.reason == one.word else f", {container.wait.reason}"
+    return f"{container.name} waits since {clock(newest.ended_at)}{reason}"
 
 
 def _why(one: Explanation, clock: Clock) -> list[str]:
@@ -271,7 +272,7 @@ def _under_way(step: StepUnderWay, clock: Clock) -> str:
 
 
 def what_is_due(wait: Wait, one: Explanation) -> str:
-    """Return what happens when a wait is over, such as `app starts again`."""
+    """Return what happens when a wait is over, such as `app starts again`, which is said of what has run before."""
     if wait.reason.startswith(_PULLS):
         return f"the image of {wait.subject} is pulled again"
     if wait.is_of_a_kill:
@@ -280,8 +281,11 @@ def what_is_due(wait: Wait, one: Explanation) -> str:
         return "all containers start again"
     if is_rejection(wait, one):
         return "the node is asked again whether it admits the pod"
-    is_container = any(each.name == wait.subject for each in one.containers)
-    return f"{wait.subject} starts again" if is_container else f"{wait.subject} is tried again"
+    container = next((each for each in one.containers if each.name == wait.subject), None)
+    if container is None:
+        return f"{wait.subject} is tried again"
+    has_run = container.has_run or wait.reason == Fact.CRASH_LOOP
+    return f"{wait.subject} starts again" if has_run else f"the start of {wait.subject} is tried again"
 
 
 def is_rejection(wait: Wait, one: Explanation) -> bool:

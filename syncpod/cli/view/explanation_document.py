@@ -23,6 +23,7 @@ def document(
         "at": stamp(explanation.at),
         "knownUntil": stamp(explanation.known_until),
         "phase": explanation.phase,
+        "status": explanation.status,
         "reason": explanation.reason,
         "message": explanation.message,
         "unserved": unserved,

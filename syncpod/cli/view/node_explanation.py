@@ -155,7 +155,7 @@ def _now(explanation: Explanation) -> str:
     if explanation.is_being_deleted:
         return "being deleted"
     waits = [each.reason for each in explanation.waits]
-    return waits[0] if waits else explanation.phase
+    return waits[0] if waits else explanation.word
 
 
 def _stamp(at: datetime) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,8 @@ class Branch:
     """What back-offs hold, as the query `plan` of its workflow has it."""
     steps: Sequence[PendingStep] = ()
     """What Temporal is trying for it."""
+    doing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """By container, the step that is under way for it and what that does, as its node's worker has it now."""
 
 
 def is_settled(pod: Mapping[str, Any]) -> bool:
@@ -147,12 +149,19 @@ def _waits(kind: str, status: Mapping[str, Any], branch: Branch, now: datetime |
     reason = str(waiting.get("reason") or "")
     if "terminated" in state or not waiting:
         return ""
-    if reason == "PodInitializing":
-        first = _unfinished(branch)
-        return f"init container {first}" if first and first != name else "its turn: the init containers are done"
-    if reason == "ContainerCreating":
-        return "its sandbox" if not _has_sandbox(branch) else "its image or its creation"
+    if reason in ("ContainerCreating", "PodInitializing"):
+        return _start(name, branch)
     return _clipped(f"{reason}: {waiting.get('message') or ''}".rstrip(": "))
+
+
+def _start(name: str, branch: Branch) -> str:
+    """Return what a container that has yet to start waits for: what comes before it, or its own start."""
+    if (first := _unfinished(branch)) and first != name:
+        return f"init container {first}"
+    if not _has_sandbox(branch):
+        return "its sandbox"
+    step, doing = branch.doing.get(name, ("", ""))
+    return _clipped(f"{step}, which {doing}") if doing else "its image or its start"
 
 
 def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
@@ -161,7 +170,10 @@ def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
     for hold in branch.holds:
         if hold.get("subject") not in names:
             yield f"{hold.get('subject')} waits for {_held(hold, now)}"
+    told = {step for step, _ in branch.doing.values()}
     for step in branch.steps:
+        if step.name in told and step.attempt <= 1 and not step.failure:
+            continue  # its container's line says what it does
         words = [f"try {step.attempt}"] if step.attempt > 1 else []
         if step.failure:
             words.append(f"the last one failed: {step.failure}")
