@@ -2,6 +2,8 @@
 
 Exit codes: 0 done, 1 failed or not found, 2 the input or the environment is wrong, 130 interrupted; ``exec`` passes on
 the exit code of its command.
+
+The parser is imported when it is needed: until this module has been imported, Ctrl-C would print a traceback.
 """
 
 from __future__ import annotations
@@ -10,20 +12,15 @@ import contextlib
 import errno
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-import typer
-
 from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.console import paint, printable, remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure, why_of
-from syncpod.cli.input.kubectl_words import arranged, command_words
-from syncpod.cli.program import Interrupted, program
 
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What typer raises for any wrong usage; typer does not export it."""
 _OF_THE_DISK: Final = frozenset(
     (
         *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
@@ -35,6 +32,8 @@ _OF_THE_DISK: Final = frozenset(
 
 def main() -> NoReturn:
     """Run the command that this process was started with, and end the process."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command itself begins: there is nothing to say
     code = run(sys.argv[1:])
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -45,6 +44,12 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit code."""
+    import typer
+
+    from syncpod.cli.input.kubectl_words import arranged
+    from syncpod.cli.program import Interrupted, program
+
+    wrong_usage: type[Exception] = typer.BadParameter.__mro__[1]  # any wrong usage; typer does not export it
     if arguments and arguments[0] == COMPLETE:
         from syncpod.cli.commands import completion_candidates
 
@@ -59,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except Failure as failure:
         return _fail(str(failure), failure.code)
-    except _UsageError as error:
+    except wrong_usage as error:
         return _fail(_usage(error, words), BAD_INPUT)
     except Interrupted:
         if sys.stderr.isatty():
@@ -98,7 +103,8 @@ def _usage(error: Exception, words: Sequence[str]) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{message}\n")
         return ""
-    from syncpod.cli.input.kubectl_words import option_elsewhere
+    from syncpod.cli.input.kubectl_words import command_words, option_elsewhere
+    from syncpod.cli.program import program
 
     if way := option_elsewhere(" ".join(command_words(program(), words)), getattr(error, "option_name", "")):
         return f"{message.partition(' (Possible options')[0]}: {way}"

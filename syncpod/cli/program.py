@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Callable, Iterator, MutableMapping
 from importlib import import_module
 from typing import Annotated, Any
@@ -105,6 +106,8 @@ def _interruptible(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def called(*arguments: Any, **options: Any) -> Any:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `main` has set it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return command(*arguments, **options)
         except KeyboardInterrupt:

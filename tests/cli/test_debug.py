@@ -72,7 +72,7 @@ async def test_the_printed_pod_with_a_debug_container_can_be_applied_again(
     )
     again = await syncpod(*on, here, stdin=printed)
     assert (again.code, again.out) == (0, f"pod/{web} unchanged\n"), again.err
-    assert (await syncpod("plan", "-f", "-", stdin=printed)).out == f"pod/{web}: exists, nothing to do\n"
+    assert (await syncpod("plan", "-f", "-", stdin=printed)).out == f"pod/{web}: unchanged, nothing to do\n"
     shown = json.loads((await syncpod("get", "pod", web, "-o", "json")).out)
     assert [each["name"] for each in shown["spec"]["ephemeralContainers"]] == ["look", "more"]
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}

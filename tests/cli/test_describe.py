@@ -170,7 +170,7 @@ async def test_a_back_off_is_described_and_planned(
     assert "Waiting For:\n  app: CrashLoopBackOff, " in (await syncpod("describe", name)).out
     planned = await syncpod("plan", name)
     assert planned.out.startswith(
-        f"pod/{name}: as it is\n  1.   start_container   app   exited 1 (Error)\n  app waits for "
+        f"pod/{name}: unchanged\n  1.   start_container   app   exited 1 (Error)\n  app waits for "
     )
     shown = await syncpod("history", name)
     told = [" ".join(line.split()[2:]) for line in shown.out.splitlines()]
@@ -202,7 +202,7 @@ async def test_a_changed_pod_is_planned_by_its_workflow(syncpod: Command, on: tu
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     same = await syncpod("plan", "-f", "-", stdin=as_json(manifest(name)))
-    assert same.out == f"pod/{name}: exists, nothing to do\n"
+    assert same.out == f"pod/{name}: unchanged, nothing to do\n"
     document = await syncpod("plan", "-f", "-", "-o", "json", stdin=as_json(manifest(name)))
     assert (json.loads(document.out)["change"], json.loads(document.out)["steps"]) == ("none", [])
     newer = manifest(name, containers=[{"name": "app", "image": "busybox:2"}])

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +61,26 @@ async def test_long_running_commands_end_on_sigint_in_a_scripts_background(
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     code = await asyncio.to_thread(interrupted, [name if word == "NAME" else word for word in words], {})
     assert code == 130
+
+
+def test_ctrl_c_before_a_command_begins_prints_no_traceback(tmp_path: Path) -> None:
+    """Most of that time goes to importing the parser, which here never ends."""
+    begun = tmp_path / "begun"
+    (tmp_path / "typer.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(600)\n")
+    started = subprocess.Popen(
+        [sys.executable, "-m", "syncpod.cli.main", "up"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        while not begun.exists():
+            assert started.poll() is None, started.communicate()
+            time.sleep(0.01)
+        started.send_signal(signal.SIGINT)
+        said, _ = started.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        started.kill()
+        started.wait()
+    assert (started.returncode, said) == (-signal.SIGINT, "")

@@ -105,6 +105,7 @@ REFUSED = (
     ("apply -f pod.yaml --prune", "No such option: --prune: a directory that the node follows does it"),
     ("apply -f pod.yaml --validate=false", "No such option: --validate: manifests are always checked strictly"),
     ("apply pod.yaml", "pod.yaml: name a manifest with -f: syncpod apply -f pod.yaml"),
+    ("apply no.yaml", "no.yaml: there is no such file, and a manifest is named with -f: syncpod apply -f FILE"),
     ("get pods -o go-template={{.items}}", "--output: go-template is not here: jsonpath='{PATH}' prints fields"),
     ("get web -f pod.yaml", "name what to list, or give its manifest with -f, not both"),
     ("get events --sort-by=.a -w", "--sort-by: a watch prints events in the order in which they come"),

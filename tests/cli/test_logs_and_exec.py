@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +98,23 @@ def test_logs_of_the_previous_instance_are_kept(syncpod: Run) -> None:
 
 def test_following_logs_ends_with_the_container(syncpod: Run) -> None:
     assert syncpod("logs", "-f", "once").out == "try\n"
+
+
+def test_following_the_logs_of_a_pod_that_is_deleted_ends_with_a_sentence(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    container = {"name": "app", "image": "busybox:1", "command": ["sh", "-c", "echo up; exec sleep 3600"]}
+    spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "brief"}, "spec": spec}
+    assert syncpod("apply", "-f", "-", "--wait", stdin=json.dumps(pod)).code == 0
+    command = [sys.executable, "-m", "syncpod.cli.main", "logs", "-f", "brief"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env={**os.environ, **environ}, **pipes) as following:
+        assert following.stdout is not None and following.stdout.readline() == "up\n"
+        assert syncpod("delete", "brief").code == 0
+        out, err = following.communicate(timeout=60)
+    assert (following.returncode, out) == (0, "")
+    assert re.fullmatch(r'Note: pod "brief" (is being|has been) deleted, and logs nothing more\n', err), err
 
 
 def test_a_command_runs_in_a_container_and_its_code_is_passed_on(syncpod: Run) -> None:

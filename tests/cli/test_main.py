@@ -16,7 +16,7 @@ import pytest
 from syncpod.cli.command_table import COMMANDS
 from syncpod.cli.console import Columns
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.arguments import named, pod_name, pod_names
+from syncpod.cli.input.arguments import named, pod_name, pod_names, with_likely_kind
 from syncpod.cli.main import run
 from syncpod.cli.manual import Group, commands_of
 from syncpod.cli.program import program as syncpod_program
@@ -286,6 +286,17 @@ def test_pods_are_named_in_each_of_kubectls_ways(words: list[str], names: list[s
 )
 def test_resources_are_named_in_each_of_kubectls_ways(words: list[str], things: dict[str, list[str]]) -> None:
     assert named(words) == things
+
+
+def test_a_first_word_that_is_nearly_a_kind_is_said_to_be() -> None:
+    def missing(*words: str) -> str:
+        names = [name for each in named(words).values() for name in each]
+        return with_likely_kind([f'pods "{name}" not found' for name in names], words)
+
+    assert missing("pdos") == 'pods "pdos" not found: did you mean the kind pods?'
+    assert missing("confgmap", "a") == 'pods "confgmap" not found: did you mean the kind configmap?\npods "a" not found'
+    assert missing("pods", "pdos") == 'pods "pdos" not found', "the kind is named"
+    assert missing("web") == 'pods "web" not found'
 
 
 @pytest.mark.parametrize(

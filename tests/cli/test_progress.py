@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from syncpod.cli.fetched import FetchedPod
-from syncpod.cli.view.progress import Progress, fitting
+from syncpod.cli.machine.last_words import last_words
+from syncpod.cli.view.progress import Progress, fitting, hindrances
 from syncpod.pod import Pod
 from tests.cli.pods import pod, running, waiting
 
@@ -40,6 +42,23 @@ def test_of_a_crowd_the_pods_that_are_waited_for_are_drawn_and_the_others_counte
     assert [line for line in lines if line.startswith("late")] != []
     assert any(line.startswith("… ") and line.endswith(" Running") for line in lines), lines
     assert any(line.startswith("pod/late-1: ErrImagePull") for line in lines), lines
+
+
+def test_a_pod_that_crashes_is_shown_with_the_last_line_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNCPOD_LOG_DIR", str(tmp_path))
+    back_off = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    one = fetched("web", pod({**waiting(), "state": back_off, "restartCount": 1}))
+    meta = one.pod.metadata
+    log = tmp_path / f"{meta.namespace}_{meta.name}_{meta.uid}" / "app" / "1.log"
+    assert hindrances([one], last_words) == ["pod/web: CrashLoopBackOff: container app: back-off 10s"], (
+        "there is no log"
+    )
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(f"2026-11-23T12:00:00.000000001Z stderr F {line}\n" for line in ("a", "Address in use")))
+    (said,) = hindrances([one], last_words)
+    assert said.endswith('container app: back-off 10s; the log of app ends with "Address in use"')
 
 
 def test_all_that_fits_is_shown() -> None:

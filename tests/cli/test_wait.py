@@ -43,6 +43,17 @@ def on(node: ScriptedNode) -> tuple[str, str]:
     return "--node", node.queue.removeprefix("node/")
 
 
+@pytest.mark.parametrize("words", [("get",), ("wait", READY), ("delete",)], ids=" ".join)
+async def test_the_namespace_default_counts_as_given_also_beside_a_manifest(
+    syncpod: Command, words: tuple[str, ...]
+) -> None:
+    document = manifest("web")
+    document["metadata"]["namespace"] = "prod"
+    refused = await syncpod(*words, "-f", "-", "-n", "default", stdin=as_json(document))
+    assert (refused.code, refused.out) == (2, "")
+    assert "metadata.namespace: is prod, but --namespace asks for default" in refused.err
+
+
 async def test_wait_ends_when_the_pod_meets_the_goal(syncpod: Command, on: tuple[str, str]) -> None:
     one, two = fresh_name(), fresh_name()
     labels = {"wait": one}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -67,7 +69,7 @@ def apply(
     from syncpod.cli.input.manifests import admitted
 
     if stray:
-        raise BadInput(f"{stray[0]}: name a manifest with -f: syncpod apply -f {stray[0]}")
+        raise BadInput(_without_flag(stray[0]))
     if kustomize:
         raise BadInput(f"-k: kustomizations are not built here: kubectl kustomize {kustomize} | syncpod apply -f -")
     if not filename:
@@ -81,6 +83,13 @@ def apply(
         try_manifests(manifests, node, mark, asks=dry_run == "server")
         return
     apply_manifests(manifests, node, patience, wait=wait)
+
+
+def _without_flag(word: str) -> str:
+    """Say how a manifest is named, and whether the word is one."""
+    if word == "-" or Path(word).exists():
+        return f"{word}: name a manifest with -f: syncpod apply -f {shlex.quote(word)}"
+    return f"{word}: there is no such file, and a manifest is named with -f: syncpod apply -f FILE"
 
 
 def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None = None, *, wait: bool = False) -> None:
@@ -229,10 +238,11 @@ async def _absence(client: Client, applied: Applied) -> str:
 
 async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:
     """Wait for the rest of `timeout`, after `spent` on applying. Raises Failure for pods that are not up."""
+    from syncpod.cli.machine.last_words import last_words
     from syncpod.cli.temporal.pod_waits import sentences, until_settled
     from syncpod.cli.view.progress import Progress
 
-    with Progress() as progress:
+    with Progress(last_words=last_words) as progress:
         left = max(timeout - spent, timedelta()) if timeout else None
         outcomes = await until_settled(client, applied, timeout=left, show=progress.show)
     good, bad = sentences(outcomes, timeout)

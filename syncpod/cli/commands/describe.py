@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from syncpod.cli.console import printable, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_selector
+from syncpod.cli.input.arguments import named, read_selector, with_likely_kind
 from syncpod.cli.input.options import Namespace, Selector, Things
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def describe(
     elif not missing:
         remark(f"No resources found in {namespace} namespace.")
     if missing:
-        raise Failure("\n".join(missing))
+        raise Failure(with_likely_kind(missing, what or []))
 
 
 def _objects(

@@ -29,10 +29,10 @@ def env(
 
     `eval "$(syncpod env)"` sets it. With it, both reach this machine's server, and the node's worker signs what they
     send: signals, updates and starts in plain JSON, for the workflow that the command names. The token in it is worth
-    as much as the key in the state directory, and holds until the worker ends. The last line, a comment, is the codec
-    endpoint to set in the Temporal UI, which decrypts there what `up --encrypt` has encrypted, and signs nothing.
+    as much as the key in the state directory, and holds until the worker ends. With `up --encrypt`, the last line, a
+    comment, is the codec endpoint to set in the Temporal UI: it decrypts there, and signs nothing.
     """
-    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.settings import kept_settings, settings
     from syncpod.cli.machine.worker_process import serving
     from syncpod.settings.codec_record import read_codec_record
 
@@ -53,5 +53,5 @@ def env(
         lines |= {"TEMPORAL_CLI_CODEC_ENDPOINT": codec.endpoint, "TEMPORAL_CLI_CODEC_AUTH": bearer}  # to show payloads
     for name, value in lines.items():
         say(f"export {name}={shlex.quote(value)}")
-    if codec is not None:
+    if codec is not None and kept_settings(directory).encrypts:
         say(f"# Codec endpoint for the Temporal UI in your browser, until the worker ends: {codec.page}")

@@ -10,8 +10,8 @@ import typer
 
 from syncpod.cli.console import Columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_field_selector, read_selector
-from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames, Namespace, Selector, Things
+from syncpod.cli.input.arguments import named, read_field_selector, read_selector, with_likely_kind
+from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames, NamespaceOrFiles, Selector, Things
 from syncpod.cli.listed import ListedPod
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 
@@ -53,7 +53,7 @@ LabelKeys = Annotated[
 
 def get(
     what: Things = None,
-    namespace: Namespace = "default",
+    namespace: NamespaceOrFiles = "",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     output: Output = "",
@@ -103,14 +103,23 @@ def get(
     order = _order(sort_by) if sort_by else None
     if watch and order is not None:
         raise BadInput("--sort-by: a watch prints changes in the order in which they come")
+    _require_one_way(things, conditions, fields, all_namespaces=all_namespaces)
+    if watch and len(things) > 1:
+        raise BadInput("--watch works with one kind at a time")
+    scope = None if all_namespaces else namespace or "default"
+    request = _Request(scope, conditions, fields, order, output, labels, not no_headers, len(things) > 1, watch)
+    if missing := _get(things, request):
+        raise Failure(with_likely_kind(missing, what or []))
+
+
+def _require_one_way(
+    things: Mapping[Kind, Sequence[str]], conditions: Conditions, fields: FieldSelector, *, all_namespaces: bool
+) -> None:
+    """Raise BadInput if what to list is both named and chosen."""
     if any(things.values()) and fields.fields:
         raise BadInput("name what to list, or choose it with --field-selector, not both")
     if any(things.values()) and (conditions.requirements or all_namespaces):
         raise BadInput("name what to list, or choose it with --selector or --all-namespaces, not both")
-    if watch and len(things) > 1:
-        raise BadInput("--watch works with one kind at a time")
-    scope = None if all_namespaces else namespace
-    _get(things, _Request(scope, conditions, fields, order, output, labels, not no_headers, len(things) > 1, watch))
 
 
 def _require_names_alone(flags: Mapping[str, str]) -> None:
@@ -125,7 +134,7 @@ def _of_manifests(filename: Sequence[str], what: list[str] | None, namespace: st
 
     if what:
         raise BadInput("name what to list, or give its manifest with -f, not both")
-    pods, objects = named_in(filename, "" if namespace == "default" else namespace)
+    pods, objects = named_in(filename, namespace)
     namespaces = {each for each, _ in pods} | {each.namespace for each in objects}
     if len(namespaces) > 1:
         raise BadInput(f"-f: is of several namespaces ({', '.join(sorted(namespaces))}): choose one with --namespace")
@@ -139,8 +148,8 @@ def _order(sort_by: str) -> Path:
     return sort_path(sort_by)
 
 
-def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> None:
-    """Print the named resources of each kind, else all. Raises Failure for those that do not exist."""
+def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> list[str]:
+    """Print the named resources of each kind, else all; return a message for each that does not exist."""
     output, found, missing = request.output, _Found([], {}), []
     for kind, names in things.items():
         missing += _get_pods(names, request, found) if kind == "Pod" else _get_objects(kind, names, request, found)
@@ -151,8 +160,7 @@ def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> None:
     elif output != "name" and not is_named and not any(found.counts.values()):
         where = "" if request.namespace is None else f" in {request.namespace} namespace."
         remark(f"No resources found{where}")
-    if missing:
-        raise Failure("\n".join(missing))
+    return missing
 
 
 @dataclass(frozen=True)

@@ -210,4 +210,4 @@ def _title(plan: dict[str, Any]) -> str:
         return "would be configured (metadata only), no step"
     if plan["change"] == "update":
         return "would be configured" + ("" if plan["steps"] else ", no step")
-    return ("exists" if "images" in plan else "as it is") + ("" if plan["steps"] else ", nothing to do")
+    return "unchanged" + ("" if plan["steps"] else ", nothing to do")

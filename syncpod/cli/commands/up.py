@@ -307,6 +307,7 @@ async def _bring_up(
     config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
 ) -> None:
     from syncpod.cli.commands.apply import apply_all
+    from syncpod.cli.machine.last_words import last_words
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.ephemeral_containers import without_known
@@ -328,7 +329,7 @@ async def _bring_up(
     def gives_up(pod: Pod) -> bool:
         return patience is None and lacks_image(pod)
 
-    with Progress() as progress:
+    with Progress(last_words=last_words) as progress:
         outcomes = await until_settled(client, applied, timeout=patience, show=progress.show, gives_up=gives_up)
     say()
     say("\n".join(coloured_lines(HEADER, [fetched.listed for _, fetched, _ in outcomes if fetched is not None])))

@@ -9,7 +9,7 @@ import typer
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
-from syncpod.cli.input.options import AllNamespaces, Filenames, Namespace, PodNames, Selector
+from syncpod.cli.input.options import AllNamespaces, Filenames, NamespaceOrFiles, PodNames, Selector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def wait(
     filename: Filenames = None,
     selector: Selector = "",
     everything: Annotated[bool, typer.Option("--all", help="Every pod of the namespace.")] = False,
-    namespace: Namespace = "default",
+    namespace: NamespaceOrFiles = "",
     all_namespaces: AllNamespaces = False,
     timeout: Annotated[
         str,
@@ -72,8 +72,8 @@ def wait(
         raise BadInput("say which pods to wait for, in one of these ways: POD..., -f FILE, -l SELECTOR or --all")
     if names and all_namespaces:
         raise BadInput("named pods are in one namespace: leave out --all-namespaces")
-    keys = _of_files(filename, namespace) if filename else [(namespace, name) for name in names]
-    scope = None if all_namespaces else namespace
+    keys = _of_files(filename, namespace) if filename else [(namespace or "default", name) for name in names]
+    scope = None if all_namespaces else namespace or "default"
 
     async def work(client: Client) -> None:
         waited = keys or await _selected(client, scope, conditions, wanted)
@@ -104,7 +104,7 @@ def _patience(text: str) -> timedelta | None:
 def _of_files(sources: Sequence[str], namespace: str) -> list[tuple[str, str]]:
     from syncpod.cli.input.manifests import named_in
 
-    pods, _ = named_in(sources, "" if namespace == "default" else namespace)
+    pods, _ = named_in(sources, namespace)
     if not pods:
         raise BadInput(f"{', '.join(sources)}: no pod in it")
     return pods

@@ -88,6 +88,22 @@ def named(words: Sequence[str]) -> dict[Kind, list[str]]:
     return found or {"Pod": []}
 
 
+def with_likely_kind(missing: Sequence[str], words: Sequence[str]) -> str:
+    """Return the lines about what does not exist, with the kind that the first word may have been meant for.
+
+    A first word that is no kind is a pod's name: ``get pdos``, ``describe pdo web``.
+    """
+    from difflib import get_close_matches
+
+    lines = list(missing)
+    first = words[0] if words else ""
+    at = next((at for at, line in enumerate(lines) if f'"{first}"' in line), None)
+    meant = [] if first in _KINDS else get_close_matches(first, [*_KINDS, *_NODE_WORDS], n=1, cutoff=0.7)
+    if meant and at is not None:
+        lines[at] += f": did you mean the kind {meant[0]}?"
+    return "\n".join(lines)
+
+
 def pod_names(words: Sequence[str]) -> list[str]:
     """Return the pods named by ``pods a b``, ``pod/a pod/b`` or just ``a b``, each once.
 

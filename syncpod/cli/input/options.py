@@ -23,6 +23,11 @@ LocalAddresses = Annotated[
 Things = Annotated[list[str] | None, typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)]
 """Pods, ConfigMaps and Secrets in kubectl's ways of naming them: ``web``, ``cm settings``, ``secret/keys``."""
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
+NamespaceOrFiles = Annotated[
+    str,
+    typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; with -f, theirs"),
+]
+"""For commands that take names or manifests: "" = it is not given."""
 NamespaceOfAll = Annotated[
     str,
     typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; all with --all"),

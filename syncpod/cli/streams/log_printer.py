@@ -56,6 +56,8 @@ class LogPrinter:
 
         if self._manner.follow:
             outcomes = await asyncio.gather(*(self._attempt(*one) for one in chosen))
+            for sentence in await asyncio.to_thread(_of_deleted, [pod for pod, _, _ in chosen]):
+                remark(sentence)
         else:
             outcomes = [await self._attempt(*one) for one in chosen]
         failures = [failure for failure in outcomes if failure is not None]
@@ -149,6 +151,25 @@ class LogPrinter:
         sys.stdout.buffer.write(text)
         if self._manner.follow:
             sys.stdout.buffer.flush()
+
+
+def _of_deleted(pods: Sequence[Pod]) -> list[str]:
+    """Return a note for each pod that ends or has ended, so that nothing more is logged. Blocks.
+
+    A pod of which this machine's worker says nothing has none.
+    """
+    from syncpod.cli.machine.own_pods import told_pods
+
+    notes = {}
+    for meta in (pod.metadata for pod in pods):
+        told = told_pods(meta.namespace, [meta.name])
+        if told is None:
+            continue
+        same = [each["metadata"] for each in told if each["metadata"].get("uid") == meta.uid]
+        if not same or same[0].get("deletionTimestamp"):
+            is_being = "is being" if same else "has been"
+            notes[meta.uid] = f'Note: pod "{meta.name}" {is_being} deleted, and logs nothing more'
+    return list(notes.values())
 
 
 def _require_run(node: NodeContext, pod: Pod, container: str, path: Path) -> None:

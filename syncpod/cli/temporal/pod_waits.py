@@ -12,6 +12,7 @@ from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailu
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.machine.last_words import last_words
 from syncpod.cli.temporal.pod_apply import Applied
 from syncpod.cli.temporal.pod_reads import ask_read_pods
 from syncpod.cli.temporal.pods import handle_of, read_pod, read_pods
@@ -133,7 +134,7 @@ def _because(applied: Applied, fetched: FetchedPod | None) -> str:
     if not fetched.current:
         return f": {fetched.silence}"
     left = ", its workflow still has something to do" if is_ready(fetched.pod) else ""
-    return f": {unready(fetched.pod)}{left}"
+    return f": {unready(fetched.pod)}{last_words(fetched.pod)}{left}"
 
 
 async def _come_to(

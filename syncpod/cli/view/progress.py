@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -20,13 +20,22 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
+    from syncpod.pod import Pod
+
+
+LastWords = Callable[["Pod"], str]
+
 
 class Progress:
     """Shows pods during the `with` block; on a terminal, the table is removed at its end."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        """Show them on standard error, or draw them on this terminal."""
+    def __init__(self, console: Console | None = None, *, last_words: LastWords = lambda _: "") -> None:
+        """Show them on standard error, or draw them on this terminal.
+
+        `last_words` returns a clause with what a container that crashes has logged last; "" = nothing is known.
+        """
         self._console = console
+        self._last_words = last_words
         self._live: Live | None = None
         self._shown: dict[tuple[str, str], tuple[str, str, str]] = {}
 
@@ -50,8 +59,8 @@ class Progress:
             from rich.console import Group
             from rich.text import Text
 
-            size = self._console.size
-            reasons, room = fitting(hindrances(fetched_pods), len(fetched_pods), width=size.width, height=size.height)
+            size, told = self._console.size, hindrances(fetched_pods, self._last_words)
+            reasons, room = fitting(told, len(fetched_pods), width=size.width, height=size.height)
             drawn, left_out = within([fetched.listed for fetched in fetched_pods], room)
             lines = coloured_lines(HEADER, drawn, stream=sys.stderr) + ([summed(left_out)] if left_out else [])
             table = Text.from_ansi("\n".join(lines), no_wrap=True)
@@ -60,7 +69,7 @@ class Progress:
         now = datetime.now(UTC)
         for fetched in fetched_pods:
             name, ready, status, *_ = row_of(fetched.listed, now)
-            why = hindrance(fetched.pod)
+            why = _why(fetched.pod, self._last_words)
             if self._shown.get(fetched.key) != (ready, status, why):
                 self._shown[fetched.key] = (ready, status, why)
                 remark(f"pod {name}: {status}, {ready} ready{f'; {why}' if why else ''}")
@@ -87,8 +96,13 @@ def fitting(reasons: Sequence[str], pods: int, *, width: int, height: int) -> tu
     return list(reasons), room - taken
 
 
-def hindrances(fetched_pods: Sequence[FetchedPod]) -> list[str]:
+def hindrances(fetched_pods: Sequence[FetchedPod], last_words: LastWords = lambda _: "") -> list[str]:
     """Return a line for each pod with a message about why it does not come up."""
     now = datetime.now(UTC)
-    told = [(row_of(fetched.listed, now), hindrance(fetched.pod)) for fetched in fetched_pods if fetched.current]
+    told = [(row_of(fetched.listed, now), _why(fetched.pod, last_words)) for fetched in fetched_pods if fetched.current]
     return [printable(f"pod/{name}: {status}: {why}") for (name, _, status, *_), why in told if why]
+
+
+def _why(pod: Pod, last_words: LastWords) -> str:
+    why = hindrance(pod)
+    return f"{why}{last_words(pod)}" if why else ""
