@@ -21,6 +21,7 @@ from temporalio.exceptions import ApplicationError
 from activities.ahead import Ahead, drop_ahead, is_its, remove_never_started
 from activities.containers.noted_starts import noted_start
 from activities.node.fences import Claim
+from activities.node.pairs import Failed
 from activities.preparing import looks_into_volumes
 from activities.step_attempt import Interrupted, NotYet, StepAttempt
 from syncpod.messages import ObservedContainer
@@ -68,11 +69,13 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
     try:
         result = await trying
     except BaseException as error:
-        end.set_result(error if isinstance(error, Exception) else Interrupted())
+        end.set_result(Failed(str(error), _is_tried_again(error)))
         raise
-    # What a step made that was asked to let go is there, but nothing may follow it any more.
-    end.set_result(result if not attempt.asked else Interrupted())
-    attempt.node.pairs.forget_soon(attempt.ref, attempt.fence)
+    else:
+        # What a step made that was asked to let go is there, but nothing may follow it any more.
+        end.set_result(result if not attempt.asked else Failed("it was asked to let go", is_tried_again=False))
+    finally:
+        attempt.node.pairs.forget_soon(attempt.ref, attempt.fence)
     if not is_kept_back(pair.second, pod, result):
         return result
     since = time.monotonic()
@@ -102,6 +105,9 @@ async def _second(attempt: StepAttempt, request: StartContainer, trying: Corouti
     pair.second_is_over.clear()
     try:
         result = await trying
+    except BaseException:
+        attempt.node.pairs.forget_soon(attempt.ref, request.follows)  # it may be tried again
+        raise
     finally:
         pair.second_is_over.set()
         # In a busy loop the first step would else be some turns behind, and its result would come too late.
@@ -148,8 +154,8 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
             await drop_ahead(attempt)  # an earlier attempt of the first step came as far, and then failed
             attempt.ahead, beside = Ahead(attempt, request, claim_of(attempt, request)), awaited
     first = pair.first.result()
-    if isinstance(first, Exception) and attempt.number > 1 and _is_tried_again(first):
-        raise NotYet(f"what comes before it is not certain yet: {first}")
+    if isinstance(first, Failed) and attempt.number > 1 and first.is_tried_again:
+        raise NotYet(f"what comes before it is not certain yet: {first.why}")
     if isinstance(first, StepResult) and is_as_expected(first, request):
         return request.sandbox_id or first.id
     # A start in a sandbox that was there may have begun before a worker died; the one before it may have ended since.
@@ -207,7 +213,7 @@ def claim_of(attempt: StepAttempt, request: StepInput) -> Claim:
     return Claim(request.fence, attempt.number, activity.info().scheduled_time, follows)
 
 
-def _is_tried_again(error: Exception) -> bool:
+def _is_tried_again(error: BaseException) -> bool:
     return isinstance(error, ApplicationError) and not error.non_retryable
 
 

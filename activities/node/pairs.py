@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import StartContainer, StepResult
@@ -14,11 +15,22 @@ KEPT_SECONDS = 10.0
 """How long the end of a first step counts for a second one that has not come yet: the pod may change meanwhile."""
 
 
+@dataclass(frozen=True)
+class Failed:
+    """What a second step needs to know of a first one that has failed.
+
+    The error itself is not kept: its traceback holds all that the step had, such as its requests to the runtime.
+    """
+
+    why: str
+    is_tried_again: bool
+
+
 class Pair:
     """Two steps, of which the second one has begun before the first has ended, and waits for it."""
 
     def __init__(self) -> None:
-        self.first: asyncio.Future[StepResult | Exception] | None = None
+        self.first: asyncio.Future[StepResult | Failed] | None = None
         """How the newest attempt of the first step that began here ends; None if none has begun here."""
         self.first_only_waits: asyncio.Future[None] | None = None
         """Done once that attempt only waits for the runtime."""
@@ -34,7 +46,7 @@ class Pair:
         """The first step keeps back no result."""
         self.first_is_free.set()
 
-    def begin_first(self) -> asyncio.Future[StepResult | Exception]:
+    def begin_first(self) -> asyncio.Future[StepResult | Failed]:
         """Note that an attempt of the first step begins; return what its end is to be set on."""
         loop = asyncio.get_running_loop()
         self.first = loop.create_future()
@@ -68,12 +80,13 @@ class Pairs:
         return pair
 
     def forget_soon(self, ref: PodRef, first_fence: int) -> None:
-        """Forget a pair in a while, since its first step has ended; nobody may ever follow it."""
+        """Forget a pair in a while, since a step of it has ended; the other one may never come, or has failed."""
         key = (ref.uid, ref.incarnation, first_fence)
         asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, key, self._pairs.get(key))
 
     def _drop(self, key: tuple[str, str, int], pair: Pair | None) -> None:
-        if self._pairs.get(key) is pair:
+        is_over = pair is None or pair.first is None or pair.first.done()  # else whoever ends it has it forgotten
+        if is_over and self._pairs.get(key) is pair:
             self._pairs.pop(key, None)
 
     def forget(self, ref: PodRef, first_fence: int) -> None:

@@ -17,12 +17,14 @@ from activities.node import pairs
 from activities.preparing import Configured, Prepared, configure, prepare
 from activities.step_attempt import StepAttempt
 from syncpod.cri.client import CriClient
+from syncpod.cri.errors import RuntimeFailure
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages import ObservedPod
 from syncpod.messages.steps import CreateSandbox, Fault, Outcome, StartContainer
 from syncpod.node.reader import PodReader
 from syncpod.translation.context import ordered_pod_ips
 from tests.activities.bench import Bench, PodOnBench, Running, container, fault_of
+from tests.agent.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -311,6 +313,37 @@ async def test_the_end_of_a_step_counts_only_for_a_while(bench: Bench, monkeypat
     await asyncio.sleep(0)  # the pair is dropped in the loop's next turn
     second = init_request(pod, "b", follows=first.fence)
     assert (await init_started(pod, second).result()).outcome == Outcome.NOT_BEGUN
+
+
+async def refused(self: CriClient, *_: object) -> str:
+    raise RuntimeFailure("create_container", "UNKNOWN", "it is too large")
+
+
+async def not_created(start: Running) -> None:
+    """Wait until a start has failed in that way."""
+    fault, _, _ = await fault_of(start.result())
+    assert fault == Fault.CREATE_CONTAINER_ERROR
+
+
+async def test_of_a_step_that_failed_only_the_reason_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its traceback would hold its requests: those of the containers of one pod can have 2 MiB each."""
+    monkeypatch.setattr(CriClient, "create_container", refused)
+    pod, first, _ = await chain(bench)
+    await not_created(init_started(pod, first))
+    kept = bench.node.pairs.of(pod.ref, first.fence).first
+    assert kept is not None and kept.result() == pairs.Failed("CreateContainerError: it is too large", False)
+
+
+async def test_steps_that_failed_are_forgotten(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(CriClient, "create_container", refused)
+    pod = bench.pod()
+    sandbox, start = begun(pod, *pair(pod))
+    await not_created(start)
+    assert (await sandbox.result()).outcome == Outcome.DONE
+    pod, first, _ = await chain(bench)
+    await not_created(init_started(pod, first))
+    await until(lambda: not bench.node.pairs._pairs)
 
 
 async def test_a_start_is_prepared_while_the_one_before_it_reads_the_pod(
