@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -87,6 +88,17 @@ def test_a_first_up_on_a_full_disk_says_so_and_leaves_nothing(
         upped = program("up", "--embedded", environ=environ)
         assert (upped.code, upped.out) == (2, "") and FULL in upped.err and "Traceback" not in upped.err
         assert upped.err.count("\n") == 1 and remains(environ) == []
+
+
+def test_a_first_up_on_a_read_only_disk_names_the_disk_and_not_its_owner(environ: dict[str, str]) -> None:
+    disk = state_of(environ).parent
+    state_of(environ).mkdir(mode=0o700, exist_ok=True)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    for command in ("up", "server", "runtime"):
+        done = program(command, environ=environ)
+        assert (done.code, done.out) == (2, "") and "cannot be written: Read-only file system" in done.err
+        assert done.err.count("\n") == 1 and remains(environ) == []
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
 
 
 def test_what_cannot_be_recorded_is_ended_and_the_next_up_mends_all(environ: dict[str, str]) -> None:

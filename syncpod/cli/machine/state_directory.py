@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -108,6 +109,8 @@ def prepare(state_dir: Path) -> None:
     """
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.statvfs(state_dir).f_flag & os.ST_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))  # access(2) says only that it may not be written
         if not os.access(state_dir, os.W_OK | os.X_OK):
             raise PermissionError
         mark(state_dir)
@@ -118,7 +121,7 @@ def prepare(state_dir: Path) -> None:
             "run as its owner, or name another in SYNCPOD_STATE_DIR"
         ) from None
     except OSError as error:
-        raise BadInput(f"the state directory {state_dir} cannot be made: {error.strerror}") from None
+        raise BadInput(f"the state directory {state_dir} cannot be written: {error.strerror}") from None
 
 
 def full_disk_note(state_dir: Path) -> str:
