@@ -29,9 +29,9 @@ async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
         return [(each, target) for each in view.containers if each.id == target.id and each.state != "exited"]
 
     view = await end_containers(attempt, alive)
-    tell_hooks(attempt, (target,))
+    hooks = tell_hooks(attempt, (target,))
     # What an earlier try has asked of it is not known.
     ended_before = attempt.number == 1 and any(
         each.id == target.id and each.finished_at is not None and each.finished_at < begun for each in view.containers
     )
-    return StepResult(status=view, id=target.id, ended_before=ended_before)
+    return StepResult(status=view, id=target.id, ended_before=ended_before, pre_stops=hooks)

@@ -85,15 +85,20 @@ async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selecti
             raise outcome
 
 
-def tell_hooks(attempt: StepAttempt, targets: Iterable[KillTarget]) -> None:
+def tell_hooks(attempt: StepAttempt, targets: Iterable[KillTarget]) -> tuple[str, ...]:
     """Report what became of the preStop hooks, also of those that an earlier try of this kill has carried out.
 
-    The events of a try that fails, or whose worker is killed, are lost with it.
+    The events of a try that fails, or whose worker is killed, are lost with it. Returns the names of the containers
+    whose hook has succeeded.
     """
+    succeeded = []
     for target in targets:
+        if attempt.node.pre_stops.has_succeeded(target):
+            succeeded.append(target.name)
         told = attempt.node.pre_stops.outcome(target, has_earlier_try=attempt.number > 1)
         if told is not None and told not in attempt.events:
             attempt.events.append(told)
+    return tuple(succeeded)
 
 
 async def _within(seconds: float, waits: Sequence[Awaitable[object]]) -> None:

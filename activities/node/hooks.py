@@ -49,6 +49,8 @@ class _Hook:
     begun: float
 
 
+PRE_STOP_FAILED = "FailedPreStopHook"
+"""The reason of the event of a hook that failed, or was not run (events/event.go, v1.36)."""
 REMEMBERED = 10_000
 """How many hooks of containers are remembered: more than kills are ever under way at once."""
 
@@ -93,6 +95,11 @@ class PreStops:
             del self._told[oldest]
         return told
 
+    def has_succeeded(self, target: KillTarget) -> bool:
+        """Say whether the container's hook has run to its end without a failure; ask before `outcome` forgets it."""
+        told = self._told.get(target.id)
+        return target.id in self._told and (told is None or told.reason != PRE_STOP_FAILED)
+
     def outcome(self, target: KillTarget, *, has_earlier_try: bool) -> StepEvent | None:
         """Return the event to report of a container's hook once the kill has ended, if any, and forget the hook.
 
@@ -106,7 +113,7 @@ class PreStops:
         if not has_earlier_try:  # it had exited by itself
             return None
         why = "the container has ended since an earlier try to stop it, which was cut off"
-        return _warning("FailedPreStopHook", f"PreStopHook may not have run: {why}", target)
+        return _warning(PRE_STOP_FAILED, f"PreStopHook may not have run: {why}", target)
 
     async def _carry_out(
         self,
@@ -126,7 +133,7 @@ class PreStops:
         if not done:
             had = time.monotonic() - hook.begun
             message = f"PreStopHook did not end within the grace period: it had {had:.0f} s"
-            return _warning("FailedPreStopHook", message, target)
+            return _warning(PRE_STOP_FAILED, message, target)
         try:
             told = hook.task.result()
         except HookFailed as failed:
@@ -135,7 +142,7 @@ class PreStops:
                 self._cut_off.add(target.id)
                 del self._hooks[target.id]
             logger.warning("the preStop hook of container %s failed: %s", target.id, failed)
-            return _warning("FailedPreStopHook", "PreStopHook failed", target)
+            return _warning(PRE_STOP_FAILED, "PreStopHook failed", target)
         return _warning("LifecycleHTTPFallback", told, target) if told else None
 
     def forget(self, container_id: str) -> None:
@@ -160,7 +167,7 @@ class PreStops:
             why = "its grace period was over before the container could be reached"
         alone = time.monotonic() - self._since >= waited_seconds and target.grace_seconds > 0
         what = "was not run" if alone and target.id not in self._cut_off else "may not have run"
-        return _warning("FailedPreStopHook", f"PreStopHook {what}: {why}", target)
+        return _warning(PRE_STOP_FAILED, f"PreStopHook {what}: {why}", target)
 
 
 def _warning(reason: str, message: str, target: KillTarget) -> StepEvent:

@@ -74,11 +74,12 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
             if request.final:
                 await finish(attempt, evicted=request.evicted)
             earlier = _found_by_an_earlier_try(attempt, view, targets, pod, request)
-            tell_hooks(attempt, [*targets.values(), *earlier])
+            hooks = tell_hooks(attempt, [*targets.values(), *earlier])
             left = request.deleted and await note_end(attempt.node.context, attempt.ref)
             if left:
                 attempt.node.uids.release(attempt.ref)
-            return StepResult(status=await with_noted_starts(attempt, pod, view), left_to_node=left)
+            status = await with_noted_starts(attempt, pod, view)
+            return StepResult(status=status, left_to_node=left, pre_stops=hooks)
         await polls.pause()
 
 

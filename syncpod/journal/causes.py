@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.records import NEVER_RAN, RESTART_OF_ALL, SENDER, Fact, Happening, Instance, Line
-from syncpod.lifecycle.kill_cause import KillCause
+from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE, KillCause
 
 _SLACK: Final = timedelta(seconds=2)
 """How far the node's clock may differ from the server's, and how late the report of a probe's last failure may be."""
@@ -255,7 +255,7 @@ def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
 
 def _after_its_grace(instance: Instance) -> str:
     """Return a clause if the instance did not end when the node asked it to; "" if it did."""
-    return "; killed after its grace period" if instance.signal == signal.SIGKILL else ""
+    return AFTER_ITS_GRACE if instance.signal == signal.SIGKILL else ""
 
 
 def _last_output(kind: str, instance: Instance, happenings: Iterable[Happening]) -> str:

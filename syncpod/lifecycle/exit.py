@@ -14,12 +14,16 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
 from syncpod.pod.wire import ForeignText, Model, Time
 
 ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
+KILLED: Final = 128 + 9
+"""The exit code that runtimes give to an end by SIGKILL."""
+
 STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
-UNKNOWN_EXIT_CODE: Final = 137
+UNKNOWN_EXIT_CODE: Final = KILLED
 """Reason and exit code of an end that nobody saw (kubelet_pods.go, v1.36, convertToAPIContainerStatuses)."""
 
 DOUBTFUL_EXIT_CODE: Final = 255
@@ -88,6 +92,15 @@ class RecordedExit(Exit):
     """The `KillCause`, of this version or of a newer one; "" = it exited by itself."""
     is_settled: bool = False
     """Whether this is what the end counts as, whatever the runtime lists."""
+
+    @property
+    def why(self) -> str:
+        """Why we ended the container, and that it did not end when it was asked to; "" = it exited by itself.
+
+        A runtime sends SIGKILL once the grace of a stop is over; the kernel sends it for lack of memory.
+        """
+        is_by_signal = self.exit_code == KILLED and self.reason not in (STATUS_UNKNOWN, OUT_OF_MEMORY)
+        return f"{self.cause}{AFTER_ITS_GRACE}" if self.cause and is_by_signal else self.cause
 
 
 def reason_of(exit_code: int) -> str:

@@ -52,3 +52,7 @@ _REASONS: Final = {
     KillCause.STATE_LOST: "Unknown",
     KillCause.LOST_FOR_GOOD: "Unknown",
 }
+
+
+AFTER_ITS_GRACE: Final = "; killed after its grace period"
+"""What is added to the reason for which a container was ended that has not ended when the node asked it to."""

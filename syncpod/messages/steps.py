@@ -252,6 +252,8 @@ class StepResult(Message):
     """The sandbox or container made or adopted."""
     ended_before: bool = False
     """kill_container: the container had ended before this step asked anything of it."""
+    pre_stops: tuple[str, ...] = ()
+    """kill_pod, kill_container: names of the containers whose preStop hook has succeeded."""
     stopped: tuple[Exit, ...] = ()
     """remove_container: how those ended that it stopped, without messages. `status` lacks them: they are removed."""
     left_to_node: bool = False

@@ -1,4 +1,4 @@
-"""The pods of a node, for its page in the Temporal UI: those that are not ready, and how many others there are."""
+"""The pods of a node, for its page in the Temporal UI: those that are not ready first, and some of the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from syncpod.messages.glance import Glance
 
 _SHOWN: Final = 50
-"""How many of the pods that are not ready the page names."""
+"""How many pods the page names."""
 _CLIP: Final = 160
 
 
@@ -24,25 +24,28 @@ class Seen(Protocol):
 
 
 def pods_page(pods: Sequence[Seen]) -> str:
-    """Return the pods as Markdown; "" if there are none.
+    """Return the pods as a list in Markdown; "" if there are none.
 
     Only those that are shown are looked at closely: a query may not take long, however many pods there are.
     """
     if not pods:
         return ""
     unready = [pod for pod in pods if pod.is_unready]
-    others = len(pods) - len(unready)
-    told = f"Pods of this worker: {len(unready)} not ready, {others} ready or completed"
-    if not unready:
-        return told
-    rows = sorted(filter(None, (pod.glance() for pod in unready[:_SHOWN])), key=lambda row: row.pod)
-    lines = [told, "", "| pod | status | restarts | why |", "|---|---|---|---|"]
-    lines += [f"| {_cell(row.pod)} | {_cell(row.status)} | {row.restarts} | {_cell(row.why)} |" for row in rows]
-    if len(unready) > _SHOWN:
-        lines += ["", f"{len(unready) - _SHOWN} more that are not ready are not shown."]
+    ready = [pod for pod in pods if not pod.is_unready]
+    lines = [f"**Pods of this worker**: {len(unready)} not ready, {len(ready)} ready or completed", ""]
+    shown = _lines(unready[:_SHOWN])
+    lines += [*shown, *_lines(ready[: _SHOWN - len(shown)])]
+    if len(pods) > _SHOWN:
+        lines += ["", f"{len(pods) - _SHOWN} more are not shown."]
     return "\n".join(lines)
 
 
-def _cell(text: str) -> str:
-    line = " ".join(text.replace("|", "\\|").split())
-    return line if len(line) <= _CLIP else f"{line[: _CLIP - 1]}…"
+def _lines(pods: Sequence[Seen]) -> list[str]:
+    return [_line(pod) for pod in sorted(filter(None, (pod.glance() for pod in pods)), key=lambda pod: pod.pod)]
+
+
+def _line(pod: Glance) -> str:
+    restarts = f", {pod.restarts} restart{'s' if pod.restarts != 1 else ''}" if pod.restarts else ""
+    why = " ".join(pod.why.split())
+    clipped = why if len(why) <= _CLIP else f"{why[: _CLIP - 1]}…"
+    return f"- **{pod.pod}**: {pod.status}{restarts}{f': {clipped}' if clipped else ''}"

@@ -55,6 +55,7 @@ async def test_an_unexpected_error_in_a_pre_stop_hook_fails_the_hook_but_not_the
                 "PreStopHook failed",
                 "main",
             )
+    assert not hooks.has_succeeded(target)
     assert "the preStop hook of container c1 failed: ValueError: no such thing" in caplog.text
 
 

@@ -272,6 +272,7 @@ async def test_a_pod_kill_begins_with_what_the_last_step_has_listed(
     result = await pod.kill(KillTarget(id=main, name="main", pre_stop=hook))
     assert asked == expected
     assert [each.state for each in result.status.containers] == ["exited"]
+    assert result.pre_stops == (("main",) if hook is not None else ())
 
 
 async def test_a_pod_kill_gets_along_with_a_container_that_has_ended_and_gone_since(bench: Bench) -> None:

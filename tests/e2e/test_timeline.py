@@ -30,10 +30,10 @@ STORY = (
     "start_init_container • start migrate: first start",
     "start_init_container • start proxy: first start",
     "start_container • start web: first start",
-    "start_container • start web, restart 1: exited 1 (Error)",
+    "start_container • start web, restart 1, after exit 1 (Error)",
     "web exited 1 after Ns; restart 2 in 10s",
     "backoff_expired",
-    "start_container • start web, restart 2: exited 1 (Error)",
+    "start_container • start web, restart 2, after exit 1 (Error)",
 )
 """What a reader of the page sees, from top to bottom."""
 
@@ -51,7 +51,7 @@ RESTARTS, LONGEST_BACKOFF = (42, "5s") if PICTURES or NIGHTLY else (4, "1s")
 LONGEST_LINE = 120
 """Characters that a row of the timeline shows."""
 CRASH_LOOP = (
-    "start_container • start app, restart #: exited # (Error)",
+    "start_container • start app, restart #, after exit # (Error)",
     "app exited # after #s; restart # in #s",
 )
 """The rows of each restart, without their numbers."""
@@ -104,7 +104,7 @@ def numberless(text: str) -> str:
 
 def restart_from(number: int) -> re.Pattern[str]:
     """A start with this number or a slightly higher one, since the loop continues meanwhile."""
-    return re.compile(rf"start app, restart ({'|'.join(str(number + more) for more in range(100))}):")
+    return re.compile(rf"start app, restart ({'|'.join(str(number + more) for more in range(100))}),")
 
 
 @LOOKS
@@ -169,7 +169,7 @@ async def test_a_crash_loop_is_readable_at_a_glance(shop: LivePod, browser: Brow
         await choose(page, "Activity", "Timer")
         told = await told_on(page)
         assert {numberless(text) for text in told} - BEGIN == set(CRASH_LOOP)
-        starts = sorted(int(found[1]) for text in told if (found := re.search(r"start app, restart (\d+):", text)))
+        starts = sorted(int(found[1]) for text in told if (found := re.search(r"start app, restart (\d+),", text)))
         assert starts == list(range(starts[0], starts[-1] + 1)) and starts[-1] >= RESTARTS, "each of them, once"
         await take_picture(page, tmp_path, "crash-loop.png", of=page.locator("#event-history-timeline-graph"))
         said = explained(shop)

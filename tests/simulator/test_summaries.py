@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,8 @@ from syncpod.lifecycle.backoff import BackoffEntry, BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import Fault, KillPod, KillTarget, RemovePod, StartContainer, StepInput
+from syncpod.messages.steps import Fault, KillContainer, KillPod, KillTarget, RemovePod, StartContainer, StepInput
+from syncpod.pod import LifecycleHandler
 from tests.simulator.clock import moment
 from tests.simulator.runtime import FOREVER, Life
 from tests.simulator.test_search_attributes import begun, main
@@ -37,7 +39,8 @@ def test_a_crash_loop_of_forty_restarts_is_read_in_its_timers() -> None:
     due = hold("CrashLoopBackOff", "back-off 5m0s restarting failed container", restart=42)
     assert temporal_ui.timer_summary(workflow.state, [due], due.until) == "a exited 3 after 1s; restart 42 in 5m"
     page = temporal_ui.details(workflow.state, [due])
-    assert page.count("| exited 3 after 1s |") == 5, page
+    assert page.count(", exited 3 after 1s\n") == 5, page
+    assert "|" not in page, "the UI sets the columns of a table without a gap"
     assert len(page) < 2_000
 
 
@@ -77,9 +80,11 @@ def test_a_failed_hook_is_named_where_its_instance_ended_and_is_started_again() 
         "a was ended after 1s: its postStart hook failed; restart 8 in 5m"
     )
     start = StartContainer.model_construct(container="a")
-    step = Step(StepName.START_CONTAINER, start, "start a, restart 8: exited 143 (Error)", "exited 143 (Error)", "a")
+    step = Step(
+        StepName.START_CONTAINER, start, "start a, restart 8, after exit 143 (Error)", "exited 143 (Error)", "a"
+    )
     assert temporal_ui.step_summary(state, step) == (
-        "start a, restart 8: exited 143 (Error); its postStart hook failed"
+        "start a, restart 8, after exit 143 (Error); its postStart hook failed"
     )
     assert temporal_ui.details(state, [due]).count("its postStart hook failed") == 1, "of the newest end alone"
 
@@ -108,4 +113,30 @@ def test_a_deletion_tells_what_ends_and_what_is_lost() -> None:
     )
     removal = Step(StepName.REMOVE_POD, RemovePod(), "remove what is left: deleted", "deleted")
     assert temporal_ui.step_summary(state, kill) == "kill pod: deleted; ends a"
+    hooked = KillTarget(id="1", name="a", pre_stop=LifecycleHandler())
+    both = replace(kill, input=KillPod(targets=(hooked, KillTarget(id="2", name="b")), final=True))
+    assert temporal_ui.step_summary(state, both) == "kill pod: deleted; ends a after its preStop, b"
+    alone = Step(StepName.KILL_CONTAINER, KillContainer(target=hooked), "kill a: it failed", "it failed", "a")
+    assert temporal_ui.step_summary(state, alone) == "kill a: it failed; its preStop comes first"
     assert temporal_ui.step_summary(state, removal) == ("remove what is left: deleted; lost with it: emptyDir scratch")
+
+
+@pytest.mark.parametrize(
+    ("stop", "told"),
+    [(0.1, "was ended after 2s: deleted"), (None, "was ended after 7s: deleted; killed after its grace period")],
+)
+def test_a_deletion_tells_which_container_did_not_end_when_it_was_asked_to(stop: float | None, told: str) -> None:
+    spec = {"containers": [main(), {**main(), "name": "b"}], "terminationGracePeriodSeconds": 5}
+    simulation = begun(spec, a=Life(None, stop=stop), b=FOREVER)
+    simulation.clock.run(60.0)
+    workflow = simulation.server.workflow
+    simulation.server.signal("delete_pod", {})
+    simulation.clock.run(60.0)
+    state = workflow.state
+    page = temporal_ui.details(state, [])
+    assert f": **a**, restart 0, {told}\n" in f"{page}\n", page
+    assert ": **b**, restart 0, was ended after 2s: deleted\n" in f"{page}\n", page
+    (line,) = (each for each in state.history if each.kind == "exit" and each.subject == "a")
+    assert f": {line.reason}" == told[told.index(": ") :]
+    (event,) = (each for each in state.events if each.reason == "Exited" and each.container == "a")
+    assert event.message.endswith(f": {line.reason}")

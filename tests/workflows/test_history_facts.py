@@ -14,7 +14,7 @@ from syncpod.journal.records import Fact, Line
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import RemoveContainers, StepResult
+from syncpod.messages.steps import KillPod, RemoveContainers, StepResult
 from syncpod.pod import admit_pod
 from workflows.pod import absorb, desired, journaled, outcome, report
 from workflows.pod.decision import Hold, Step
@@ -76,6 +76,13 @@ def test_a_wait_has_its_reason_and_its_delay(state: PodState) -> None:
     assert (newest(state).fact, newest(state).seconds) == ("RestartLimitReached", None)
 
 
+@pytest.mark.parametrize(("ran", "why"), [((), "deleted"), (("web", "log"), "deleted; preStop of web, log ran")])
+def test_a_kill_tells_whose_hooks_have_run(state: PodState, ran: tuple[str, ...], why: str) -> None:
+    step = Step(StepName.KILL_POD, KillPod(), "", "deleted", key="step/kill_pod")
+    outcome.finished_step(state, step, StepResult(pre_stops=ran).model_dump(mode="json"), NOW, NOW)
+    assert (newest(state).subject, newest(state).reason) == ("kill_pod", why)
+
+
 def test_the_removal_that_restarts_all_containers_is_told_from_any_other(state: PodState) -> None:
     for resets, fact in ((True, Fact.RESTARTS_ALL), (False, "")):
         step = Step(StepName.REMOVE_CONTAINER, RemoveContainers(), "", "words", key="step/remove", resets=resets)
@@ -93,7 +100,7 @@ def test_the_ends_of_what_a_restart_of_all_stops_are_told_once_and_as_other_ends
     outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, NOW)
     line = newest(state)
     assert (line.kind, line.subject, line.restart, line.outcome) == ("exit", "operator", 3, "exited 137 (Error)")
-    assert (line.reason, line.fact) == (words, "rule")
+    assert (line.reason, line.fact) == (f"{words}; killed after its grace period", "rule")
     assert [*state.exits] == [], "nothing follows from it"
     ended = ObservedContainer(
         id="1", name="operator", state="exited", restart_count=3, exit_code=137, reason="Error", started_at=NOW

@@ -12,6 +12,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
 from syncpod.messages.steps import Fault, RemovePod, StepEvent, StepInput, StepResult
 from tests.agent.waiting import until_asked
 from tests.workflows.scripted import ScriptedNode, container, query_pod, until
@@ -152,7 +153,11 @@ async def test_every_exit_is_an_event_with_container_exit_code_and_cause(client:
     assert told == [
         ("Warning", "Container web exited with code 3 (Error)", "web"),
         ("Normal", "Container web exited with code 0 (Completed)", "web"),
-        ("Normal", "Container web exited with code 137 (Error): an operator restarts it", "web"),
+        (
+            "Normal",
+            f"Container web exited with code 137 (Error): an operator restarts it{AFTER_ITS_GRACE}",
+            "web",
+        ),
     ]
 
 

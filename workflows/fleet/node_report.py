@@ -57,9 +57,10 @@ def details(state: FleetNodeState) -> str:
         lines.append(f"- {state.trouble}")
     shown = sorted({*state.placed, *state.withdrawn})[:_SHOWN]
     if shown:
-        lines += ["", "| pod | state | status | restarts |", "|---|---|---|---|"]
+        lines += ["", "**Pods**", ""]
     for key in shown:
         pod = state.pod(key)
         status, restarts = (pod.report.status, pod.report.restarts) if pod.report else ("", 0)
-        lines.append(f"| {key} | {pod.state} | {status} | {restarts} |")
+        said = [pod.state, *([status] if status else []), *([f"{restarts} restarts"] if restarts else [])]
+        lines.append(f"- **{key}**: {', '.join(said)}")
     return "\n".join(lines)

@@ -75,7 +75,6 @@ class FleetNodeState(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     decision_version: int = DECISION_VERSION
-    accepted: Accepted = Accepted()
     fleet: str = ""
     name: str = ""
     since: datetime | None = None
@@ -139,6 +138,7 @@ class FleetNodeState(BaseModel):
     """By owner: the keys of its pods that have changed since it was last told."""
     absent: tuple[str, ...] = ()
     """Sorted: owners of pods here that do not exist, as far as is known."""
+    accepted: Accepted = Accepted()
 
     # --- what has changed ---------------------------------------------------------------------------------------------
 

@@ -45,15 +45,15 @@ class ObjectState(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    decision_version: int = DECISION_VERSION
-    accepted: Accepted = Accepted()
-    max_events: int = 0
     put: PutObject | None = None
     """None = nothing has been applied yet."""
+    decision_version: int = DECISION_VERSION
     since: datetime | None = None
     announced: str = ""
     """The version that nodes have been told of."""
     deleting: bool = False
+    max_events: int = 0
+    accepted: Accepted = Accepted()
 
 
 @workflow.defn(name=FLEET_OBJECT_WORKFLOW)

@@ -106,10 +106,13 @@ def details(state: WorkloadState, decided: WorkloadDecision | None, asked: Colle
     lines = [f"**{whole.kind} {whole.namespace}/{whole.name}**: {whole.says}", ""]
     lines.append(f"- {whole.ready} of {whole.desired} ready, {whole.updated} up to date")
     if whole.pods:
-        lines += ["", "| pod | node | revision | status | restarts |", "|---|---|---|---|---|"]
+        lines += ["", "**Pods**", ""]
     for pod in whole.pods[:_SHOWN]:
         status = "Terminating" if pod.leaving else pod.status
-        lines.append(f"| {pod.name} | {pod.node or pod.why} | {pod.revision} | {status} | {pod.restarts} |")
+        where = f"on {pod.node}" if pod.node else pod.why
+        said = [*([where] if where else []), f"revision {pod.revision}", *([status] if status else [])]
+        said += [f"{pod.restarts} restarts"] if pod.restarts else []
+        lines.append(f"- **{pod.name}**: {', '.join(said)}")
     return "\n".join(lines)
 
 

@@ -65,16 +65,9 @@ class WorkloadState(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    decision_version: int = DECISION_VERSION
-    accepted: Accepted = Accepted()
-    heard: dict[str, int] = {}
-    """By node: the number of what it was last heard to say. A node's words come in their order, each with a higher one;
-    an older one is a copy."""
-    heard_from: int = 0
-    """Words with this number or a lower one are refused, whoever says them."""
-    max_events: int = 0
     document: dict[str, Any] | None = None
     """The document as last admitted; None = nothing has been applied yet."""
+    decision_version: int = DECISION_VERSION
     applied_at: datetime | None = None
     """When it was first applied."""
     templates: dict[str, dict[str, Any]] = {}
@@ -97,6 +90,13 @@ class WorkloadState(BaseModel):
     """Its rollouts are paused by the update `pause`, whatever its document says."""
     deleting: bool = False
     events: tuple[EventRecord, ...] = ()
+    heard: dict[str, int] = {}
+    """By node: the number of what it was last heard to say. A node's words come in their order, each with a higher one;
+    an older one is a copy."""
+    heard_from: int = 0
+    """Words with this number or a lower one are refused, whoever says them."""
+    max_events: int = 0
+    accepted: Accepted = Accepted()
 
     def workload(self) -> Workload | None:
         """Return the document as it was admitted."""

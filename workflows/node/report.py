@@ -97,9 +97,10 @@ def details(state: NodeState, now: datetime) -> str:
     found = (_desired(state, key, now) for key in sorted({*state.open_keys(), *static}))
     waiting = list(islice((each for each in found if each.state != "applied"), _SHOWN))
     if waiting:
-        lines += ["", "| pod | source | state | why |", "|---|---|---|---|"]
+        lines += ["", "**Not up to date**", ""]
         lines += [
-            f"| {each.namespace}/{each.name} | {each.source} | {each.state} | {_cell(each.message)} |"
+            f"- **{each.namespace}/{each.name}** of {each.source}: {each.state}"
+            + (f": {_line(each.message)}" if each.message else "")
             for each in waiting
         ]
     return "\n".join(lines)
@@ -108,7 +109,7 @@ def details(state: NodeState, now: datetime) -> str:
 def _condition(condition: NodeCondition) -> str:
     """Return a condition, with its message if it is not as it should be."""
     is_good = condition.status == ("True" if condition.type == "Ready" else "False")
-    why = f": {_cell(condition.message)}" if condition.message and not is_good else ""
+    why = f": {_line(condition.message)}" if condition.message and not is_good else ""
     return f"{condition.type}: {condition.status} ({condition.reason}){why}"
 
 
@@ -119,5 +120,5 @@ def _pods(source: Source) -> str:
     return f"{len(source.pods)} pods" + (f": {some}{more}" if some else "")
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")[:200]
+def _line(text: str) -> str:
+    return " ".join(text.split())[:200]

@@ -75,8 +75,6 @@ class NodeState(BaseModel):
 
     decision_version: int = DECISION_VERSION
     """The version of the worker that took the run's first workflow task; see `syncpod.lifecycle.version`."""
-    accepted: Accepted = Accepted()
-    """Which signed commands have been carried out; it stays empty where commands are not signed."""
     name: str = ""
     since: datetime | None = None
     """When the first run of this chain began."""
@@ -98,6 +96,8 @@ class NodeState(BaseModel):
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
     """Length of history, in events, at which a run continues as new; 0 means `entity.LONGEST_EVENTS`. Tests set it."""
+    accepted: Accepted = Accepted()
+    """Which signed commands have been carried out; it stays empty where commands are not signed."""
     _open: set[str] | None = PrivateAttr(default=None)
     """Keys of the pods whose workflows may have to be told something; None means all pods."""
 

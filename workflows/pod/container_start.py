@@ -78,7 +78,13 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     )
     why = _why_start(state, planned_step, restart)
     which = f"start {name}, restart {restart}" if restart else f"start {name}"
-    return Decision(Step(planned_step.verb, start, clip(f"{which}: {why}"), why, name, key, store, exit_id))
+    return Decision(Step(planned_step.verb, start, clip(f"{which}{_reason(why)}"), why, name, key, store, exit_id))
+
+
+def _reason(why: str) -> str:
+    """Return why a start takes place, for its summary: an exit before it must not read as its outcome."""
+    how = why.removeprefix("exited ")
+    return f": {why}" if how == why else f", after exit {how}"
 
 
 def _first_of_all(state: PodState, last: RestartOfAll, planned_step: PlannedStep, now: datetime) -> Decision:

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
-from syncpod.lifecycle.exit import OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit, RecordedExit
+from syncpod.lifecycle.exit import KILLED, OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit, RecordedExit
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_containers, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
@@ -42,8 +42,6 @@ from workflows.pod.decide import DEADLINE_EXCEEDED, expiry
 from workflows.pod.decision import Step
 from workflows.pod.state import FAILED_HOOKS_KEPT, HISTORY_KEPT, RESTARTS_KEPT, FailedHook, Kill, PodState, age, clipped
 
-_KILLED = 128 + 9
-"""The exit code that runtimes give to an end by SIGKILL."""
 _INSTANCES_KEPT = 50
 """How many instances keep their probe results while the view lacks them: more than a pod starts at once."""
 
@@ -106,7 +104,7 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
     no SIGKILL before the grace is over. `at` is never too early: it is when the end was heard of, minus its age then.
     """
     grace_ends = state.probe_graces.get(ended.id)
-    is_out_of_memory = (ended.reason, ended.exit_code) == (OUT_OF_MEMORY, _KILLED)
+    is_out_of_memory = (ended.reason, ended.exit_code) == (OUT_OF_MEMORY, KILLED)
     return is_out_of_memory and grace_ends is not None and at < grace_ends
 
 
@@ -191,14 +189,14 @@ def _outcome_of(exit_: RecordedExit) -> str:
 
 def _note_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     about = {"outcome": _outcome_of(exit_), "restart": exit_.restart, "fact": exit_.killed_by}
-    state.note(now, "exit", exit_.name, exit_.cause, **about)
+    state.note(now, "exit", exit_.name, exit_.why, **about)
 
 
 def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
     _note_exit(state, exit_, now)
     kind = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
-    why = f": {exit_.cause}" if exit_.cause else ""
+    why = f": {exit_.why}" if exit_.why else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
     if exit_.is_unknown_to_runtime:
         text = f"How container {exit_.name} ended is not known: the runtime missed it, and nobody else has seen it"
@@ -358,11 +356,16 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
     took = _took(started, now, result)
     seen, state.history = state.history, told
     state.note(
-        now, "step", step.name.value, step.why, outcome=result.outcome.value, attempt=result.attempt, took_ms=took,
-        container=step.container, fact=step.fact,
+        now, "step", step.name.value, _with_hooks(step, result), outcome=result.outcome.value, attempt=result.attempt,
+        took_ms=took, container=step.container, fact=step.fact,
     )  # fmt: skip
     # The step's consequences follow it in the history: a container may end before its start has returned.
     state.history = (*state.history, *seen)[-HISTORY_KEPT:]
+
+
+def _with_hooks(step: Step, result: StepResult) -> str:
+    """Return why a step was taken, and whose preStop hooks have run in it: an event reports each that has failed."""
+    return f"{step.why}; preStop of {', '.join(result.pre_stops)} ran" if result.pre_stops else step.why
 
 
 def _took(started: datetime, now: datetime, result: StepResult) -> int:

@@ -117,20 +117,21 @@ class Kill(BaseModel):
 
 
 class PodState(BaseModel):
-    """The snapshot. Mutable; changed only by functions of this package, between two awaits."""
+    """The snapshot. Mutable; changed only by functions of this package, between two awaits.
+
+    A person reads it as a run's input, in the order of its fields: the pod first, long bookkeeping last.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
+    pod: WirePod = Field(default_factory=Pod)
+    """The desired pod, with its defaults and a UID. Its status is kept in `status`."""
     decision_version: int = DECISION_VERSION
     """The version of the worker that took the run's first workflow task; see `syncpod.lifecycle.version`."""
-    accepted: Accepted = Field(default_factory=Accepted)
-    """Which signed commands have been carried out; it stays empty where commands are not signed."""
     incarnation: str = ""
     adopting: bool = False
     """The pod's sandbox and containers were made for another workflow and are yet to be taken over. Nothing is made
     before that."""
-    pod: WirePod = Field(default_factory=Pod)
-    """The desired pod, with its defaults and a UID. Its status is kept in `status`."""
     observed: ObservedPod = Field(default_factory=ObservedPod)
     """The view: everything observed, merged."""
     status: PodStatus = Field(default_factory=PodStatus)
@@ -226,6 +227,8 @@ class PodState(BaseModel):
     """Search attributes as last written, by name."""
     max_events: int = 0
     """Length of history, in events, at which a run continues as new; 0 means `entity.LONGEST_EVENTS`. Tests set it."""
+    accepted: Accepted = Field(default_factory=Accepted)
+    """Which signed commands have been carried out; it stays empty where commands are not signed."""
 
     @property
     def ref(self) -> PodRef:

@@ -15,8 +15,8 @@ from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.messages.glance import Glance
-from syncpod.messages.steps import Fault, KillPod, RemovePod, StartContainer
-from syncpod.pod import ContainerState, ContainerStatus
+from syncpod.messages.steps import Fault, KillContainer, KillPod, KillTarget, RemovePod, StartContainer
+from syncpod.pod import ContainerState, ContainerStatus, PodStatus
 from workflows.pod.decision import Hold, Step
 from workflows.pod.search_attributes import printed
 from workflows.pod.state import PodState
@@ -39,13 +39,19 @@ def step_summary(state: PodState, step: Step) -> str:
         return _around(f"{step.summary}; last try: ", _clause(failed.reason, failed.message), "", longest)
     match step.input:
         case KillPod(targets=targets, final=True) if targets:
-            return clip(f"{step.summary}; ends {', '.join(target.name for target in targets)}", longest)
+            return clip(f"{step.summary}; ends {', '.join(map(_how_ended, targets))}", longest)
+        case KillContainer(target=target) if target.pre_stop is not None:
+            return clip(f"{step.summary}; its preStop comes first", longest)
         case RemovePod():
             lost = [volume.name for volume in state.pod.spec.volumes if volume.empty_dir is not None]
             return clip(f"{step.summary}; lost with it: emptyDir {', '.join(lost)}" if lost else step.summary, longest)
         case StartContainer() if _has_failed_hook(state, step.container):
             return clip(f"{step.summary}; {_HOOK_FAILED}", longest)
     return clip(step.summary, longest)
+
+
+def _how_ended(target: KillTarget) -> str:
+    return target.name if target.pre_stop is None else f"{target.name} after its preStop"
 
 
 def timer_summary(state: PodState, holds: Sequence[Hold], deadline: datetime | None) -> str:
@@ -69,7 +75,7 @@ def _end(state: PodState, exit_: RecordedExit) -> str:
     if exit_.reason == START_ERROR and exit_.message:
         return f"did not start: {innermost(exit_.message)}"
     if exit_.cause:
-        return f"was ended{after}: {exit_.cause}"
+        return f"was ended{after}: {exit_.why}"
     why = f" ({exit_.reason})" if exit_.reason not in ("", "Error", "Completed") else ""
     return f"exited {exit_.exit_code}{why}{after}"
 
@@ -110,30 +116,46 @@ def _short(duration: timedelta) -> str:
 
 
 def details(state: PodState, holds: Sequence[Hold]) -> str:
-    """Return the pod's state as a page of Markdown: phase, conditions, containers, last exits, what it waits for."""
+    """Return the pod's state as a page of Markdown: phase, conditions, containers, last exits, what it waits for.
+
+    It has lists and no tables: the Temporal UI sets the columns of a table side by side, without a gap.
+    """
     meta, status = state.pod.metadata, state.status
-    lines = [f"**{meta.namespace}/{meta.name}** · {status.phase or 'Pending'} · uid `{meta.uid}`", ""]
-    lines += ["| condition | status | reason |", "|---|---|---|"]
-    lines += [f"| {c.type} | {c.status} | {c.reason or ''} |" for c in status.conditions]
-    lines += ["", "| container | state | ready | restarts |", "|---|---|---|---|"]
-    for kind in (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses):
-        lines += [f"| {c.name} | {_state_words(c)} | {c.ready} | {c.restart_count} |" for c in kind]
-    if state.exits:
-        lines += ["", "| last exits | restart | how | at |", "|---|---|---|---|"]
-        newest = state.exits[: -_EXITS_SHOWN - 1 : -1]
-        lines += [f"| {e.name} | {e.restart} | {_cell(_end(state, e))} | {e.at:%d %b %H:%M:%S} |" for e in newest]
+    lines = [f"**{meta.namespace}/{meta.name}** · {status.phase or 'Pending'} · uid `{meta.uid}`"]
     if state.deletion is not None:
-        lines += [
-            "",
-            f"Being deleted since {state.deletion.requested_at:%H:%M:%S}, grace {state.deletion.grace_seconds} s.",
-        ]
+        since, grace = state.deletion.requested_at, state.deletion.grace_seconds
+        lines += ["", f"Being deleted since {since:%H:%M:%S}, grace {grace} s."]
     for hold in holds:
         how_long = f"until {hold.until:%H:%M:%S}" if hold.until is not None else "for an operator"
         lines += ["", f"Waits {how_long}: {hold.subject}, {hold.reason}. {hold.message}"]
     rejected = [event for event in state.events if event.reason == REJECTED]
     if rejected:
         lines += ["", f"Last rejected: {rejected[-1].message}"]
+    lines += _list("Containers", [_container_line(each) for each in _container_statuses(status)])
+    newest = state.exits[: -_EXITS_SHOWN - 1 : -1]
+    lines += _list(
+        "Last exits",
+        [f"{e.at:%d %b %H:%M:%S}: **{e.name}**, restart {e.restart}, {_line(_end(state, e))}" for e in newest],
+    )
+    conditions_ = [f"{c.type}: {c.status}{f' ({c.reason})' if c.reason else ''}" for c in status.conditions]
+    lines += _list("Conditions", conditions_)
     return "\n".join(lines)
+
+
+def _list(title: str, items: Sequence[str]) -> list[str]:
+    """Return a titled list; nothing if it is empty."""
+    return ["", f"**{title}**", "", *(f"- {item}" for item in items)] if items else []
+
+
+def _container_statuses(status: PodStatus) -> list[ContainerStatus]:
+    kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
+    return [each for kind in kinds for each in kind]
+
+
+def _container_line(status: ContainerStatus) -> str:
+    restarts = f", {status.restart_count} restart{'s' if status.restart_count != 1 else ''}"
+    ready = ", ready" if status.ready else ""
+    return f"**{status.name}**: {_state_words(status)}{ready}{restarts if status.restart_count else ''}"
 
 
 def is_unready(state: PodState) -> bool:
@@ -149,8 +171,8 @@ def glance(state: PodState, holds: Sequence[Hold]) -> Glance:
     return Glance(f"{meta.namespace}/{meta.name}", shown.word, shown.restarts, why)
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _state_words(status: ContainerStatus) -> str:
