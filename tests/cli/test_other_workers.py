@@ -137,8 +137,8 @@ def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answeri
     named = syncpod("events", "web")
     assert named.code == 0 and named.heavy == set(), named.err
     first, second = named.out.splitlines()[1:]
-    assert "Pod/web (gone)" in first and first.endswith("of its earlier life")
-    assert "(gone)" not in second and second.endswith("Container started")
+    assert "Pod/web (app, gone)" in first and first.endswith("of its earlier life")
+    assert "gone" not in second and second.endswith("Container started")
     every = syncpod("events", "--types", "Warning").out.splitlines()[1:]
     assert [line.rpartition("   ")[2] for line in every] == ["of its earlier life", "of another pod"]
 
