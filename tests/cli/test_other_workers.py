@@ -43,7 +43,7 @@ with socket.socket(socket.AF_UNIX) as listener:
     while True:
         with listener.accept()[0] as reader, reader.makefile("rwb") as lines:
             asked = json.loads(lines.readline())
-            said = [{"workflow": "pod/default/web", "run": "r", "answer": answers[asked["query"]]}]
+            said = [{"workflow": "pod/default/web", "run": "r", "answer": answers.get(asked["query"])}]
             said += answers.get("recorded", []) if asked.get("open", {}).get("recorded") else []
             told = [{"heard": True}, *said, {"all": True}]
             lines.write(b"".join(json.dumps(each, separators=(",", ":")).encode() + b"\\n" for each in told))
