@@ -35,6 +35,11 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("For a tool whose command line names no workflow", "syncpod env --workflow pod/default/web"),
     ),
     "fleet": (("A node's invitation, which it joins with", "syncpod fleet invite n1 --gate fleet.example.com:7300"),),
+    "fleet up": (
+        ("A fleet for a first look, whose nodes are on this machine", "syncpod fleet up"),
+        ("For nodes of other machines", "syncpod fleet up --listen 0.0.0.0:7300 --name fleet.example.com"),
+    ),
+    "fleet down": (("Before the machine is switched off", "syncpod fleet down"),),
     "fleet get": (
         ("The fleet's nodes", "syncpod fleet get nodes -o wide"),
         ("Its pods, on all nodes", "syncpod fleet get pods -A"),

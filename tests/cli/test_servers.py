@@ -241,7 +241,7 @@ def test_without_a_server_a_fleets_command_names_the_one_that_begins_it_for_a_fl
     make_signing_keys(open_fleet(fleet_directory(tmp_path), now()).directory)
     result = program("fleet", "get", "nodes", environ={"TEMPORAL_ADDRESS": "", "SYNCPOD_STATE_DIR": str(tmp_path)})
     assert (result.code, result.out) == (2, "")
-    assert "start one with `syncpod server`, or name one in TEMPORAL_ADDRESS" in result.err
+    assert "start one with `syncpod fleet up`, or name one in TEMPORAL_ADDRESS" in result.err
 
 
 def test_another_users_server_at_the_usual_port_is_named_and_not_used(

@@ -237,7 +237,7 @@ def _forget(directory: Path) -> None:
 
 def _what_others_run(directory: Path) -> list[str]:
     """Return the processes that use the state directory but were not started by `up`."""
-    from syncpod.cli.machine import worker_process
+    from syncpod.cli.machine import fleet_processes, worker_process
     from syncpod.cli.machine.state_directory import running_server, running_worker
     from syncpod.settings.runtime_record import running_runtime
 
@@ -249,4 +249,5 @@ def _what_others_run(directory: Path) -> list[str]:
         found.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")
     if (server := running_server(directory)) is not None and not server.detached:
         found.append(f"the Temporal server at {server.address} (pid {server.process.pid})")
+    found += fleet_processes.served_parts(directory)
     return found

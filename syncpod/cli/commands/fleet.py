@@ -23,9 +23,12 @@ from syncpod.cli.commands.fleet_remove import remove
 from syncpod.cli.commands.fleet_rollout import app as rollout
 from syncpod.cli.commands.fleet_serve import serve
 from syncpod.cli.commands.fleet_top import app as top
+from syncpod.cli.commands.fleet_up import down, up
 from syncpod.cli.manual import Group, Page
 
 app = typer.Typer(cls=Group, help="Many nodes as one fleet: what they run, and who is let in.", no_args_is_help=True)
+app.command("up", cls=Page)(up)
+app.command("down", cls=Page)(down)
 app.command("get", cls=Page)(get)
 app.command("describe", cls=Page)(describe)
 app.command("explain", cls=Page)(explain)

@@ -30,7 +30,7 @@ def install(
     """
     from syncpod.cli.commands.fleet_gate import checked_names, parse_listen
     from syncpod.cli.commands.install import show, tell_of_login, write
-    from syncpod.cli.machine import systemd
+    from syncpod.cli.machine import fleet_processes, systemd
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import prepare
     from syncpod.cli.machine.systemd_units import FLEET_GATE, FLEET_WORKER, SERVER, fleet_units
@@ -38,6 +38,8 @@ def install(
 
     directory = settings(state_dir=state_dir).state_dir
     parse_listen(listen)
+    if parts := fleet_processes.served_parts(directory):
+        raise BadInput(f"{' and '.join(parts)} run: `{program()} fleet down` ends that, so that systemd can serve it")
     units = fleet_units(unit_settings(directory), _temporal(directory), listen=listen, names=checked_names(name))
     there = systemd.installed(directory)
     if SERVER in there and SERVER in units:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from syncpod.cli.console import remark, say
-from syncpod.cli.machine import dev_server, runtime_process
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.machine import dev_server, fleet_processes, runtime_process
 from syncpod.cli.machine.port_guard import remove_guard
 from syncpod.cli.machine.processes import end, end_unrecorded
 from syncpod.cli.machine.runtime_process import end_process
@@ -30,7 +30,7 @@ _SERVER_SECONDS: Final = 15.0
 def end_all(directory: Path) -> int:
     """End the worker, the embedded runtime and the Temporal server, in this order; the pods run on."""
     unrecorded = end_all_unrecorded(directory)
-    return unrecorded + end_worker(directory) + _end_runtime(directory) + _end_server(directory)
+    return unrecorded + end_worker(directory) + _end_runtime(directory) + end_server(directory)
 
 
 def end_all_unrecorded(directory: Path) -> int:
@@ -72,9 +72,15 @@ def _end_runtime(directory: Path) -> int:
     return 1
 
 
-def _end_server(directory: Path) -> int:
+def end_server(directory: Path) -> int:
+    """End the Temporal server that `up` or `fleet up` has started, unless the fleet of `fleet up` still uses it."""
     with exclusive(directory):
         record = running_server(directory)
+        if record is not None and (users := fleet_processes.served_parts(directory, record.address)):
+            remark(
+                f"Note: the Temporal server keeps running for {' and '.join(users)}: `{program()} fleet down` ends it"
+            )
+            return 0
         if record is None or not record.detached or not end(record.process, patience_seconds=_SERVER_SECONDS):
             return 0
     say(f"Temporal server ended (pid {record.process.pid})")

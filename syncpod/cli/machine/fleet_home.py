@@ -1,7 +1,8 @@
 """The fleet that is commanded from a state directory: its authority and its keys.
 
-Only `fleet serve` and `fleet gate` begin a fleet. Any other command refuses where there is none, or where its keys are
-missing: with keys of its own it could read nothing, and its commands would stop the workflows that got them.
+Only `fleet up`, `fleet serve` and `fleet gate` begin a fleet. Any other command refuses where there is none, or where
+its keys are missing: with keys of its own it could read nothing, and its commands would stop the workflows that got
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def home_of_a_fleet(state_dir: str = "") -> Path:
         if not has_fleet(directory):
             raise BadInput(
                 f"no fleet is commanded from here, since there is no {directory}: run this on the fleet's machine, "
-                "with its SYNCPOD_STATE_DIR if it has one; `syncpod fleet gate` begins a new fleet"
+                "with its SYNCPOD_STATE_DIR if it has one; `syncpod fleet up` begins a new fleet"
             )
         keys = read_signing_keys(directory)
     except (SettingsInvalid, OSError) as wrong:

@@ -8,10 +8,10 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from syncpod.cli.failure import BadInput
 from syncpod.kernel.atomic_file import replace_file
@@ -23,6 +23,7 @@ from syncpod.settings.server_record import FILE_NAME as _SERVER
 MARK: Final = "syncpod-state"
 """The file that marks a directory as created for syncpod alone."""
 _WORKER, _LOCK = "up-worker.json", "up.lock"
+_FLEET_PARTS: Final = {"worker": "up-fleet-worker.json", "gate": "up-fleet-gate.json"}
 _JOURNAL: Final = (
     "journal.sign",
     *(f"{name}{end}" for name in ("journal.db", "journal.db.broken") for end in ("", "-wal", "-shm")),
@@ -39,8 +40,12 @@ _OF_WORKER: Final = frozenset(
 """The files of a worker."""
 _OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 """``<uid>`` and ``<namespace>_<name>_<uid>``."""
-OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime", "units.env"}
-"""All that syncpod creates in a state directory for a node."""
+OURS: Final = (
+    _OF_WORKER
+    | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime", "units.env"}
+    | set(_FLEET_PARTS.values())
+)
+"""All that syncpod creates in a state directory for a node, and records of what serves a fleet."""
 FLEET: Final = "fleet"
 """The directory of a fleet that is commanded from here: its authority, and its keys."""
 
@@ -81,6 +86,23 @@ class StartedWorker:
     """The directory of manifests that it follows; "" = none."""
 
 
+FleetPart = Literal["worker", "gate"]
+
+
+@dataclass(frozen=True)
+class FleetProcess:
+    """The worker or the gate of a fleet, as ``fleet up`` last started it. The record stays when that has ended."""
+
+    process: ProcessIdentity
+    address: str
+    """The Temporal server's."""
+    namespace: str
+    listen: str = ""
+    """Where the gate listens, as it was given; "" for the worker."""
+    names: Sequence[str] = ()
+    """The gate's names, as they were given."""
+
+
 def server_log(state_dir: Path) -> Path:
     """Return the log of the Temporal server."""
     return log_directory(state_dir) / "temporal.log"
@@ -94,6 +116,11 @@ def runtime_log(state_dir: Path) -> Path:
 def worker_log(state_dir: Path) -> Path:
     """Return the log of the worker that ``up`` starts."""
     return log_directory(state_dir) / "worker.log"
+
+
+def fleet_log(state_dir: Path, part: FleetPart) -> Path:
+    """Return the log of a fleet's worker or gate that ``fleet up`` starts."""
+    return log_directory(state_dir) / f"fleet-{part}.log"
 
 
 def log_directory(state_dir: Path) -> Path:
@@ -216,11 +243,27 @@ def forget_worker(state_dir: Path) -> None:
     (state_dir / _WORKER).unlink(missing_ok=True)
 
 
+def write_fleet_process(state_dir: Path, part: FleetPart, record: FleetProcess) -> None:
+    """Record the worker or the gate that ``fleet up`` has started."""
+    _write(state_dir / _FLEET_PARTS[part], asdict(record))
+
+
+def recorded_fleet_process(state_dir: Path, part: FleetPart) -> FleetProcess | None:
+    """Return the worker or the gate that ``fleet up`` started last, running or not."""
+    return _record(FleetProcess, state_dir / _FLEET_PARTS[part])
+
+
+def running_fleet_process(state_dir: Path, part: FleetPart) -> FleetProcess | None:
+    """Return the worker or the gate that ``fleet up`` started if exactly that process still runs."""
+    record = recorded_fleet_process(state_dir, part)
+    return record if record is not None and is_running(record.process) else None
+
+
 def _write(path: Path, record: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(record, indent=2) + "\n", durable=True)
 
 
-_Record = TypeVar("_Record", ServerRecord, StartedWorker)
+_Record = TypeVar("_Record", ServerRecord, StartedWorker, FleetProcess)
 
 
 def _record(kind: type[_Record], path: Path) -> _Record | None:

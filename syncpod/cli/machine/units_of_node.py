@@ -11,7 +11,16 @@ from syncpod.cli.console import program
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import port_guard, runtime_process, systemd, worker_process
 from syncpod.cli.machine.state_directory import ServerRecord, StartedWorker, recorded_server
-from syncpod.cli.machine.systemd_units import RUNTIME, WORKER, OwnServer, Temporal, UnitSettings, node_units
+from syncpod.cli.machine.systemd_units import (
+    FLEET_GATE,
+    FLEET_WORKER,
+    RUNTIME,
+    WORKER,
+    OwnServer,
+    Temporal,
+    UnitSettings,
+    node_units,
+)
 from syncpod.settings.runtime_record import recorded_runtime
 from syncpod.settings.table import BY_VARIABLE
 from syncpod.settings.variables import STATE_DIR
@@ -60,6 +69,17 @@ def units_for(state_dir: Path, worker: StartedWorker) -> dict[str, str]:
 def as_unit(server: ServerRecord, *, guard: bool) -> OwnServer:
     """Return the Temporal server of a record as its unit is to start it: where it was."""
     return OwnServer(server.address, int(server.ui.rpartition(":")[2]) if server.ui else None, guard)
+
+
+def require_fleet_not_installed(state_dir: Path) -> None:
+    """Raise BadInput if systemd serves the fleet of a state directory: `fleet up` and `fleet down` must not, too."""
+    if not systemd.installed(state_dir, (FLEET_WORKER, FLEET_GATE)):
+        return
+    us, flag = program(), "" if systemd.is_system() else "--user "
+    raise BadInput(
+        f"systemd serves the fleet of {state_dir}: `systemctl {flag}status 'syncpod-*'` shows it, and after `{us} "
+        f"fleet uninstall`, `{us} fleet up` and `{us} fleet down` serve and end it again"
+    )
 
 
 def require_not_installed(state_dir: Path, *, unless_serving: bool = False) -> None:

@@ -61,7 +61,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     state directory. Raises Failure, BadInput.
     """
     here = home_of_a_fleet(state_dir)
-    config = session.connection(state_dir, begun_by="syncpod server")
+    config = session.connection(state_dir, begun_by="syncpod fleet up")
     try:
         access = access_to(here)
     except (SettingsInvalid, OSError) as wrong:

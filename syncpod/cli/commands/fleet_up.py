@@ -1,0 +1,112 @@
+"""``syncpod fleet up`` and ``syncpod fleet down``: serve a fleet from this machine, and end that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.commands.fleet_gate import GateNames
+from syncpod.cli.console import paint, program, remark, say
+from syncpod.cli.input.options import ServerPort, ServerUi, ServerUiPort, StateDir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from syncpod.cli.local_processes import Server
+
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        metavar="ADDRESS:PORT",
+        help="Where nodes connect.",
+        show_default="its last one, else 127.0.0.1:7300",
+    ),
+]
+
+
+def up(
+    listen: Listen = "",
+    name: GateNames = None,
+    port: ServerPort = None,
+    ui: ServerUi = False,
+    ui_port: ServerUiPort = None,
+    state_dir: StateDir = "",
+) -> None:
+    """Serve a fleet from this machine: start its Temporal server, its worker and its gate.
+
+    It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
+    fleet's worker; and the gate, through which nodes reach the server. They keep running when this command ends, and it
+    can be run again. `syncpod server`, `fleet serve` and `fleet gate` are the same in the foreground, one by one.
+
+    The gate's address and names are kept for the next start, since invitations have them.
+    """
+    from syncpod.cli import local_processes
+    from syncpod.cli.commands.fleet_gate import checked_names, parse_listen
+    from syncpod.cli.machine import fleet_processes
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.units_of_node import require_fleet_not_installed
+
+    if listen:
+        parse_listen(listen)
+    names = checked_names(name) or None
+    here = settings(state_dir=state_dir)
+    require_fleet_not_installed(here.state_dir)
+    try:
+        server = local_processes.start_server(here, local_processes.Ports(port, ui_port, ui))
+        if pid := fleet_processes.start_worker(here.state_dir, server.config):
+            remark(paint(f"fleet's worker started (pid {pid})", "dim"))
+        if pid := fleet_processes.start_gate(here.state_dir, server.config, listen, names):
+            remark(paint(f"fleet's gate started (pid {pid})", "dim"))
+    except KeyboardInterrupt:
+        remark(f"What has been started keeps running; `{program()} fleet down` ends it")
+        raise
+    _tell_what_next(here.state_dir, server)
+
+
+def down(state_dir: StateDir = "") -> None:
+    """End the gate, the worker and the Temporal server that `fleet up` has started.
+
+    The fleet's keys and its database stay, so `fleet up` serves the same fleet again. The nodes keep their pods running
+    meanwhile. A server that a node of this state directory uses stays, and so does one that `fleet up` has not started.
+    """
+    from syncpod.cli.machine.ending import end_server
+    from syncpod.cli.machine.fleet_processes import end_fleet
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import recorded_worker, running_server
+    from syncpod.cli.machine.units_of_node import require_fleet_not_installed
+    from syncpod.cli.machine.worker_process import serving
+
+    directory = settings(state_dir=state_dir).state_dir
+    require_fleet_not_installed(directory)
+    ended = end_fleet(directory)
+    server = running_server(directory)
+    if server is not None and (recorded_worker(directory) is not None or serving(directory) is not None):
+        remark(f"Note: the Temporal server at {server.address} keeps running: the node of {directory} uses it")
+    elif server is not None and not server.detached:
+        remark(f"Note: the Temporal server at {server.address} was not started by `fleet up`; it keeps running")
+    elif server is not None:
+        ended += end_server(directory)
+    if not ended:
+        remark(f"Nothing to end: nothing that `syncpod fleet up` has started runs in {directory}")
+        return
+    say(f"the fleet's nodes keep running their pods; `{program()} fleet up` serves them again")
+
+
+def _tell_what_next(directory: Path, server: Server) -> None:
+    """Print where the fleet is served, and how a node joins."""
+    from syncpod.cli.machine.state_directory import running_fleet_process
+    from syncpod.gate.gate import fleet_directory
+    from syncpod.gate.record import read_gate_record
+
+    record, gate = read_gate_record(fleet_directory(directory)), running_fleet_process(directory, "gate")
+    listen = gate.listen if gate is not None else ""
+    page = f", UI {server.own.ui}" if server.own is not None and server.own.ui else ""
+    address = (record.address if record is not None else "") or listen
+    say(f"the fleet is served: nodes join at {address}; Temporal at {server.config['target_host']}{page}")
+    us = program()
+    say(f"`{us} fleet invite n1` writes n1.invitation, with which `{us} join n1.invitation` on a node joins it.")
+    if listen.startswith(("127.", "localhost:", "[::1]")):
+        say("Only nodes of this machine reach it: `--listen 0.0.0.0:7300 --name HOST` lets those of others.")
+    say(f"`{us} fleet down` ends this; the nodes keep running their pods.")

@@ -1,0 +1,173 @@
+"""The worker and the gate that ``fleet up`` starts, one of each per state directory: finding, starting, ending them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.console import program, remark, say, waiting
+from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
+from syncpod.cli.machine.processes import end, end_unrecorded, require_not_stopped, since, size_of, start_recorded
+from syncpod.cli.machine.state_directory import (
+    FleetPart,
+    FleetProcess,
+    exclusive,
+    fleet_log,
+    log_directory,
+    prepare,
+    recorded_fleet_process,
+    running_fleet_process,
+    write_fleet_process,
+)
+from syncpod.cli.machine.worker_process import fleet_worker_program
+
+if TYPE_CHECKING:
+    from temporalio.envconfig import ClientConnectConfig
+
+LISTEN: Final = "127.0.0.1:7300"
+"""Where a gate listens that was never told otherwise: at the loopback, so that a first look opens no port."""
+PARTS: Final[tuple[FleetPart, ...]] = ("worker", "gate")
+_CALLED: Final[dict[FleetPart, str]] = {"worker": "fleet's worker", "gate": "fleet's gate"}
+_READY: Final[dict[FleetPart, str]] = {"worker": "fleet worker ready: ", "gate": "the fleet's gate listens at "}
+"""What each says, at the beginning of a line, when it serves."""
+_READY_SECONDS: Final = 60.0
+_END_SECONDS: Final = 15.0
+_LOOK_SECONDS: Final = 0.05
+
+
+def served_parts(state_dir: Path, address: str = "") -> list[str]:
+    """Return what runs of the fleet that `fleet up` has started, each with its pid, for a sentence.
+
+    `address` = only what uses the Temporal server there.
+    """
+    found = ((part, running_fleet_process(state_dir, part)) for part in PARTS)
+    return [
+        f"the {_CALLED[part]} (pid {record.process.pid})"
+        for part, record in found
+        if record is not None and address in ("", record.address)
+    ]
+
+
+def start_worker(state_dir: Path, config: ClientConnectConfig) -> int:
+    """Start the fleet's worker, if none of `fleet up` runs; return its pid, 0 if it runs already. It serves then.
+
+    Raises Failure with what it says.
+    """
+    command = [sys.executable, str(fleet_worker_program()), "--state-dir", str(state_dir)]
+    return _start(state_dir, "worker", command, config, "", ())
+
+
+def start_gate(state_dir: Path, config: ClientConnectConfig, listen: str, names: Sequence[str] | None) -> int:
+    """Start the fleet's gate, if none of `fleet up` runs; return its pid, 0 if it runs already. It listens then.
+
+    `listen` "" and `names` None are those of its last start. Raises Failure with what it says, or if it runs otherwise.
+    """
+    before = recorded_fleet_process(state_dir, "gate")
+    listen = listen or (before.listen if before is not None else LISTEN)
+    names = list(names if names is not None else before.names if before is not None else ())
+    line = [sys.executable, "-P", "-m", "syncpod.cli.main", "fleet", "gate", "--listen", listen]
+    line += [word for name in names for word in ("--name", name)]
+    return _start(state_dir, "gate", [*line, "--state-dir", str(state_dir)], config, listen, names)
+
+
+def end_fleet(state_dir: Path) -> int:
+    """End the gate and the worker that `fleet up` has started; return how many there were. The nodes run on."""
+    ended = 0
+    if not log_directory(state_dir).is_dir():
+        return 0
+    with exclusive(state_dir):
+        ended += _end_unrecorded(state_dir)
+        for part in reversed(PARTS):
+            record = running_fleet_process(state_dir, part)
+            if record is not None and end(record.process, patience_seconds=_END_SECONDS):
+                say(f"{_CALLED[part]} ended (pid {record.process.pid})")
+                ended += 1
+    return ended
+
+
+def _start(
+    state_dir: Path,
+    part: FleetPart,
+    command: Sequence[str],
+    config: ClientConnectConfig,
+    listen: str,
+    names: Sequence[str],
+) -> int:
+    prepare(state_dir)
+    log, address, namespace = fleet_log(state_dir, part), config["target_host"], config["namespace"]
+    with exclusive(state_dir):
+        running = running_fleet_process(state_dir, part)
+        if running is not None:
+            require_not_stopped(_CALLED[part], running.process.pid)
+            _require_same(part, running, FleetProcess(running.process, address, namespace, listen, names))
+            return 0
+        _end_unrecorded(state_dir)
+        begin, before = size_of(log), recorded_fleet_process(state_dir, part)
+        child, _ = start_recorded(
+            command,
+            lambda process: write_fleet_process(
+                state_dir, part, FleetProcess(process, address, namespace, listen, names)
+            ),
+            log=log,
+            environment={**os.environ, "TEMPORAL_ADDRESS": address, "PYTHONUNBUFFERED": "1"},
+            umask=0o077,
+        )
+        try:
+            with waiting(f"waiting up to {_READY_SECONDS:g} s for the {_CALLED[part]} to serve"):
+                _await_ready(part, child, log, begin)
+        finally:
+            if child.poll() is not None and before is not None:  # the next start is as the last one that served
+                write_fleet_process(state_dir, part, before)
+    return child.pid
+
+
+def _await_ready(part: FleetPart, child: subprocess.Popen[bytes], log: Path, begin: int) -> None:
+    """Return once a process says that it serves. Raises Failure with its own sentence if it ends before."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        code = child.poll()
+        lines = since(log, begin).splitlines()
+        if any(line.startswith(_READY[part]) for line in lines):
+            return
+        if code is not None:
+            said = next((line for line in reversed(lines) if line.strip()), f"it ended with {code}")
+            for prefix in ("syncpod fleet serve: ", "syncpod: "):
+                said = said.removeprefix(prefix)
+            raise Failure(f"the {_CALLED[part]} did not start: {said}", BAD_INPUT if code == BAD_INPUT else 1)
+        time.sleep(_LOOK_SECONDS)
+    raise Failure(
+        f"the {_CALLED[part]} (pid {child.pid}) does not serve after {_READY_SECONDS:g} s, and goes on by itself; "
+        f"{log} says what it does"
+    )
+
+
+def _require_same(part: FleetPart, runs: FleetProcess, wanted: FleetProcess) -> None:
+    """Raise BadInput if a process runs with another server, at another address or with other names than are wanted."""
+    for what, there, asked in (
+        ("for the Temporal server at", runs.address, wanted.address),
+        ("for namespace", runs.namespace, wanted.namespace),
+        ("with --listen", runs.listen, wanted.listen),
+        ("with --name", ", ".join(runs.names) or "none", ", ".join(wanted.names) or "none"),
+    ):
+        if there != asked:
+            raise BadInput(
+                f"the {_CALLED[part]} (pid {runs.process.pid}) runs already, {what} {there}, not {asked}: end it first "
+                f"with `{program()} fleet down`"
+            )
+
+
+def _end_unrecorded(state_dir: Path) -> int:
+    """End what a command has started here that was killed before it could record it."""
+    ended = 0
+    for part in PARTS:
+        word = str(fleet_worker_program()) if part == "worker" else part
+        is_recorded = running_fleet_process(state_dir, part) is not None
+        for pid in () if is_recorded else end_unrecorded(fleet_log(state_dir, part), word):
+            remark(f"Note: {_CALLED[part]} ended (pid {pid}): the command that started it had not recorded it")
+            ended += 1
+    return ended
