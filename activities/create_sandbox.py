@@ -28,13 +28,13 @@ from syncpod.cri.port import RuntimeStatus
 from syncpod.messages import ObservedPod, ObservedSandbox, StepName
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.steps import CreateSandbox, Fault, KillTarget, Outcome, Rejection, StepEvent, StepResult
-from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.directories import PodPlan, plan_pod, prepare_pod
 from syncpod.node.host import with_current_resolver
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 from syncpod.node.reader import Made
 from syncpod.node.secret_values import secret_values
+from syncpod.node.tombstones import tombstone_at
 from syncpod.objects import ObjectRef, references
 from syncpod.pod import Pod
 from syncpod.redaction import of_process
@@ -164,7 +164,7 @@ async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
 def _noted_unless_deleted(node: NodeContext, request: CreateSandbox) -> datetime | None:
     """Note the pod, unless this life of it was deleted here: then return when. Blocks. Raises UnsafeName, OSError."""
     ref = request.ref
-    at = deleted_at(node, ref.uid, ref.incarnation)
+    at = tombstone_at(node, ref.uid, ref.incarnation)
     if at is None:
         note_pod(node, ref, request.pod)
     return at

@@ -45,7 +45,7 @@ class State:
     is_gone: bool = False
     is_unready: bool = False
     is_followed: bool = False
-    left: None = None
+    ended_life: None = None
     history_length: int = 1
 
     @property

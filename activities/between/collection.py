@@ -20,25 +20,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.node.context import Node
 from activities.node.ownership import anothers, is_ours
-from activities.pods.ends import record_of_ended_life
-from activities.pods.removal import FORCED_SECONDS, remove_remains
-from activities.pods.stopping import stop_pod, stop_sandbox
+from activities.pods.removal import remove_remains, stop_and_remove
+from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
 from syncpod.messages import ObservedPod
-from syncpod.messages.identity import PodRef
+from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.step_table import Stage
-from syncpod.messages.steps import KillPod, Outcome, RemovePod, StepInput
+from syncpod.messages.steps import KillPod, Outcome, StepInput
 from syncpod.node.directories import remove_pod_volumes
 from syncpod.node.pod_records import read_pod_record
 from syncpod.node.pod_threads import DiskWork
+from syncpod.node.tombstones import tombstone_at
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
-_OVER = "its life is over"
+PATIENCE_SECONDS: Final = 5.0
+"""How long a removal waits for a disk that hangs; it is tried again."""
+_OVER: Final = "its life is over"
 
 
 class Collected(NamedTuple):
@@ -77,61 +79,52 @@ class Collector:
                 if gone.so_far == before:
                     return before
 
-    async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Remove all that is left of a pod that is gone, as `remove_remains` does; say whether it is removed.
+    async def remove(self, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
+        """Remove the remains of a pod's life, as `remove_remains` does; say whether nothing is left to do.
 
-        Only where the pod has a record of this Temporal cluster, nothing of it is alive, and `is_gone` says that no
-        workflow is open for it. `is_gone` is asked last, and told whether the runtime has anything dead of the pod.
-        Nothing happens while a step has the pod. Raises what `remove_remains` raises.
+        The life is over by its tombstone. Without one, nothing of the pod may be alive, and `is_gone` must say that no
+        workflow is open for it: it is asked last, and told whether the runtime has anything dead of the pod. Nothing is
+        to be done if the node's record of the pod is gone, or is of another life or another Temporal cluster.
+
+        The removal waits until no pod is to be stopped, and is to be tried again if somebody else acts in the pod: a
+        step goes first. Raises what `remove_remains` and `is_gone` raise.
         """
-        attempt = self._attempt(PodRef(uid=uid))
-        async with self._node.fences.undisturbed(uid, attempt) as held:
-            if not held:
-                return False
-            record = await asyncio.to_thread(read_pod_record, self._node.context, uid)
-            if record is None or record.cluster != self._node.context.cluster:
-                return False
-            meta = record.pod.metadata
-            ref = PodRef(namespace=meta.namespace, name=meta.name, uid=uid, incarnation=record.incarnation)
-            if await self._is_anothers(uid):
-                return False
-            view = await attempt.read()
-            alive = any(each.ready for each in view.sandboxes) or any(c.state != "exited" for c in view.containers)
-            if alive or not await is_gone(ref, bool(view.sandboxes or view.containers)):
-                return False
-            attempt.ref = ref
-            try:
-                removed = await remove_remains(attempt, RemovePod(ref=ref, forced=True))
-            except (Interrupted, NotYet):
-                return False
-            return removed.outcome == Outcome.DONE
-
-    async def remove_left(self, request: RemovePod) -> bool:
-        """Remove what a pod's kill has left to the node, as `remove_remains` does; say whether nothing is left to do.
-
-        Nothing is to be done unless this life of the pod is noted as over and none has begun under its UID since. The
-        removal waits until no pod is to be stopped. What has come to life since the kill, by the start of a worker that
-        died, is killed first. It is to be tried again if somebody else acts in the pod: a step goes first. Raises what
-        `remove_remains` raises.
-        """
-        attempt, ref = StepAttempt(self._node, request, number=1), request.ref
-        async with self._node.fences.undisturbed(ref.uid, attempt) as held:
+        attempt = self._attempt(life.ref)
+        async with self._node.fences.undisturbed(life.ref.uid, attempt) as held:
             if not held:
                 return False
             try:
                 async with attempt.in_queue(Stage.CLEARING):
-                    record = await asyncio.to_thread(record_of_ended_life, self._node.context, ref.uid)
-                    if record is None or record.incarnation != ref.incarnation:
-                        return True
-                    removed = await remove_remains(attempt, request)
-                    if removed.outcome == Outcome.STOPPING:
-                        grace = record.pod.spec.termination_grace_period_seconds or 0
-                        await stop_pod(attempt, KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True))
-                        removed = await remove_remains(attempt, request)
+                    return await self._remove(attempt, life, is_gone)
             except (Interrupted, NotYet, PodFault):
                 return False
-            self._node.returned(await attempt.read())
-            return removed.outcome == Outcome.DONE
+
+    async def _remove(
+        self, attempt: StepAttempt, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]
+    ) -> bool:
+        context, ref = self._node.context, life.ref
+        record = await asyncio.to_thread(read_pod_record, context, ref.uid)
+        if record is None or (record.incarnation, record.cluster) != (ref.incarnation, context.cluster):
+            return True
+        is_over = await asyncio.to_thread(tombstone_at, context, ref.uid, ref.incarnation) is not None
+        if not is_over and not await self._is_left_alone(attempt, is_gone):
+            return False
+        removed = await remove_remains(attempt, stopped=life.stopped, patience_seconds=PATIENCE_SECONDS)
+        if removed.outcome == Outcome.STOPPING and is_over:
+            # It has come to life since the kill: the runtime has carried out the start of a worker that died.
+            grace = record.pod.spec.termination_grace_period_seconds or 0
+            removed = await stop_and_remove(attempt, KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True))
+        self._node.returned(await attempt.read())
+        return removed.outcome == Outcome.DONE
+
+    async def _is_left_alone(self, attempt: StepAttempt, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
+        """Say whether a pod has nothing alive and no workflow; not if another node or cluster has a part of it."""
+        if await self._is_anothers(attempt.ref.uid):
+            return False
+        view = await attempt.read()
+        if any(each.ready for each in view.sandboxes) or any(each.state != "exited" for each in view.containers):
+            return False
+        return await is_gone(attempt.ref, bool(view.sandboxes or view.containers))
 
     async def empty(self, uid: str) -> bool:
         """Remove the volumes of a pod that was evicted and has ended; say whether they are removed.
@@ -152,7 +145,7 @@ class Collector:
             if await self._is_anothers(uid) or (await attempt.read()).containers:
                 return False
             removing = partial(remove_pod_volumes, context, uid)
-            await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=FORCED_SECONDS)
+            await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=PATIENCE_SECONDS)
             return True
 
     def _attempt(self, ref: PodRef) -> StepAttempt:

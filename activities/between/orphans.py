@@ -17,14 +17,13 @@ from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.targets import kill_target
 from activities.node.context import Node
 from activities.node.ownership import is_ours
-from activities.pods.removal import remove_remains
-from activities.pods.stopping import stop_pod
+from activities.pods.removal import stop_and_remove
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.cri.port import ContainerSummary
 from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import KillPod, KillTarget, Outcome, RemovePod, StepInput, StepResult
+from syncpod.messages.steps import KillPod, KillTarget, Outcome, StepInput, StepResult
 from syncpod.node.inventory import Nameless, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.names import NODE_LABEL
@@ -74,8 +73,7 @@ class OrphanKiller:
             targets = _targets(view.containers, record, grace_seconds)
             request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
             try:
-                await stop_pod(attempt, request)
-                removed = await remove_remains(attempt, RemovePod(ref=ref))
+                removed = await stop_and_remove(attempt, request)
             except Interrupted:
                 return Ended(done=False)
             except (PodFault, NotYet) as obstacle:

@@ -10,8 +10,8 @@ import asyncio
 from typing import Final
 
 from syncpod.messages.identity import PodRef
-from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.pod_records import read_pod_record
+from syncpod.node.tombstones import tombstone_at
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
 
@@ -56,7 +56,7 @@ class UidOwners:
 def _recorded(node: NodeContext, uid: str) -> tuple[str, str] | None:
     """Return whose record has this UID; None if there is none, or if it is what a deleted pod has left. Blocks."""
     record = read_pod_record(node, uid)
-    if record is None or deleted_at(node, uid, record.incarnation) is not None:
+    if record is None or tombstone_at(node, uid, record.incarnation) is not None:
         return None
     return record.pod.metadata.namespace, record.pod.metadata.name
 

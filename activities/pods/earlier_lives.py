@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from activities.node.ownership import anothers
-from activities.pods.ends import record_of_ended_life
-from activities.pods.removal import remove_remains
-from activities.pods.stopping import stop_pod
+from activities.pods.removal import stop_and_remove
 from activities.step_attempt import NotYet, StepAttempt, warning
 from syncpod.cri.port import SandboxSummary
 from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import KillPod, Outcome, RemovePod
-from syncpod.node.deleted_pods import deleted_at
+from syncpod.messages.steps import KillPod, Outcome
+from syncpod.node.tombstones import record_of_ended_life, tombstone_at
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import (
     INCARNATION_ANNOTATION,
@@ -88,15 +86,14 @@ async def remove_what_was_left(attempt: StepAttempt, *, grace_seconds: int) -> N
 def _left_to_the_node(node: NodeContext, listed: Iterable[SandboxSummary]) -> set[str]:
     """Return the UIDs of pods of which nothing is alive, and whose life is noted as over. Blocks."""
     alive = {_uid(each) for each in listed if each.state == "SANDBOX_READY"}
-    return {_uid(each) for each in listed if deleted_at(node, _uid(each), _incarnation(each)) is not None} - alive
+    return {_uid(each) for each in listed if tombstone_at(node, _uid(each), _incarnation(each)) is not None} - alive
 
 
 async def _end(attempt: StepAttempt, elder: PodRef, kill: KillPod) -> None:
     """Kill and remove an earlier life. Raises NotYet if something of it is alive again."""
     ref, attempt.ref = attempt.ref, elder  # the same StepAttempt is used, so that a request to let go reaches it
     try:
-        await stop_pod(attempt, kill)
-        removed = await remove_remains(attempt, RemovePod(ref=elder))
+        removed = await stop_and_remove(attempt, kill)
     finally:
         attempt.ref = ref
     if removed.outcome == Outcome.STOPPING:

@@ -1,45 +1,68 @@
-"""Removing what is left of a stopped pod."""
+"""Removing the remains of a pod: what is left of it once it has been stopped."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from functools import partial
-from typing import Final
+
+from temporalio import activity
 
 from activities.containers.leftovers import say_killed
 from activities.containers.removal import keep_log_ends, remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import forget
-from activities.pods.ends import note_end
-from activities.pods.stopping import stop_sandboxes
+from activities.pods.stopping import stop_pod, stop_sandboxes
 from activities.step_attempt import NotYet, StepAttempt
 from syncpod.kernel.cgroupfs import CgroupBusy
 from syncpod.messages import ObservedPod
-from syncpod.messages.steps import Outcome, RemovePod, StepResult
+from syncpod.messages.steps import KillPod, Outcome, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
 from syncpod.node.pod_threads import DiskWork
+from syncpod.node.tombstones import write_tombstone
 from syncpod.translation.names import POD_UID_LABEL
 
-FORCED_SECONDS: Final = 5.0
-"""How long a removal by force waits for a disk."""
+
+async def note_end(attempt: StepAttempt) -> bool:
+    """Write the tombstone of this life of the pod, and free its UID; return whether it is written.
+
+    It is not for a pod without an incarnation, or if the disk is full: nothing may keep a pod from being removed.
+    """
+    context, ref = attempt.node.context, attempt.ref
+    if not ref.incarnation:
+        return False
+    try:
+        await asyncio.to_thread(write_tombstone, context, ref.uid, ref.incarnation)
+    except OSError as error:
+        activity.logger.warning("the end of pod %s/%s cannot be noted: %s", ref.namespace, ref.name, error.strerror)
+        return False
+    attempt.node.uids.release(ref)
+    return True
 
 
-async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult:
+async def stop_and_remove(attempt: StepAttempt, kill: KillPod) -> StepResult:
+    """Stop a pod that no workflow ends, and remove its remains. Raises what `stop_pod` and `remove_remains` raise."""
+    await stop_pod(attempt, kill)
+    return await remove_remains(attempt)
+
+
+async def remove_remains(
+    attempt: StepAttempt, *, stopped: Collection[str] = (), patience_seconds: float | None = None
+) -> StepResult:
     """Remove the pod's containers and sandboxes, its cgroup in every controller, its directory and its logs.
 
     Removes nothing while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
     STOPPING, with the status that shows it. Every part may be gone already, and the step may be repeated from any
-    point. What is not ours is neither listed nor touched.
+    point. What is not ours is neither listed nor touched. Sandboxes that a kill has `stopped` (ids) are not stopped
+    again.
 
     Processes that are still in the cgroup when the runtime lists nothing of the pod any more are killed: the runtime
     started them for a caller that died meanwhile, and forgot them.
 
     Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and what the kubelet leaves to garbage collection
     (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet;
-    Interrupted where nothing has been removed, or while a disk hangs.
-
-    A `forced` removal waits at most `FORCED_SECONDS` for a disk that hangs, and then raises DiskSilent. The pod's
-    record is removed last, so the node still knows whose the rest is.
+    Interrupted where nothing has been removed, or while a disk hangs; DiskSilent after `patience_seconds` (None:
+    never). The pod's record is removed last, so the node still knows whose the rest is.
     """
     view = await attempt.look(_has_ended)
     attempt.checkpoint()
@@ -54,16 +77,16 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
             await remove_dead(attempt, container, keep_logs=True)
         elif not await remove_unstarted(attempt, container.id):
             raise NotYet(f"not removed while {container.name} is being started")
-    await stop_sandboxes(attempt, view, stopped=request.stopped)
+    await stop_sandboxes(attempt, view, stopped=stopped)
     for sandbox in view.sandboxes:
         attempt.doing = f"removes sandbox {sandbox.attempt}"
         await remove_sandbox(attempt, sandbox)
     attempt.doing = "removes the pod's cgroup, directories and logs"
-    await _remove_cgroup(attempt, request.ref.uid)
-    context, ref = attempt.node.context, request.ref
-    await note_end(context, ref)
+    context, ref = attempt.node.context, attempt.ref
+    await _remove_cgroup(attempt, ref.uid)
+    await note_end(attempt)
     removing = partial(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
-    await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=FORCED_SECONDS if request.forced else None)
+    await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=patience_seconds)
     attempt.node.uids.release(ref)
     await forget(attempt)
     return StepResult()

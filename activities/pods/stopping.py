@@ -15,7 +15,6 @@ from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import with_noted_starts
 from activities.containers.targets import kill_target
 from activities.pods.admission import finish
-from activities.pods.ends import note_end
 from activities.step_attempt import Polls, StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.messages import ObservedContainer, ObservedPod, ObservedSandbox
@@ -66,7 +65,9 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
         attempt.checkpoint()
         # Together: what the runtime has lost sight of has no grace, and the end of the sandbox does not wait for it.
         ending_lost = end_what_was_lost(attempt, [each.id for each in view.containers])
-        for failure in await asyncio.gather(ending_lost, stop_sandboxes(attempt, view), return_exceptions=True):
+        for failure in await asyncio.gather(
+            ending_lost, stop_sandboxes(attempt, view, stopped=request.stopped), return_exceptions=True
+        ):
             if failure is not None:
                 raise failure
         view = await _listed_as_stopped(attempt)
@@ -75,11 +76,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
                 await finish(attempt, evicted=request.evicted)
             earlier = _found_by_an_earlier_try(attempt, view, targets, pod, request)
             hooks = tell_hooks(attempt, [*targets.values(), *earlier])
-            left = request.deleted and await note_end(attempt.node.context, attempt.ref)
-            if left:
-                attempt.node.uids.release(attempt.ref)
-            status = await with_noted_starts(attempt, pod, view)
-            return StepResult(status=status, left_to_node=left, pre_stops=hooks)
+            return StepResult(status=await with_noted_starts(attempt, pod, view), pre_stops=hooks)
         await polls.pause()
 
 

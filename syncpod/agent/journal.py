@@ -29,9 +29,9 @@ from syncpod.journal.records import Instance, Life, Line, TaskRecords
 from syncpod.kernel.boot import boot_id
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.messages.identity import PodRef
-from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.log_end import end_of_log
 from syncpod.node.secret_values import WITHHELD, may_have_unknown
+from syncpod.node.tombstones import tombstone_at
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
 from syncpod.temporal.published.records import Records
@@ -352,7 +352,7 @@ class _Writer:
             return
         over = []
         for life in self._file.lives_not_gone():
-            at = deleted_at(self._node, life.uid, life.incarnation) if life.incarnation else None
+            at = tombstone_at(self._node, life.uid, life.incarnation) if life.incarnation else None
             if at is not None:
                 over.append(TaskRecords(life, at, is_gone=True))
         self._file.write(over)

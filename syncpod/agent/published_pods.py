@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from syncpod.messages.steps import RemovePod
+from syncpod.messages.identity import EndedLife
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
 from syncpod.pod import ObjectMeta
 from syncpod.temporal.published.lives import Life
@@ -47,7 +47,7 @@ class PublishedPods:
         self._is_failing = False
         self._watchers: list[Callable[[Published], None]] = []
         self._gone_watchers: list[Callable[[Life], None]] = []
-        self._remove: Callable[[RemovePod], None] | None = None
+        self._remove: Callable[[EndedLife], None] | None = None
 
     def __len__(self) -> int:
         """Return the number of workflows whose state is known."""
@@ -60,8 +60,8 @@ class PublishedPods:
             self._behind.pop(workflow_id, None)
             for gone in self._gone_watchers:
                 gone(published)
-            if self._remove is not None and published.left is not None:
-                self._remove(published.left)
+            if self._remove is not None and published.ended_life is not None:
+                self._remove(published.ended_life)
             return
         self._runs[workflow_id] = PublishedRun(run_id, published)
         if published.uid:
@@ -92,8 +92,8 @@ class PublishedPods:
         """Return the metadata of each pod that this worker has seen."""
         return [run.published.metadata for run in self._runs.values() if run.published.uid]
 
-    def on_left(self, remove: Callable[[RemovePod], None]) -> None:
-        """Call `remove` with what each pod's workflow leaves to the node when it ends; it must return at once."""
+    def on_ended_life(self, remove: Callable[[EndedLife], None]) -> None:
+        """Call `remove` with the life of each pod whose workflow ends it; it must return at once."""
         self._remove = remove
 
     async def snapshot(self, workflow_id: str) -> WorkflowSnapshot | None:

@@ -22,4 +22,3 @@ class StepName(StrEnum):
     KILL_CONTAINER = "kill_container"
     KILL_POD = "kill_pod"
     REMOVE_CONTAINER = "remove_container"
-    REMOVE_POD = "remove_pod"

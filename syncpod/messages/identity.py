@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from ipaddress import ip_address
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
@@ -75,6 +75,14 @@ class PodRef(Message):
     uid: str = ""
     incarnation: str = ""
     """Tells this life of the pod from an earlier one with the same static UID; an annotation in the runtime."""
+
+
+class EndedLife(NamedTuple):
+    """A life of a pod that is over; remains of it may still be on its node."""
+
+    ref: PodRef
+    stopped: tuple[str, ...] = ()
+    """Sandboxes (runtime ids) that its kill has stopped. To stop one again would take its network down again."""
 
 
 def _address(text: str) -> str:

@@ -26,7 +26,6 @@ from syncpod.messages.steps import (
     Outcome,
     PullImage,
     RemoveContainers,
-    RemovePod,
     ResizePod,
     StartContainer,
     StepInput,
@@ -110,6 +109,5 @@ STEPS: Final[dict[StepName, StepSpec]] = {
     StepName.KILL_CONTAINER: StepSpec(KillContainer, OPEN_END, Urgency.URGENT, _GOES_ON),
     StepName.KILL_POD: StepSpec(KillPod, OPEN_END, Urgency.URGENT, _GOES_ON, stage=Stage.ENDING),
     StepName.REMOVE_CONTAINER: StepSpec(RemoveContainers, OPEN_END, Urgency.URGENT, _GOES_ON),
-    StepName.REMOVE_POD: StepSpec(RemovePod, 4 * RUNTIME_CALL, Urgency.URGENT, _GOES_ON, stage=Stage.CLEARING),
 }
 """Every step of a pod, by its name."""

@@ -165,7 +165,9 @@ class KillPod(StepInput):
     evicted: bool = False
     """The node evicts it: once it is stopped, none of its dead containers is kept."""
     deleted: bool = False
-    """The pod is deleted, and nothing is to run in its place: its workflow can end once it is stopped."""
+    """The pod is deleted: once it is stopped, this life of it is over, and its workflow can end."""
+    stopped: tuple[str, ...] = ()
+    """Sandboxes (runtime ids) that a kill has stopped. To stop one again would have its network taken down again."""
 
 
 class RemoveContainers(StepInput):
@@ -177,15 +179,6 @@ class RemoveContainers(StepInput):
     message: str = ""
     cause: str = ""
     """The `KillCause` of those that are stopped first, for the node's journal."""
-
-
-class RemovePod(StepInput):
-    """Remove what is left of a stopped pod: containers, sandboxes, cgroups, directories, logs."""
-
-    forced: bool = False
-    """The pod is deleted by force: its name becomes free even while a hanging disk still has files of it."""
-    stopped: tuple[str, ...] = ()
-    """Sandboxes (runtime ids) that a kill has stopped. To stop one again would have its network taken down again."""
 
 
 class Outcome(StrEnum):
@@ -256,9 +249,8 @@ class StepResult(Message):
     """kill_pod, kill_container: names of the containers whose preStop hook has succeeded."""
     stopped: tuple[Exit, ...] = ()
     """remove_container: how those ended that it stopped, without messages. `status` lacks them: they are removed."""
-    left_to_node: bool = False
-    """kill_pod: the node has noted that this life of the pod is over, and removes what is left once its workflow has
-    ended."""
+    over: bool = False
+    """kill_pod: this life of the pod is over. The node has noted that, and removes what is left of it by itself."""
     attempt: int = 1
     """The number of Temporal's try that succeeded, from 1."""
     idle_ms: int = 0

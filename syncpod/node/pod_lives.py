@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from syncpod.cri.port import CriRuntime
-from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.pod_records import PodRecord, read_pod_record
+from syncpod.node.tombstones import tombstone_at
 from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import (
@@ -28,7 +28,7 @@ async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | 
     record = await _last_life(node, cri, pod)
     if record is None:
         return None
-    ended = await asyncio.to_thread(deleted_at, node, pod.metadata.uid, record.incarnation)
+    ended = await asyncio.to_thread(tombstone_at, node, pod.metadata.uid, record.incarnation)
     return record if ended is None else None
 
 

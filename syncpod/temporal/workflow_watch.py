@@ -36,7 +36,7 @@ from syncpod.temporal.pods_page import pods_page
 from syncpod.temporal.published.lives import Life
 from syncpod.temporal.published.reads import Reads
 from syncpod.temporal.published.records import Records
-from syncpod.temporal.published.removals import Leaves
+from syncpod.temporal.published.removals import EndsLives
 from syncpod.temporal.queries import AHEAD
 from syncpod.temporal.signing import REFUSAL, numbered
 
@@ -62,7 +62,7 @@ _FAILURES: Final = frozenset(
 )
 
 
-class Published(Life, Reads, Records, Leaves, Protocol):
+class Published(Life, Reads, Records, EndsLives, Protocol):
     """The state of a run at the end of one of its tasks. It never changes, and may be read in any thread."""
 
     @property

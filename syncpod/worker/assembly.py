@@ -43,7 +43,7 @@ from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.signature import Keys
-from syncpod.node.deleted_pods import tidy_deleted
+from syncpod.node.tombstones import prune_tombstones
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values, may_have_unknown
@@ -201,7 +201,7 @@ async def _tidy(node: Node) -> None:
     """Limit all pods together, and end what an earlier worker began: removals of pods, and records of pulls."""
     await limit_pods(node)
     await asyncio.to_thread(remove_empty_tiers, node.context)
-    await asyncio.to_thread(tidy_deleted, node.context)
+    await asyncio.to_thread(prune_tombstones, node.context)
     await node.pulls.records.recover(lambda image: image_id(node.cri, image))
 
 

@@ -20,13 +20,14 @@ from temporalio.testing import ActivityEnvironment
 
 import activities
 from activities import Node
+from activities.between.collection import Collector
 from activities.registry import step_activity
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
 from syncpod.kernel.mounting import may_mount, mounts_below, unmount
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.identity import NodeFacts, PodRef
+from syncpod.messages.identity import EndedLife, NodeFacts, PodRef
 from syncpod.messages.steps import (
     CreateSandbox,
     Fault,
@@ -35,7 +36,6 @@ from syncpod.messages.steps import (
     KillTarget,
     PullImage,
     RemoveContainers,
-    RemovePod,
     StartContainer,
     StepInput,
     StepResult,
@@ -234,9 +234,20 @@ class PodOnBench:
         request = RemoveContainers(ref=self.ref, fence=self.next_fence(), ids=ids, kill=kill, **more)
         return await self.step(StepName.REMOVE_CONTAINER, request).result()
 
-    async def remove(self) -> StepResult:
-        request = RemovePod(ref=self.ref, fence=self.next_fence())
-        return await self.step(StepName.REMOVE_POD, request).result()
+    async def delete(self) -> StepResult:
+        """Kill the pod as one that is deleted, with all that is alive of it."""
+        alive = [each for each in (await self.view()).containers if each.state != "exited"]
+        request = self.kill_request(*(KillTarget(id=each.id, name=each.name) for each in alive))
+        request = request.model_copy(update={"final": True, "deleted": True})
+        return await self.step(StepName.KILL_POD, request).result()
+
+    async def remove(self, *stopped: str) -> bool:
+        """Have the node remove what is left of the pod, as of one without a workflow; whether nothing is left to do."""
+
+        async def is_gone(_ref: PodRef, _in_runtime: bool) -> bool:
+            return True
+
+        return await Collector(self.bench.node).remove(EndedLife(self.ref, stopped), is_gone)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

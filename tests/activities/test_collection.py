@@ -20,10 +20,10 @@ from activities.node.fences import Claim
 from activities.step_attempt import NotYet, StepAttempt
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import Outcome, RemovePod, StepResult
-from syncpod.node.deleted_pods import deleted_at, note_deleted
+from syncpod.messages.identity import EndedLife, PodRef
+from syncpod.messages.steps import Outcome, StepResult
 from syncpod.node.pod_records import read_pod_record, write_pod_record
+from syncpod.node.tombstones import tombstone_at, write_tombstone
 from tests.activities.bench import Bench, PodOnBench, container
 from tests.activities.test_fences import EARLY, Actor, settle
 from tests.activities.test_remove import exited
@@ -37,6 +37,14 @@ def all_of(view: ObservedPod) -> Collection[str]:
 
 async def gone(ref: PodRef, in_runtime: bool) -> bool:
     return True
+
+
+async def still_open(ref: PodRef, in_runtime: bool) -> bool:
+    return False
+
+
+async def never_asked(ref: PodRef, in_runtime: bool) -> bool:
+    raise AssertionError("a tombstone says that the life is over")
 
 
 async def note(pod: PodOnBench, **changes: object) -> None:
@@ -89,10 +97,11 @@ async def test_nothing_is_collected_during_a_step_or_of_another_cluster(
     step = Actor(bench.node.fences, 99, ref=pod.ref)
     async with bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
         assert await collector.collect(pod.uid, all_of) == Collected()
-        assert not await collector.clear(pod.uid, gone)
+        assert not await collector.remove(EndedLife(pod.ref), gone)
     await pod.kill()
     await note(pod, cluster="other/default")
-    assert not await collector.clear(pod.uid, gone)
+    assert await collector.remove(EndedLife(pod.ref), gone), "there is nothing to do for this cluster"
+    assert pod.directory.exists()
     assert await collector.collect(pod.uid, all_of) == Collected(), "another cluster has adopted it"
     await note(pod, cluster=bench.node.context.cluster)
     monkeypatch.setattr(bench.node, "context", replace(bench.node.context, cluster="other/default"))
@@ -120,22 +129,23 @@ async def test_all_remains_of_a_gone_pod_are_removed_once_nothing_of_it_is_alive
         await settle()
         return True
 
-    assert not await collector.clear(pod.uid, standing)
+    assert not await collector.remove(EndedLife(pod.ref), standing)
     assert asked == [], "it runs"
     await pod.kill(grace=0)
     await pod.until_dead(pod.sandbox_id)
-    assert not await collector.clear(pod.uid, standing), "its workflow is open"
+    assert not await collector.remove(EndedLife(pod.ref), standing), "its workflow is open"
     before = await pod.view()
-    assert not await collector.clear(pod.uid, adopted_meanwhile), "a step wants it"
+    assert not await collector.remove(EndedLife(pod.ref), adopted_meanwhile), "a step wants it"
     await coming[0]
     after = await pod.view()
     assert (after.sandboxes, after.containers, pod.logs.exists()) == (before.sandboxes, before.containers, True)
-    assert await collector.clear(pod.uid, standing)
+    assert await collector.remove(EndedLife(pod.ref), standing)
     assert asked == [(pod.pod.metadata.name, True)] * 2
     assert (pod.directory.exists(), pod.logs.exists(), pod.cgroups()) == (False, False, [])
     view = await pod.view()
     assert (view.sandboxes, view.containers) == ((), ())
-    assert not await collector.clear(pod.uid, standing), "there is nothing left that says whose it was"
+    assert await collector.remove(EndedLife(pod.ref), standing), "nothing is left that says whose it was"
+    assert len(asked) == 2
 
 
 async def test_volumes_of_an_evicted_pod_are_removed_and_its_record_kept(bench: Bench) -> None:
@@ -158,22 +168,21 @@ async def test_volumes_of_an_evicted_pod_are_removed_and_its_record_kept(bench: 
 # --- what a kill has left to the node ---------------------------------------------------------------------------------
 
 
-async def left_by_a_kill(pod: PodOnBench) -> RemovePod:
-    """Start a pod and end it for good; the removal that its workflow leaves to the node."""
+async def left_by_a_kill(pod: PodOnBench) -> EndedLife:
+    """Start a pod and end it for good; the life whose remains the node removes."""
     await pod.create_sandbox()
     await pod.start()
-    request = pod.kill_request().model_copy(update={"final": True, "deleted": True})
-    assert (await pod.step(StepName.KILL_POD, request).result()).left_to_node
-    return RemovePod(ref=pod.ref, fence=pod.next_fence(), stopped=(pod.sandbox_id,))
+    assert (await pod.delete()).over
+    return EndedLife(pod.ref, (pod.sandbox_id,))
 
 
 async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_is_there(bench: Bench) -> None:
     """Row 22: volumes, directories, cgroups, logs, as a removal by a step."""
     pod = bench.pod()
-    request = await left_by_a_kill(pod)
+    life = await left_by_a_kill(pod)
     assert pod.directory.exists()
-    assert deleted_at(bench.node.context, pod.uid, pod.incarnation) is not None
-    assert await Collector(bench.node).remove_left(request)
+    assert tombstone_at(bench.node.context, pod.uid, pod.incarnation) is not None
+    assert await Collector(bench.node).remove(life, never_asked)
     assert (pod.directory.exists(), pod.logs.exists(), pod.cgroups()) == (False, False, [])
     view = bench.returned[-1]
     assert (view.uid, view.sandboxes, view.containers) == (pod.uid, (), ())
@@ -181,36 +190,36 @@ async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_
 
 async def test_what_was_left_stays_while_a_step_has_the_pod_and_once_another_life_has_begun(bench: Bench) -> None:
     pod = bench.pod()
-    request = await left_by_a_kill(pod)
+    life = await left_by_a_kill(pod)
     collector, step = Collector(bench.node), Actor(bench.node.fences, 99, ref=pod.ref)
     async with bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
-        assert not await collector.remove_left(request)
+        assert not await collector.remove(life, never_asked)
     await note(pod, incarnation="life-2")
-    assert await collector.remove_left(request), "that is for the next life to do"
+    assert await collector.remove(life, never_asked), "that is for the next life to do"
     await note(pod, incarnation=pod.incarnation)
     (bench.node.context.state_dir / "deleted" / f"{pod.uid}.{pod.incarnation}").unlink()
-    assert await collector.remove_left(request), "nothing on the node says that its life is over"
+    assert not await collector.remove(life, still_open), "nothing on the node says that its life is over"
     assert (len((await pod.view()).sandboxes), pod.directory.exists()) == (1, True)
 
 
-async def test_a_kill_leaves_nothing_to_the_node_unless_the_pod_is_deleted_and_that_can_be_noted(
+async def test_a_life_is_over_if_its_pod_is_deleted_and_what_cannot_be_noted_is_removed_by_the_kill(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a step of the workflow removes the pod, which can be seen, and is tried again until it succeeds."""
+    """A full disk keeps no pod from being removed: nothing would say later that it may go."""
     pod, nameless, full = bench.pod(), bench.pod(incarnation=""), bench.pod()
     for each in (pod, nameless, full):
         await each.create_sandbox()
     request = pod.kill_request().model_copy(update={"final": True})
-    assert not (await pod.step(StepName.KILL_POD, request).result()).left_to_node
-    request = nameless.kill_request().model_copy(update={"final": True, "deleted": True})
-    assert not (await nameless.step(StepName.KILL_POD, request).result()).left_to_node
+    assert not (await pod.step(StepName.KILL_POD, request).result()).over
+    assert (await nameless.delete()).over
+    assert not nameless.directory.exists()
 
     def is_full(node: object, uid: str, incarnation: str) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("activities.pods.ends.note_deleted", is_full)
-    request = full.kill_request().model_copy(update={"final": True, "deleted": True})
-    assert not (await full.step(StepName.KILL_POD, request).result()).left_to_node
+    monkeypatch.setattr("activities.pods.removal.write_tombstone", is_full)
+    assert (await full.delete()).over
+    assert (full.directory.exists(), (await full.view()).sandboxes) == (False, ())
 
 
 async def test_another_life_under_the_uid_finds_nothing_of_one_whose_removal_was_cut_off(bench: Bench) -> None:
@@ -229,12 +238,12 @@ async def test_another_life_under_the_uid_finds_nothing_of_one_whose_removal_was
 
 async def test_a_pod_of_the_same_name_neither_waits_for_what_was_left_nor_tells_of_it(bench: Bench) -> None:
     elder = bench.pod(name="again")
-    request = await left_by_a_kill(elder)
+    life = await left_by_a_kill(elder)
     heir = bench.pod(name="again")
     made = await heir.create_sandbox()
     assert (made.outcome, made.events) == (Outcome.DONE, ())
     assert len((await elder.view()).sandboxes) == 1
-    assert await Collector(bench.node).remove_left(request)
+    assert await Collector(bench.node).remove(life, never_asked)
     assert [each.ready for each in (await heir.view()).sandboxes] == [True]
 
 
@@ -243,15 +252,14 @@ async def test_a_removal_that_a_start_under_way_prevents_is_put_off(
 ) -> None:
     """The start was sent by a worker that died; the runtime will say how it ended. That is no defect."""
     pod = bench.pod()
-    request = await left_by_a_kill(pod)
+    life = await left_by_a_kill(pod)
 
-    async def prevented(attempt: StepAttempt, request: RemovePod) -> StepResult:
+    async def prevented(attempt: StepAttempt, **_: object) -> StepResult:
         raise NotYet("not removed while main is being started")
 
     monkeypatch.setattr("activities.between.collection.remove_remains", prevented)
     collector = Collector(bench.node)
-    assert not await collector.remove_left(request)
-    assert not await collector.clear(pod.uid, gone)
+    assert not await collector.remove(life, never_asked)
     assert pod.directory.exists()
 
 
@@ -260,7 +268,7 @@ async def test_what_has_come_to_life_since_the_kill_is_ended_first(bench: Bench)
     pod = bench.pod(container(), terminationGracePeriodSeconds=1)
     await pod.create_sandbox()
     await pod.start()
-    note_deleted(bench.node.context, pod.uid, pod.incarnation)
-    assert await Collector(bench.node).remove_left(RemovePod(ref=pod.ref, fence=pod.next_fence()))
+    write_tombstone(bench.node.context, pod.uid, pod.incarnation)
+    assert await Collector(bench.node).remove(EndedLife(pod.ref), never_asked)
     view = await pod.view()
     assert (view.sandboxes, view.containers, pod.directory.exists()) == ((), (), False)

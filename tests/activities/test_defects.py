@@ -61,18 +61,6 @@ async def test_a_defect_in_a_kill_is_reported_as_an_overdue_kill(bench: Bench, m
     assert fault == Fault.FAILED_KILL_POD
 
 
-async def test_a_defect_in_a_removal_is_shown_and_blocks_the_pods_end(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The pod shows what is in its way, and a second deletion does not wait for the back-off."""
-    pod = bench.pod()
-    await started(pod)
-    await pod.kill(grace=1)
-    monkeypatch.setattr(bench.cri, "remove_pod_sandbox", failing(TypeError("no such thing")))
-    fault, error, _ = await fault_of(pod.remove())
-    assert (fault, error.message) == (Fault.FAILED_KILL_POD, "TypeError: no such thing")
-
-
 async def test_a_failed_step_reports_its_own_error_even_if_the_pod_cannot_be_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

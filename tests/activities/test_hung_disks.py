@@ -6,14 +6,16 @@ Holds: A hanging disk delays one pod.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 
-from activities.pods import removal
+from activities.between import collection
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import Outcome, RemovePod, StepResult
+from syncpod.messages.steps import Outcome
+from syncpod.node.pod_threads import DiskSilent
 from tests.activities.bench import Bench, PodOnBench, Running, until
 from tests.hung_disk import hung_disk
 
@@ -29,10 +31,6 @@ def on_disk(bench: Bench, disk: Path) -> PodOnBench:
 
 def begin(pod: PodOnBench) -> Running:
     return pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
-
-
-def remove(pod: PodOnBench, *, forced: bool = False) -> Running:
-    return pod.step(StepName.REMOVE_POD, RemovePod(ref=pod.ref, fence=pod.next_fence(), forced=forced))
 
 
 @needs_root
@@ -51,14 +49,14 @@ async def test_twenty_pods_on_a_hung_disk_delay_no_other_pod(bench: Bench, tmp_p
         started = await bench.pod().create_sandbox()
         assert started.outcome == Outcome.DONE
         await other.kill()
-        assert (await other.remove()).outcome == Outcome.DONE
+        assert await other.remove()
         assert not other.directory.exists()
 
         for running in hung:
             running.cancel()
         assert {(await running.result()).outcome for running in hung} == {Outcome.CANCELLED}
         for pod in pods:
-            assert (await pod.remove()).outcome == Outcome.DONE
+            assert await pod.remove()
             assert not pod.directory.exists()
 
 
@@ -67,25 +65,21 @@ async def _told(running: list[Running], what: str) -> bool:
 
 
 @needs_root
-async def test_a_hung_removal_is_reported_and_a_forced_deletion_frees_the_name(
+async def test_a_pod_is_deleted_while_a_disk_with_its_files_hangs_and_its_remains_go_later(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "FORCED_SECONDS", 0.1)
+    monkeypatch.setattr(collection, "PATIENCE_SECONDS", 0.1)
     pod = bench.pod()
     await pod.create_sandbox()
-    await pod.kill()
     with hung_disk(pod.directory / "volumes" / "hung"):
-        removing = remove(pod)
-        await until(lambda: _told([removing], "waits to remove its directories and volumes: a disk has not answered"))
-        removing.cancel()
-        assert (await removing.result()).outcome == Outcome.STOPPING
-        forced: StepResult = await remove(pod, forced=True).result()
-        assert forced.outcome == Outcome.DONE
-        [event] = [each for each in forced.events if each.reason == "RemainsLeft"]
-        assert "a disk does not answer" in event.message
+        assert (await pod.delete()).over
+        with pytest.raises(DiskSilent, match="a disk does not answer"):
+            await pod.remove()
+        assert pod.directory.exists()
 
     async def gone() -> bool:
-        await remove(pod, forced=True).result()
+        with contextlib.suppress(DiskSilent):
+            await pod.remove()
         return not pod.directory.exists()
 
     async with asyncio.timeout(60):

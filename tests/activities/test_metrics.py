@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 
 from activities.node import metrics
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import AllocateResources, Allocation, RemovePod
+from syncpod.messages.steps import AllocateResources, Allocation
 from syncpod.pod import Pod, resized
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
 
@@ -105,7 +105,7 @@ async def test_an_accepted_deferred_resize_is_counted_by_its_trigger(bench: Benc
     assert await allocate(one, cpu_of(one, "600m")) == Allocation()
     assert (await allocate(one, cpu_of(one, "900m"))).pending == "Deferred"
     await gone.kill(grace=0)
-    await gone.step(StepName.REMOVE_POD, RemovePod(ref=gone.ref, fence=gone.next_fence())).result()
+    assert await gone.remove()
     assert await allocate(one, cpu_of(one, "900m")) == Allocation()
     assert (await allocate(one, cpu_of(one, "3"))).pending == "Infeasible"
     accepted = "kubelet_pod_deferred_accepted_resizes_total"

@@ -20,7 +20,7 @@ from activities.node.pod_queues import PodQueue, QueuePlace
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import Stage
-from syncpod.messages.steps import CreateSandbox, Outcome, RemovePod
+from syncpod.messages.steps import CreateSandbox, Outcome
 from tests.activities.bench import BEAT_SECONDS, Bench, Running, until
 from tests.activities.test_fences import settle
 
@@ -235,10 +235,16 @@ async def test_a_removal_waits_with_the_pods_that_end(bench: Bench) -> None:
     assert (await pod.kill()).outcome == Outcome.DONE
     queue = bench.node.queues[Stage.ENDING]
     await fill(queue)
-    removal = pod.step(StepName.REMOVE_POD, RemovePod(ref=pod.ref, fence=pod.next_fence()))
-    await until(partial(_says, removal.heartbeats, "waits for its turn to be removed: 0 other pods come first"))
+    removal = asyncio.create_task(pod.remove())
+
+    async def waits() -> bool:
+        return queue.ahead_of(2**62) == 1
+
+    await until(waits)
+    assert pod.directory.exists()
     queue.leave()
-    assert (await removal.result()).outcome == Outcome.DONE
+    assert await removal
+    assert not pod.directory.exists()
 
 
 async def test_pods_start_in_order_and_one_deleted_in_the_queue_has_changed_nothing(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""remove_container and remove_pod remove only what is dead, with all its files."""
+"""remove_container and the removal of a pod's remains remove only what is dead, with all its files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from syncpod.journal.records import Instance
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import KillTarget, Outcome, RemovePod
+from syncpod.messages.steps import KillTarget, Outcome
 from syncpod.node.log_links import links_directory
+from syncpod.node.tombstones import write_tombstone
 from tests.activities.bench import DEAF, Bench, PodOnBench, container
 from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
 
@@ -135,7 +135,7 @@ async def test_a_log_path_outside_the_logs_of_the_node_is_left_alone(
     assert precious.read_text() == "keep me"
 
 
-# --- remove_pod -------------------------------------------------------------------------------------------------------
+# --- a pod's remains --------------------------------------------------------------------------------------------------
 
 
 async def test_nothing_of_a_removed_pod_is_left(bench: Bench) -> None:
@@ -155,8 +155,9 @@ async def test_nothing_of_a_removed_pod_is_left(bench: Bench) -> None:
     assert pod.cgroups()
     assert (pod.directory / "volumes" / "kubernetes.io~empty-dir" / "scratch" / "file").exists()
     await pod.kill(KillTarget(id=other, name="other"))
-    result = await pod.remove()
-    assert (result.outcome, result.status.sandboxes, result.status.containers) == (Outcome.DONE, (), ())
+    assert await pod.remove()
+    view = await pod.view()
+    assert (view.sandboxes, view.containers) == ((), ())
     assert not pod.directory.exists()
     assert not pod.logs.exists()
     assert pod.cgroups() == []
@@ -177,23 +178,21 @@ async def test_a_sandbox_that_a_kill_has_stopped_is_not_stopped_again(
         await stop(sandbox_id)
 
     monkeypatch.setattr(bench.node.cri, "stop_pod_sandbox", noted)
-    request = RemovePod(ref=pod.ref, fence=pod.next_fence(), stopped=(pod.sandbox_id,))
-    result = await pod.step(StepName.REMOVE_POD, request).result()
-    assert (result.outcome, result.status.sandboxes, stops) == (Outcome.DONE, (), [])
+    assert await pod.remove(pod.sandbox_id)
+    assert ((await pod.view()).sandboxes, stops) == ((), [])
 
 
 async def test_a_repeated_pod_removal_succeeds(bench: Bench) -> None:
-    """Holds: Every step may run twice."""
     pod = bench.pod()
     await pod.create_sandbox()
     await pod.kill()
     for _ in range(2):
-        assert (await pod.remove()).outcome == Outcome.DONE
+        assert await pod.remove()
     assert not pod.directory.exists()
 
 
 async def test_removing_an_unknown_pod_succeeds(bench: Bench) -> None:
-    assert (await bench.pod().remove()).outcome == Outcome.DONE
+    assert await bench.pod().remove()
 
 
 async def test_a_pod_with_a_container_in_unknown_state_is_not_removed(
@@ -211,8 +210,7 @@ async def test_a_pod_with_a_container_in_unknown_state_is_not_removed(
 
     with monkeypatch.context() as lost:
         lost.setattr(bench.node.reader, "read", of_unknown_state)
-        refused = await pod.remove()
-    assert (refused.outcome, refused.message) == (Outcome.STOPPING, "still alive: main (unknown)")
+        assert not await pod.remove()
     assert (await pod.listed(running)).state == "running"
 
 
@@ -220,9 +218,7 @@ async def test_a_pod_with_a_running_container_is_not_removed(bench: Bench) -> No
     pod = bench.pod()
     await pod.create_sandbox()
     running = (await pod.start()).id
-    refused = await pod.remove()
-    assert (refused.outcome, refused.message) == (Outcome.STOPPING, "still alive: main (running)")
-    assert [container.state for container in refused.status.containers] == ["running"]
+    assert not await pod.remove()
     assert (await pod.listed(running)).state == "running"
     assert pod.directory.is_dir()
 
@@ -233,5 +229,8 @@ async def test_removal_of_a_pod_covers_dead_and_ready_sandboxes(bench: Bench) ->
     await bench.cri.stop_pod_sandbox((await pod.create_sandbox()).id)
     await pod.create_sandbox(attempt=1)
     await created_by_another(pod)
-    result = await pod.remove()
-    assert (result.status.sandboxes, result.status.containers) == ((), ())
+    assert not await pod.remove(), "its life is not known to be over"
+    write_tombstone(bench.node.context, pod.uid, pod.incarnation)
+    assert await pod.remove()
+    view = await pod.view()
+    assert (view.sandboxes, view.containers) == ((), ())

@@ -18,7 +18,7 @@ from syncpod.cri.errors import RuntimeFailure, Unavailable
 from syncpod.cri.port import LinuxResources
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import AllocateResources, Allocation, Amounts, ContainerUpdate, Fault, RemovePod, ResizePod
+from syncpod.messages.steps import AllocateResources, Allocation, Amounts, ContainerUpdate, Fault, ResizePod
 from syncpod.node.directories import remove_pod_directories
 from syncpod.pod import Pod, ResourceRequirements, resized
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
@@ -118,7 +118,7 @@ async def test_pods_that_wait_for_room_are_notified_by_rank(bench: Bench) -> Non
     assert await allocate(second, cpu_of(second, "600m")) == Allocation()
     assert (await allocate(first, cpu_of(first, "600m"))).pending == "Deferred", "and so it waits again"
     await gone.kill(grace=0)
-    await gone.step(StepName.REMOVE_POD, RemovePod(ref=gone.ref, fence=gone.next_fence())).result()
+    assert await gone.remove()
     assert told[1:] == [[first.ref]]
 
 

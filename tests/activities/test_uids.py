@@ -11,9 +11,8 @@ import pytest
 
 from activities.foresee_admission import foresee_admission
 from activities.node.uid_owners import UidOwners
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import Fault, Outcome, RemovePod
+from syncpod.messages.steps import Fault, Outcome
 from syncpod.node.directories import make_directories, own_directories
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import admit_pod
@@ -61,8 +60,7 @@ async def test_the_uid_of_a_pod_that_has_left_its_remains_to_the_node_is_free(be
     file.write_text("of the first")
     second = bench.pod(uid=first.uid, name="second", incarnation="life-2", volumes=scratch)
     assert "belongs to pod" in await bench.node.uids.refusal(second.ref)
-    request = first.kill_request().model_copy(update={"final": True, "deleted": True})
-    assert (await first.step(StepName.KILL_POD, request).result()).left_to_node
+    assert (await first.delete()).over
     assert await bench.node.uids.refusal(second.ref) == ""
     assert await UidOwners(bench.node.context).refusal(second.ref) == "", "nor does a new worker refuse it"
     made = await second.create_sandbox()
@@ -91,8 +89,7 @@ async def test_a_pod_with_another_pods_uid_neither_starts_nor_ends_containers(be
     assert reason == f"UIDInUse: {error.message}"
 
     killed = await second.kill()
-    removed = await second.step(StepName.REMOVE_POD, RemovePod(ref=second.ref, fence=second.next_fence())).result()
-    assert (killed.outcome, removed.outcome, removed.status.containers) == (Outcome.DONE, Outcome.DONE, ())
+    assert (killed.outcome, await second.remove()) == (Outcome.DONE, True)
     assert [each.state for each in (await first.view()).containers] == ["running"]
     assert first.directory.exists()
 

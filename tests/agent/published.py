@@ -9,7 +9,7 @@ class OfNoPod:
     """The part of a published state that says which pod it is of, and what that has left: none and nothing."""
 
     is_followed = False
-    left = None
+    ended_life = None
 
     @property
     def metadata(self) -> ObjectMeta:

@@ -18,10 +18,10 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.housekeeping import dead_containers as module
-from syncpod.agent.housekeeping import gone_pods
+from syncpod.agent.housekeeping import removals
 from syncpod.agent.housekeeping.dead_containers import ContainerGc
-from syncpod.agent.housekeeping.gone_pods import GonePods
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
+from syncpod.agent.housekeeping.removals import Removals
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import CriRuntime
@@ -29,10 +29,10 @@ from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Standing
-from syncpod.messages.identity import PodRef, pod_workflow_id
-from syncpod.node.deleted_pods import note_deleted
+from syncpod.messages.identity import EndedLife, PodRef, pod_workflow_id
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import Orphan, Remains, read_node_report
+from syncpod.node.tombstones import write_tombstone
 from syncpod.pod import Pod
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.translation.context import NodeContext
@@ -104,12 +104,10 @@ class Runtime:
         self.emptied.append(uid)
         return True
 
-    async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        there = self.pods.get(uid)
-        ref = PodRef(namespace="default", name=f"name-{uid}", uid=uid)
-        gone = await is_gone(ref, there is not None)
+    async def remove(self, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
+        gone = await is_gone(life.ref, life.ref.uid in self.pods)
         if gone:
-            self.cleared.append(uid)
+            self.cleared.append(life.ref.uid)
         return gone
 
 
@@ -315,9 +313,9 @@ class Workflows:
 
 def gone(
     node: NodeContext, workflows: Workflows, runtime: Runtime, *, min_age: float = 0.0, period: float = 60.0
-) -> GonePods:
+) -> Removals:
     known = cast("PodWorkflows", workflows)
-    return GonePods(node, known, runtime, runtime.listings, min_age=min_age, period=period)
+    return Removals(node, known, runtime, runtime.listings, min_age=min_age, period=period)
 
 
 async def test_remains_of_pods_without_a_workflow_are_removed_if_the_runtime_has_nothing_of_them(
@@ -361,8 +359,8 @@ async def test_a_pod_whose_life_is_noted_as_over_is_removed_at_once_when_the_wor
     for uid in ("over", "open", "other"):
         note(node, uid, incarnation="life-1")
     for uid in ("over", "open"):
-        note_deleted(node, uid, "life-1")
-    note_deleted(node, "other", "life-0")
+        write_tombstone(node, uid, "life-1")
+    write_tombstone(node, "other", "life-0")
     looking = asyncio.create_task(gone(node, workflows, runtime, min_age=1e9, period=1e9).run())
     await until(lambda: bool(runtime.cleared))
     looking.cancel()
@@ -376,15 +374,15 @@ async def test_remains_that_cannot_be_removed_are_reported_while_they_stay(
     """Nothing else shows them: the pod's workflow has ended."""
     workflows, runtime, told = Workflows({"u1": "closed"}), Runtime(), list[tuple[Remains, ...]]()
     note(node, "u1")
-    looking = GonePods(
+    looking = Removals(
         node, cast("PodWorkflows", workflows), runtime, runtime.listings, min_age=0.0, on_remains=told.append
     )
 
-    async def is_busy(uid: str, is_gone: Any) -> bool:
+    async def is_busy(life: EndedLife, is_gone: Any) -> bool:
         raise OSError(errno.EBUSY, "Device or resource busy")
 
     with monkeypatch.context() as patched:
-        patched.setattr(runtime, "clear", is_busy)
+        patched.setattr(runtime, "remove", is_busy)
         await looking.round()
     why = "[Errno 16] Device or resource busy"
     assert told == [(Remains(namespace="default", name="name-u1", uid="u1", why=why),)]
@@ -434,16 +432,16 @@ async def test_a_slow_removal_does_not_delay_that_of_other_pods(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 111: and the removal is not started a second time."""
-    monkeypatch.setattr(gone_pods, "CLEAR_SECONDS", 0.05)
+    monkeypatch.setattr(removals, "ROUND_SECONDS", 0.05)
     workflows, runtime = Workflows(dict.fromkeys(("slow", "quick", "later"), "closed")), Runtime()
-    clear, hangs = runtime.clear, asyncio.Event()
+    remove, hangs = runtime.remove, asyncio.Event()
 
-    async def clear_slowly(uid: str, is_gone: Any) -> bool:
-        if uid == "slow":
+    async def remove_slowly(life: EndedLife, is_gone: Any) -> bool:
+        if life.ref.uid == "slow":
             await hangs.wait()
-        return await clear(uid, is_gone)
+        return await remove(life, is_gone)
 
-    monkeypatch.setattr(runtime, "clear", clear_slowly)
+    monkeypatch.setattr(runtime, "remove", remove_slowly)
     looking = gone(node, workflows, runtime)
     for uid in ("slow", "quick"):
         note(node, uid)
@@ -452,7 +450,7 @@ async def test_a_slow_removal_does_not_delay_that_of_other_pods(
     await looking.round()
     assert set(runtime.cleared) == {"quick", "later"}
     hangs.set()
-    await looking.round()
+    await until(lambda: "slow" in runtime.cleared)
     assert runtime.cleared.count("slow") == 1
 
 
@@ -460,24 +458,25 @@ async def test_an_internal_error_in_one_removal_affects_no_other(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 111: other removals continue, and after the end of the task it starts again."""
-    monkeypatch.setattr(gone_pods, "CLEAR_SECONDS", 0.05)
+    monkeypatch.setattr(removals, "ROUND_SECONDS", 0.05)
     workflows, runtime = Workflows(dict.fromkeys(("odd", "quick", "slow"), "closed")), Runtime()
-    clear, hangs, slow = runtime.clear, asyncio.Event(), list[str]()
+    remove, hangs, slow = runtime.remove, asyncio.Event(), list[str]()
 
-    async def clear_with_trouble(uid: str, is_gone: Any) -> bool:
-        if uid == "odd":
+    async def remove_with_trouble(life: EndedLife, is_gone: Any) -> bool:
+        if life.ref.uid == "odd":
             raise ZeroDivisionError("a defect")
-        if uid == "slow":
-            slow.append(uid)
+        if life.ref.uid == "slow":
+            slow.append(life.ref.uid)
             await hangs.wait()
-        return await clear(uid, is_gone)
+        return await remove(life, is_gone)
 
-    monkeypatch.setattr(runtime, "clear", clear_with_trouble)
+    monkeypatch.setattr(runtime, "remove", remove_with_trouble)
+    monkeypatch.setattr(removals, "CLOSE_SECONDS", 0.01)
     for uid in ("odd", "quick", "slow"):
         note(node, uid)
     looking = gone(node, workflows, runtime, period=0.0)
     assert await looking.round() == 1
-    assert caplog.text.count("the remains of pod odd, which is gone, stay for now because of a defect") == 1
+    assert caplog.text.count("the remains of pod odd stay for now because of a defect") == 1
     running = asyncio.create_task(looking.run())
     await asyncio.sleep(0)
     running.cancel()

@@ -26,9 +26,9 @@ from syncpod.journal.file import FILE_NAME, JournalFile
 from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, last_sign_of, lives_of, pods_of, services_of
 from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, TaskRecords
 from syncpod.messages.identity import PodRef
-from syncpod.node.deleted_pods import note_deleted
 from syncpod.node.read_socket import SOCKET_NAME, settle_journal
 from syncpod.node.secret_values import WITHHELD
+from syncpod.node.tombstones import write_tombstone
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
 from syncpod.temporal.senders import Sent
@@ -248,7 +248,7 @@ async def test_a_deletion_whose_record_was_lost_is_known_to_the_next_worker(cont
     killed = Journal(context)
     killed.take("pod/default/web", "run", shown())
     assert await killed.flush()
-    note_deleted(context, WEB.uid, WEB.incarnation)
+    write_tombstone(context, WEB.uid, WEB.incarnation)
     following = Journal(context)
     running = asyncio.create_task(following.run())
     await until(lambda: only(context).gone is not None)

@@ -241,8 +241,7 @@ async def test_only_orphans_proven_by_the_servers_records_are_killed_and_complet
 async def test_what_a_workflow_has_left_to_the_node_is_no_orphan(scene: Scene) -> None:
     """The node removes it by itself, perhaps only after other pods; nothing is to be said about that."""
     left = await scene.pod("closed")
-    request = left.kill_request().model_copy(update={"final": True, "deleted": True})
-    assert (await left.step(StepName.KILL_POD, request).result()).left_to_node
+    assert (await left.delete()).over
     assert await scene.look() == {}
     assert len((await left.view()).sandboxes) == 1
 

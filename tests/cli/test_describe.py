@@ -227,7 +227,7 @@ async def test_history_outlives_the_pod_and_its_worker(
         told = await syncpod("history", name, "-o", "json")
         assert (told.code, told.err) == (0, "")
         steps = [(one["subject"], one["attempt"]) for one in json.loads(told.out) if one["kind"] == "step"]
-        assert steps == [("create_sandbox", 1), ("start_container", 1), ("kill_pod", 1), ("remove_pod", 1)]
+        assert steps == [("create_sandbox", 1), ("start_container", 1), ("kill_pod", 1)]
     monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     recorded = await syncpod("history", name, "-o", "json")
     assert recorded.code == 0 and "this is what Temporal recorded of its last run" in recorded.err

@@ -78,13 +78,13 @@ def test_a_gone_pod_waits_for_nothing() -> None:
 
 def test_a_pod_that_is_being_deleted_waits_for_no_start() -> None:
     stuck = {"subject": "app", "until": at(50).isoformat(), "reason": "FailedKillPod", "message": "m"}
-    sandbox = {"subject": "remove_pod", "until": at(50).isoformat(), "reason": "RuntimeNotReady", "message": "m"}
+    sandbox = {"subject": "kill_pod", "until": at(50).isoformat(), "reason": "RuntimeNotReady", "message": "m"}
     waits = [*PRESENT["waits"], stuck, sandbox]
     deleted = explain(records(present={**PRESENT, "waits": waits, "deletion": {"at": ""}}), at(35))
     assert deleted.is_being_deleted
     assert [(each.subject, each.reason) for each in deleted.waits] == [
         ("app", "FailedKillPod"),
-        ("remove_pod", "RuntimeNotReady"),
+        ("kill_pod", "RuntimeNotReady"),
     ]
     asked = Line(at(32), "update", "delete", reason="grace 30 s", fact=Fact.DELETED, seconds=30)
     then = explain(records(lines=(*records().lines, asked)), at(35), past=True)

@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 
 from syncpod.cri.port import CriRuntime, SandboxSummary
-from syncpod.node.deleted_pods import note_deleted
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.tombstones import write_tombstone
 from syncpod.pod import ObjectMeta, Pod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import INCARNATION_ANNOTATION
@@ -40,5 +40,5 @@ async def test_a_life_that_is_over_does_not_go_on_in_the_next_one(tmp_path: Path
         write_pod_record(node, PodRecord(pod=POD, incarnation="life-1"))
     life = await pod_life(node, runtime, POD)
     assert life is not None and life.incarnation == "life-1"
-    note_deleted(node, "u1", "life-1")
+    write_tombstone(node, "u1", "life-1")
     assert await pod_life(node, runtime, POD) is None

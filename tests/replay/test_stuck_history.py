@@ -165,5 +165,5 @@ async def test_a_pod_recovers_from_a_history_that_cannot_be_replayed(tmp_path: P
     assert resumed == [pod.metadata.uid] and watch.published_by == [NEXT_RUN]
     commands = {each.command_type: each for each in server.answers[3].commands}
     step = commands[CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK].schedule_activity_task_command_attributes
-    # The pod was being deleted. That step removes nothing while anything runs, and lists what there is.
-    assert step.activity_type.name == "remove_pod"
+    # The pod was being deleted. The new run knows of nothing to stop, so that kill only lists what there is.
+    assert step.activity_type.name == "kill_pod"

@@ -471,19 +471,24 @@ class Server:
                 written = {name: json.loads(each.data) for name, each in fields.items()}
                 self.listed.append((self.listed[-1] if self.listed else {}) | written)
             case "continue_as_new_workflow_execution":
+                self._leave_remains()
                 self._end(run)
                 self.suggests = False
                 snapshot = command.continue_as_new_workflow_execution.arguments[0]
                 self.largest_snapshot = max(self.largest_snapshot, len(snapshot.data))
                 self._begin(snapshot)
             case "complete_workflow_execution":
-                if self.state.left_to_node:
-                    self._left(self.state.pod.metadata.uid)
+                self._leave_remains()
                 self._end(run)
                 self.run = None
                 self.result = json.loads(command.complete_workflow_execution.result.data)
             case _:
                 raise Violation(f"the workflow ends with {kind}: {command}")
+
+    def _leave_remains(self) -> None:
+        """Have the node remove what is left of the pod, if its life is over."""
+        if self.state.removed:
+            self._left(self.state.pod.metadata.uid)
 
     def _withdraw(self, run: Run, seq: int) -> None:
         run.events += 3

@@ -394,10 +394,11 @@ class Steps:
             known = None
             view = yield from self._end_containers(attempt, alive, by="kill_pod", known=certain)
             for sandbox in view["sandboxes"]:
-                yield from self._call(partial(self.runtime.stop_sandbox, sandbox["id"]))
+                if sandbox["state"] == "SANDBOX_READY" or sandbox["id"] not in request["stopped"]:
+                    yield from self._call(partial(self.runtime.stop_sandbox, sandbox["id"]))
             view = yield from self.read(request["ref"]["uid"])
             if not alive(view) and all(sandbox["state"] != "SANDBOX_READY" for sandbox in view["sandboxes"]):
-                return {"outcome": "done", "status": view, "leftToNode": bool(request.get("deleted"))}
+                return {"outcome": "done", "status": view, "over": bool(request.get("deleted"))}
             yield Pause(0.05)
 
     def remove_containers(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:
@@ -426,21 +427,6 @@ class Steps:
             elif state == "created":
                 yield from self._remove_unstarted(container_id)
         return {"outcome": "done", "stopped": stopped}
-
-    def remove_pod(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:
-        """Remove what is left of a stopped pod; nothing while a container of it is alive."""
-        view = yield from self.read(request["ref"]["uid"])
-        if any(each["state"] == "running" for each in view["containers"]):
-            return {"outcome": "stopping", "status": view}
-        for container in view["containers"]:
-            if container["state"] == "exited":
-                yield from self._remove(container["id"])
-            elif not (yield from self._remove_unstarted(container["id"])):
-                raise CriError("a container is being started")
-        for sandbox in view["sandboxes"]:
-            yield from self._call(partial(self.runtime.stop_sandbox, sandbox["id"]))
-            yield from self._call(partial(self.runtime.remove_sandbox, sandbox["id"]))
-        return {"outcome": "done"}
 
     def _ended(self, attempt: Attempt, select: Callable[[View], Selection], *, by: str) -> Body:
         return {"outcome": "done", "status": (yield from self._end_containers(attempt, select, by=by))}
@@ -605,5 +591,4 @@ _BODIES: dict[str, Callable[[Steps, Attempt, Mapping[str, Any]], Body]] = {
     "kill_container": Steps.kill_container,
     "kill_pod": Steps.kill_pod,
     "remove_container": Steps.remove_containers,
-    "remove_pod": Steps.remove_pod,
 }

@@ -40,7 +40,6 @@ from syncpod.messages.steps import (
     Outcome,
     PullImage,
     RemoveContainers,
-    RemovePod,
     StartContainer,
     StepInput,
     StepResult,
@@ -262,6 +261,8 @@ class ScriptedNode:
             more["allocation"] = self.room.pop(0) if self.room else Allocation()
         if isinstance(step, StartContainer) and (made := self.pods[step.ref.uid].newest(step.container)) is not None:
             more["id"] = made.id
+        if isinstance(step, KillPod) and outcome == Outcome.DONE:
+            more["over"] = step.deleted
         attempt = activity.info().attempt
         return StepResult(status=self.list(step.ref.uid), outcome=outcome, node=self.facts, attempt=attempt, **more)
 
@@ -294,8 +295,6 @@ class ScriptedNode:
                 self.list(uid, sandboxes=dead)
             case RemoveContainers(ids=ids):
                 self.list(uid, containers=tuple(c for c in pod.containers if c.id not in ids))
-            case RemovePod():
-                self.list(uid, containers=(), sandboxes=())
         return Outcome.DONE
 
     def start(self, step: StartContainer, pod: ObservedPod, container: str, restart: int) -> Outcome:

@@ -131,10 +131,10 @@ async def test_nothing_is_created_before_the_adoption_step_has_completed(client:
 async def test_a_pruned_pod_is_killed_with_its_grace_and_removed_without_creating_anything(
     client: Client, node: ScriptedNode
 ) -> None:
-    """The workflow starts with a deletion: the removal finds something alive and removes nothing, so a kill follows."""
+    """The workflow starts with a deletion: its first kill finds something alive and stops nothing, and another does."""
     document = recorded(terminationGracePeriodSeconds=7)
     in_runtime(node, document)
-    node.script["remove_pod"].append(lambda step: Outcome.STOPPING)
+    node.script["kill_pod"].append(lambda step: Outcome.STOPPING)
     meta = document["metadata"]
     handle = await client.start_workflow(
         "PodWorkflow",
@@ -145,8 +145,8 @@ async def test_a_pruned_pod_is_killed_with_its_grace_and_removed_without_creatin
         start_signal_args=[{}],
     )
     await handle.result()
-    assert node.steps() == ["remove_pod", "kill_pod", "remove_pod"]
-    (kill,) = (step for _, step in node.taken if isinstance(step, KillPod))
+    assert node.steps() == ["kill_pod", "kill_pod"]
+    _, kill = (step for _, step in node.taken if isinstance(step, KillPod))
     assert [(target.id, target.grace_seconds) for target in kill.targets] == [("web-2", 7)]
 
 

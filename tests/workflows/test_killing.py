@@ -13,7 +13,8 @@ import pytest
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import Fault, KillPod, RemovePod, StepEvent, StepResult
+from syncpod.messages.identity import EndedLife
+from syncpod.messages.steps import Fault, KillPod, StepEvent, StepResult
 from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, container_hash, pod_to_wire
 from workflows.pod import decide, desired, outcome, report
 from workflows.pod.decision import Step
@@ -115,7 +116,7 @@ def test_a_defect_in_a_step_is_an_event_backs_off_and_does_not_delay_a_deletion(
     assert waiting is not None
     assert (waiting.reason, waiting.message) == ("ContainerCreating", f"InternalError: {message}")
     desired.delete(state, {}, NOW)
-    assert begun(state, NOW).name == StepName.REMOVE_POD
+    assert begun(state, NOW).name == StepName.KILL_POD
 
 
 @pytest.mark.parametrize(("ending", "grace"), [(False, 0), (True, 1)])
@@ -185,71 +186,48 @@ def test_a_removal_is_told_which_sandboxes_a_kill_has_stopped() -> None:
     dead = stopped.sandboxes[0].model_copy(update={"state": "SANDBOX_NOTREADY"})
     answer = StepResult(status=stopped.model_copy(update={"sandboxes": (dead,)}))
     outcome.finished_step(state, kill, answer.model_dump(mode="json", by_alias=True), NOW, LATER)
-    removal = begun(state, LATER)
-    assert isinstance(removal.input, RemovePod)
-    assert removal.input.stopped == ("s0",)
+    again = begun(state, LATER)
+    assert isinstance(again.input, KillPod)
+    assert (again.input.targets, again.input.stopped) == ((), ("s0",))
 
 
-# --- what is left once everything is stopped --------------------------------------------------------------------------
+# --- the end of a life ------------------------------------------------------------------------------------------------
 
 
-def killed(state: PodState, *, left_to_node: bool) -> PodState:
-    """The state after the kill of a deleted pod, which the node has noted as over or not."""
+def killed(state: PodState, *, over: bool = True) -> PodState:
+    """The state after the kill of a deleted pod, whose node counts its life as over or not."""
     step = begun(state, NOW)
     assert isinstance(step.input, KillPod)
     stopped = ObservedSandbox(id="s0", state="SANDBOX_NOTREADY", incarnation="life")
     status = listing(2, web="exited").model_copy(update={"sandboxes": (stopped,)})
-    result = StepResult(status=status, left_to_node=left_to_node)
+    result = StepResult(status=status, over=over)
     outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, LATER)
     return state
 
 
-def test_a_run_ends_after_the_kill_if_the_node_removes_what_is_left() -> None:
+def test_a_run_ends_after_the_kill_and_the_node_removes_what_is_left() -> None:
     state = a_pod(web="running")
     desired.delete(state, {}, NOW)
-    state = killed(state, left_to_node=True)
+    state = killed(state)
     assert (state.removed, decide.next_step(state, LATER).step) == (True, None)
-    published = PublishedPod(state, LATER, is_gone=True)
-    assert published.left == RemovePod(ref=state.ref, fence=state.fence + 1, stopped=("s0",))
+    assert PublishedPod(state, LATER).ended_life is None
+    assert PublishedPod(state, LATER, is_gone=True).ended_life == EndedLife(state.ref, ("s0",))
 
 
-def test_a_step_removes_what_is_left_if_the_node_could_not_note_the_end() -> None:
-    """A worker of an older version notes nothing, either."""
+def test_a_kill_that_was_not_told_of_the_deletion_is_followed_by_one_that_is() -> None:
+    """The pod was deleted while it was killed for another reason, or the worker is of an older version."""
     state = a_pod(web="running")
     desired.delete(state, {}, NOW)
-    state = killed(state, left_to_node=False)
+    state = killed(state, over=False)
     step = begun(state, LATER)
-    assert (state.removed, step.name) == (False, StepName.REMOVE_POD)
-    assert PublishedPod(state, LATER).left is None
+    assert isinstance(step.input, KillPod)
+    assert (state.removed, step.input.deleted, step.input.targets) == (False, True, ())
 
 
-def test_a_step_removes_what_is_left_if_another_pod_was_applied_in_its_place() -> None:
-    """The next pod of that name begins in the same workflow, and must find nothing."""
+def test_a_run_ends_after_the_kill_too_if_another_pod_was_applied_in_its_place() -> None:
     state = a_pod(web="running")
     desired.delete(state, {}, NOW)
-    step = decide.next_step(state, NOW).step
-    assert step is not None and isinstance(step.input, KillPod) and step.input.deleted
     heir = pod_to_wire(state.pod) | {"metadata": {"name": "web", "namespace": "default", "uid": "another"}}
-    applied = a_pod(web="running")
-    desired.delete(applied, {}, NOW)
-    step = begun(applied, NOW)
-    desired.apply(applied, heir, NOW)
-    stopped = ObservedSandbox(id="s0", state="SANDBOX_NOTREADY", incarnation="life")
-    status = listing(2, web="exited").model_copy(update={"sandboxes": (stopped,)})
-    result = StepResult(status=status, left_to_node=True)
-    outcome.finished_step(applied, step, result.model_dump(mode="json"), NOW, LATER)
-    assert (applied.removed, begun(applied, LATER).name) == (False, StepName.REMOVE_POD)
-
     desired.apply(state, heir, NOW)
-    step = begun(state, NOW)
-    assert isinstance(step.input, KillPod) and not step.input.deleted
-
-
-def test_a_step_removes_what_is_left_if_another_pod_is_applied_in_the_task_that_has_the_kills_result() -> None:
-    """A run that goes on with the next pod tells the node of nothing that it has left."""
-    state = a_pod(web="running")
-    desired.delete(state, {}, NOW)
-    state = killed(state, left_to_node=True)
-    desired.apply(state, pod_to_wire(state.pod) | {"metadata": {"name": "web", "namespace": "default"}}, LATER)
-    assert (state.removed, state.left_to_node) == (False, False)
-    assert begun(state, LATER).name == StepName.REMOVE_POD
+    state = killed(state)
+    assert (state.removed, state.successor is not None) == (True, True)

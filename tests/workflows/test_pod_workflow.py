@@ -182,7 +182,7 @@ async def test_a_finished_pod_is_stopped_and_its_workflow_stays_queryable(
     await handle.execute_update("delete", {})
     final = await handle.result()
     assert final["status"]["phase"] == last
-    assert node.steps(uid)[-1] == "remove_pod"
+    assert node.steps(uid)[-2:] == ["kill_pod", "kill_pod"]
 
 
 @replayed
@@ -309,10 +309,10 @@ async def test_cancelling_the_workflow_deletes_the_pod(client: Client, node: Scr
     async with asyncio.timeout(60):
         final = await handle.result()
     assert final["status"]["phase"] in ("Failed", "Succeeded")
-    assert node.steps(final["metadata"]["uid"])[-2:] == ["kill_pod", "remove_pod"]
+    assert node.steps(final["metadata"]["uid"])[-1] == "kill_pod"
 
 
-async def test_a_container_that_appears_after_the_kill_is_killed_before_the_pod_is_removed(
+async def test_a_container_that_appears_after_the_kill_is_killed_before_the_run_ends(
     client: Client, node: ScriptedNode
 ) -> None:
     """Row 21: nothing runs once a pod has been terminated."""
@@ -323,11 +323,11 @@ async def test_a_container_that_appears_after_the_kill_is_killed_before_the_pod_
         late = node.pods[uid].containers[0].model_copy(update={"id": "late", "state": "running", "restart_count": 1})
         return StepResult(status=node.list(uid, containers=(late,)), outcome=Outcome.STOPPING)
 
-    node.script["remove_pod"].append(find_it_alive)
+    node.script["kill_pod"].append(find_it_alive)
     await handle.execute_update("delete", {})
     async with asyncio.timeout(60):
         await handle.result()
-    assert node.steps(uid)[-4:] == ["kill_pod", "remove_pod", "kill_pod", "remove_pod"]
+    assert node.steps(uid)[-2:] == ["kill_pod", "kill_pod"]
 
 
 @replayed

@@ -102,7 +102,7 @@ async def test_it_can_be_deleted_meanwhile(client: Client, node: ScriptedNode) -
     async with asyncio.timeout(60):
         result = await handle.result()
     assert result["status"]["reason"] == "NodePorts"
-    assert node.steps() == ["create_sandbox", "remove_pod"]
+    assert node.steps() == ["create_sandbox", "kill_pod"]
 
 
 async def test_an_operator_who_restarts_it_reads_what_to_do(client: Client, node: ScriptedNode) -> None:

@@ -102,5 +102,4 @@ def test_a_deletion_interrupts_all_steps_except_those_that_end_something() -> No
         "kill_container",
         "kill_pod",
         "remove_container",
-        "remove_pod",
     }

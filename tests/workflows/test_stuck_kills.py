@@ -13,7 +13,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
-from syncpod.messages.steps import Fault, RemovePod, StepEvent, StepInput, StepResult
+from syncpod.messages.steps import Fault, StepEvent, StepInput, StepResult
 from tests.agent.waiting import until_asked
 from tests.workflows.scripted import ScriptedNode, container, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
@@ -73,7 +73,7 @@ async def test_a_pod_that_does_not_end_has_a_condition_until_it_ends(client: Cli
     async with asyncio.timeout(60):
         final = await handle.result()
     assert not overdue(final)
-    assert node.steps()[2:] == ["kill_pod"] * 3 + ["remove_pod"]
+    assert node.steps()[2:] == ["kill_pod"] * 3
     told = [line["outcome"] for line in await handle.query("history") if line["subject"] == "kill_pod"]
     assert "ExceededGracePeriod" in told
 
@@ -159,26 +159,3 @@ async def test_every_exit_is_an_event_with_container_exit_code_and_cause(client:
             "web",
         ),
     ]
-
-
-async def test_a_forced_deletion_does_not_wait_for_a_hung_removal(client: Client, node: ScriptedNode) -> None:
-    """The running removal lets go, and the next one is told to free the pod's name at once."""
-    handle = await running(client, node, manifest())
-    node.gate["remove_pod"] = gate = asyncio.Event()
-    await handle.signal("delete_pod", {})
-
-    async def removes() -> bool:
-        return node.steps().count("remove_pod") == 1
-
-    await until_asked(removes)
-    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-
-    async def again() -> bool:
-        return node.steps().count("remove_pod") == 2
-
-    await until_asked(again)
-    gate.set()
-    async with asyncio.timeout(60):
-        await handle.result()
-    forced = [step.forced for _, step in node.taken if isinstance(step, RemovePod)]
-    assert forced == [False, True]

@@ -44,7 +44,7 @@ async def test_a_rejected_pod_has_failed_and_is_not_retried(client: Client, node
     await handle.signal("delete_pod", {})
     async with asyncio.timeout(60):
         await handle.result()
-    assert node.steps() == ["create_sandbox", "remove_pod"]
+    assert node.steps() == ["create_sandbox", "kill_pod"]
 
 
 async def test_an_evicted_pod_ends_within_the_given_grace(client: Client, node: ScriptedNode) -> None:

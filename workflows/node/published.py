@@ -29,7 +29,7 @@ class PublishedNode:
     """Always False: a node is no pod."""
     is_followed: Final = False
     """Always False: no other node begins in its place."""
-    left: None = None
+    ended_life: None = None
     """Always None: a node is no pod."""
 
     @property

@@ -36,7 +36,6 @@ from syncpod.messages.steps import (
     KillPod,
     KillTarget,
     RemoveContainers,
-    RemovePod,
     ResizePod,
     StartContainer,
     StepInput,
@@ -317,40 +316,25 @@ def is_unfinished(state: PodState) -> bool:
     """Say whether the pod is over and has nothing left to stop, but its node has not been told yet.
 
     Such a pod failed before it had a sandbox (evicted, past its deadline), or all its containers were stopped before
-    the pod counted as over. The kubelet runs SyncTerminatingPod once for every pod (pod_workers.go, v1.36). Two kinds
-    of pods do not need it here: a pod that was never admitted holds no resources of its node, and a pod that is being
-    deleted releases them when it is removed.
+    the pod counted as over. The kubelet runs SyncTerminatingPod once for every pod (pod_workers.go, v1.36). A pod that
+    was never admitted does not need it here, since it holds no resources of its node.
     """
-    if not state.ending or state.deletion is not None or state.finished:
+    if not state.ending or state.finished:
         return False
     let_in = state.failure is None or not state.failure.rejected
     return let_in and not something_to_stop(state.observed, state.stopped_sandboxes)
 
 
-def is_forced(state: PodState) -> bool:
-    """Say whether the pod is deleted by force: with a grace period of 0. Any other deletion has at least 1 s."""
-    return state.deletion is not None and state.deletion.grace_seconds == 0
-
-
 def _terminate(state: PodState, now: datetime) -> Decision:
-    if something_to_stop(state.observed, state.stopped_sandboxes) or is_unfinished(state):
-        if state.deletion is None and state.failure is not None:
-            why, cause = state.failure.reason, _CAUSE_BY_FAILURE.get(state.failure.reason, KillCause.FAILED)
-        elif state.deletion is not None:
-            why, cause = "deleted", KillCause.DELETED
-        else:
-            why, cause = f"the pod has {state.reached.lower()}", KillCause.FINISHED
-        return unless_held(state, _kill_pod(state, why, cause, now), now)
-    if state.deletion is None:
+    if state.deletion is not None:
+        why, cause = "deleted", KillCause.DELETED
+    elif not (something_to_stop(state.observed, state.stopped_sandboxes) or is_unfinished(state)):
         return Decision()
-    request = removal_of(state)
-    removal = Step(StepName.REMOVE_POD, request, "remove what is left: deleted", "deleted", key="step/remove_pod")
-    return unless_held(state, removal, now)
-
-
-def removal_of(state: PodState, *, fence: int = 0) -> RemovePod:
-    """Build the removal of what is left of a stopped pod, with its number among the pod's steps if it is known."""
-    return RemovePod(ref=state.ref, fence=fence, forced=is_forced(state), stopped=state.stopped_sandboxes)
+    elif state.failure is not None:
+        why, cause = state.failure.reason, _CAUSE_BY_FAILURE.get(state.failure.reason, KillCause.FAILED)
+    else:
+        why, cause = f"the pod has {state.reached.lower()}", KillCause.FINISHED
+    return unless_held(state, _kill_pod(state, why, cause, now), now)
 
 
 def _kill_pod(state: PodState, why: str, cause: KillCause | None, now: datetime) -> Step:
@@ -379,7 +363,8 @@ def _kill_pod(state: PodState, why: str, cause: KillCause | None, now: datetime)
         message=why,
         final=state.ending,
         evicted=_is_evicted(state),
-        deleted=state.deletion is not None and state.successor is None,
+        deleted=state.deletion is not None,
+        stopped=state.stopped_sandboxes,
     )
     key = backoff.step_key("kill_pod")
     return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=key, cause=cause)
@@ -529,7 +514,7 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
             return unless_held(state, _resize(state, planned_step), now)
         case StepName.START_INIT_CONTAINER | StepName.START_EPHEMERAL_CONTAINER | StepName.START_CONTAINER:
             return start_container(state, planned_step, now)
-        case StepName.SYNC_VOLUMES | StepName.ALLOCATE_RESOURCES | StepName.PULL_IMAGE | StepName.REMOVE_POD:
+        case StepName.SYNC_VOLUMES | StepName.ALLOCATE_RESOURCES | StepName.PULL_IMAGE:
             raise ValueError(f"{verb}: is not part of a plan, because the workflow decides it elsewhere")
         case _:
             assert_never(verb)

@@ -54,8 +54,6 @@ def apply(state: PodState, document: Any, now: datetime) -> Change:
         raise PodInvalid((Problem("metadata.name", f"must be {mine.namespace}/{mine.name}, the pod of this workflow"),))
     if state.deletion is not None:
         state.successor = pod_to_wire(new)
-        if state.left_to_node:  # it came with the result of the kill, and must find nothing of this pod
-            state.removed = state.left_to_node = False
         why = "the pod is being deleted; this one follows"
         state.note(now, "update", "apply", why, fact=Fact.SUCCESSOR_APPLIED)
         return Change.FOLLOWS

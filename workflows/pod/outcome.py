@@ -347,8 +347,8 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
         case Outcome.DONE | Outcome.ADOPTED:
             _admitted(state, step)
             _done(state, step)
-            if result.left_to_node:
-                _leave_to_node(state)
+            if result.over and state.terminated:
+                state.removed = True
             if isinstance(step.input, AllocateResources) and result.allocation is not None:
                 resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
         case Outcome.NOT_BEGUN | Outcome.CANCELLED | Outcome.STOPPING:
@@ -426,8 +426,6 @@ def _done(state: PodState, step: Step) -> None:
             _pulled(state, step)
         case StepName.KILL_POD:
             _killed(state, step)
-        case StepName.REMOVE_POD:
-            state.removed = True
         case StepName.CREATE_SANDBOX:
             state.adopting = False
             state.waiting = {}
@@ -460,12 +458,6 @@ def _killed(state: PodState, step: Step) -> None:
         state.kill_by = None
     if isinstance(step.input, KillPod) and step.input.final:
         state.finished = True
-
-
-def _leave_to_node(state: PodState) -> None:
-    """Let the run end after a kill, unless a pod was applied in its place meanwhile: that one must find nothing."""
-    if state.terminated and state.deletion is not None and state.successor is None:
-        state.removed = state.left_to_node = True
 
 
 def _still_wants(state: PodState, step: Step, name: str) -> bool:
@@ -553,7 +545,7 @@ def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
     Mirrors events/event.go, v1.36.
     """
     match step.name:
-        case StepName.KILL_POD | StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER | StepName.REMOVE_POD:
+        case StepName.KILL_POD | StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER:
             return "FailedKillPod", f"error killing pod: {message}"
         case StepName.CREATE_SANDBOX:
             return fault, message

@@ -13,9 +13,9 @@ from typing import Any
 
 from syncpod.journal.records import TaskRecords
 from syncpod.messages.glance import Glance
-from syncpod.messages.steps import RemovePod
+from syncpod.messages.identity import EndedLife
 from syncpod.pod import ObjectMeta, pod_to_wire
-from workflows.pod import decide, desired, journaled, report, start, temporal_ui
+from workflows.pod import desired, journaled, report, start, temporal_ui
 from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.state import PodState
 
@@ -34,8 +34,7 @@ class PublishedPod:
     under_way: Sequence[UnderWay] = ()
     """Its steps that have begun and not ended."""
     is_gone: bool = False
-    """Nothing of the pod is left on the node, but for what the node removes by itself, and this is the last that its
-    workflow publishes."""
+    """The pod's life is over, and this is the last that its workflow publishes of it."""
 
     @property
     def uid(self) -> str:
@@ -93,9 +92,9 @@ class PublishedPod:
         return [each.step for each in self.under_way]
 
     @property
-    def left(self) -> RemovePod | None:
-        """What the node is to remove of a pod that is gone; None if a step has removed all."""
-        return decide.removal_of(self.state, fence=self.state.fence + 1) if self.state.left_to_node else None
+    def ended_life(self) -> EndedLife | None:
+        """The life that is over, whose remains the node removes; None while it goes on."""
+        return EndedLife(self.state.ref, self.state.stopped_sandboxes) if self.is_gone else None
 
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit, oldest first."""

@@ -215,9 +215,7 @@ class PodState(BaseModel):
     finished: bool = False
     """The node has been told that the pod is over, and counts its resources as free."""
     removed: bool = False
-    """Nothing of the pod is left on the node, or nothing but what the node removes by itself."""
-    left_to_node: bool = False
-    """The node removes what is left: it has noted that this life of the pod is over."""
+    """Nothing runs of the pod, and its node has noted that this life of it is over: the node removes the rest."""
     successor: dict[str, Any] | None = None
     """A Pod that was applied during the deletion. It follows in a run of its own."""
 

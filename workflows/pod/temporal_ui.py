@@ -15,7 +15,7 @@ from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.messages.glance import Glance
-from syncpod.messages.steps import Fault, KillContainer, KillPod, KillTarget, RemovePod, StartContainer
+from syncpod.messages.steps import Fault, KillContainer, KillPod, KillTarget, StartContainer
 from syncpod.pod import ContainerState, ContainerStatus, PodStatus
 from workflows.pod.decision import Hold, Step
 from workflows.pod.search_attributes import printed
@@ -38,13 +38,12 @@ def step_summary(state: PodState, step: Step) -> str:
     if failed is not None:
         return _around(f"{step.summary}; last try: ", _clause(failed.reason, failed.message), "", longest)
     match step.input:
-        case KillPod(targets=targets, final=True) if targets:
-            return clip(f"{step.summary}; ends {', '.join(map(_how_ended, targets))}", longest)
+        case KillPod(targets=targets, final=True) as kill:
+            ends = f"; ends {', '.join(map(_how_ended, targets))}" if targets else ""
+            lost = ", ".join(each.name for each in state.pod.spec.volumes if each.empty_dir and kill.deleted)
+            return clip(f"{step.summary}{ends}{f'; lost with it: emptyDir {lost}' if lost else ''}", longest)
         case KillContainer(target=target) if target.pre_stop is not None:
             return clip(f"{step.summary}; its preStop comes first", longest)
-        case RemovePod():
-            lost = [volume.name for volume in state.pod.spec.volumes if volume.empty_dir is not None]
-            return clip(f"{step.summary}; lost with it: emptyDir {', '.join(lost)}" if lost else step.summary, longest)
         case StartContainer() if _has_failed_hook(state, step.container):
             return clip(f"{step.summary}; {_HOOK_FAILED}", longest)
     return clip(step.summary, longest)

@@ -36,7 +36,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.identity import POD_WORKFLOW
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
-    from syncpod.messages.steps import CreateSandbox, RemovePod, StartContainer, StepInput
+    from syncpod.messages.steps import CreateSandbox, StartContainer, StepInput
     from syncpod.pod import pod_to_wire
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import (
@@ -245,10 +245,11 @@ class PodWorkflow:
         # Replay: nothing is awaited between the check that the run is quiet and the return or the raise.
         self.extern.rested(self.state)
         self.extern.arm_backoffs(())  # or they would end back-offs of the next pod of this name
+        if self.state.successor is None:
+            self.publish()
+        self.extern.publish(lambda: self.as_published(is_gone=True))
         if self.state.successor is not None:
             workflow.continue_as_new(desired.successor_of(self.state))
-        self.publish()
-        self.extern.publish(lambda: self.as_published(is_gone=True))
         return pod_to_wire(desired.as_pod(self.state))
 
     # --- one step -----------------------------------------------------------------------------------------------------
@@ -281,8 +282,6 @@ class PodWorkflow:
         def must_stop() -> bool:
             if step.name == StepName.KILL_CONTAINER:  # the end of the pod has its own grace, which may be shorter
                 return not was_ending and self.must_end()
-            if isinstance(step.input, RemovePod):  # it may wait for a disk, but a forced deletion does not
-                return not step.input.forced and decide.is_forced(self.state)
             if spec.interruption is Interruption.GOES_ON:
                 # Only a shorter grace interrupts a kill: it starts again with the rest of the grace.
                 return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)

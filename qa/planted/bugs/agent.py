@@ -99,7 +99,7 @@ BUGS = (
     Plant(
         name="unknown-workflow-is-a-gone-one",
         room=AGENT,
-        file="syncpod/agent/housekeeping/gone_pods.py",
+        file="syncpod/agent/housekeeping/removals.py",
         before='(standing == "unknown" and not in_runtime)',
         after='standing == "unknown"',
         harm="After the loss of the Temporal database the volumes of its pods are removed.",

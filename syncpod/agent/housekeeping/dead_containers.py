@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -32,7 +32,6 @@ from syncpod.lifecycle.container_gc import (
     superfluous_sandboxes,
 )
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages.identity import PodRef
 from syncpod.node.pod_records import PodRecord
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
@@ -57,9 +56,6 @@ class Collector(Protocol):
 
     async def empty(self, uid: str) -> bool:
         """Remove the volumes of an evicted pod that has ended; say whether they are removed. Raises as `collect`."""
-
-    async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Remove everything left of a pod that is gone; say whether it is removed. Raises CriError, OSError."""
 
 
 class ContainerGc:

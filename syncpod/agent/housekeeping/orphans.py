@@ -27,9 +27,9 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.orphans import NOT_AN_ORPHAN, ORPHAN_GRACE_SECONDS, Coverage, Found, Judgement, judge
 from syncpod.messages.identity import PodRef
-from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.report import Orphan
+from syncpod.node.tombstones import tombstone_at
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -160,9 +160,9 @@ class Orphans:
 
     async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Judgement:
         """Judge a pod by what the server now says of its workflow. Raises RPCError."""
-        ended = await asyncio.to_thread(deleted_at, self._node, pod.uid, pod.incarnation)
+        ended = await asyncio.to_thread(tombstone_at, self._node, pod.uid, pod.incarnation)
         if ended is not None and not pod.is_alive:
-            return NOT_AN_ORPHAN  # its workflow has left it to the node, which removes it (`left_pods`)
+            return NOT_AN_ORPHAN  # its workflow has left it to the node, which removes it (`removals`)
         found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at, ended_here=ended is not None)
         if pod.cluster != self._node.cluster:
             return judge(found, coverage, cluster=self._node.cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -15,12 +16,11 @@ from syncpod.agent.eviction.storage_limits import LocalStorageEviction
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
 from syncpod.agent.housekeeping.duplicates import Duplicates, Ender
 from syncpod.agent.housekeeping.free_memory import FreeMemory, resident_bytes
-from syncpod.agent.housekeeping.gone_pods import GonePods
-from syncpod.agent.housekeeping.left_pods import LeftPods, Remover
 from syncpod.agent.housekeeping.log_links import LogLinks
 from syncpod.agent.housekeeping.node_history import NodeHistory
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.program_pages import ProgramPages, free_worker_and_server
+from syncpod.agent.housekeeping.removals import Removals, Remover
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.storage.image_gc import ImageGc
@@ -28,6 +28,7 @@ from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import CriRuntime
 from syncpod.housekeeping_settings import HousekeepingSettings
 from syncpod.messages.identity import node_task_queue
+from syncpod.node.report import Remains
 from syncpod.translation.context import NodeContext
 
 
@@ -57,20 +58,12 @@ def add_housekeeping_tasks(
     containers = ContainerGc(
         node, collector, agent.pleg.listings, settings.containers, period=settings.containers_period
     )
-    gone = GonePods(
-        node,
-        workflows,
-        collector,
-        agent.pleg.listings,
-        period=settings.gone_pods_period,
-        min_age=settings.gone_pods_min_age,
-        on_remains=lambda remains: reporter.set_remains(remains),
-    )
+    removals = _removals(agent, node, workflows, collector, settings, lambda remains: reporter.set_remains(remains))
     reporter = NodeReporter(
         node.state_dir,
         (
             ("container garbage collection", settings.containers_period, lambda: containers.total, "dead"),
-            ("removal of gone pods", settings.gone_pods_period, lambda: gone.total, "pods"),
+            ("removal of gone pods", settings.gone_pods_period, lambda: removals.total, "pods"),
             ("killing of orphans", settings.orphans_period, lambda: orphans.total, "orphans"),
         ),
     )
@@ -89,28 +82,45 @@ def add_housekeeping_tasks(
     storage = LocalStorageEviction(node, cri, agent.pleg.newest, agent.signals.evict)
     agent.add_listing_watcher(containers.observe)
     agent.add_background_task("container garbage collection", containers.run)
-    agent.add_background_task("removal of gone pods", gone.run)
     agent.add_background_task("orphans", orphans.run)
     agent.add_background_task("eviction", evictor.run)
     agent.add_background_task("storage limits", storage.run)
     agent.add_background_task("node report", reporter.run)
     _add_duplicates(agent, killer)
-    _add_left_pods(agent, collector)
     _add_log_links(agent, node, settings.gone_pods_period)
     _add_memory_tasks(agent, node)
     return evictor
+
+
+def _removals(
+    agent: Agent,
+    node: NodeContext,
+    workflows: PodWorkflows,
+    remover: Remover,
+    settings: HousekeepingSettings,
+    on_remains: Callable[[tuple[Remains, ...]], None],
+) -> Removals:
+    """Add the removals to the agent, and return them."""
+    removals = Removals(
+        node,
+        workflows,
+        remover,
+        agent.pleg.listings,
+        began=agent.step_began,
+        ended=partial(agent.step_ended, fault=""),
+        period=settings.gone_pods_period,
+        min_age=settings.gone_pods_min_age,
+        on_remains=on_remains,
+    )
+    agent.published_pods.on_ended_life(removals.take)
+    agent.add_background_task("removal of gone pods", removals.run)
+    return removals
 
 
 def _add_duplicates(agent: Agent, ender: Ender) -> None:
     duplicates = Duplicates(ender)
     agent.add_listing_watcher(duplicates.observe)
     agent.add_background_task("duplicates", duplicates.run)
-
-
-def _add_left_pods(agent: Agent, remover: Remover) -> None:
-    left = LeftPods(remover, began=agent.step_began, ended=partial(agent.step_ended, fault=""))
-    agent.published_pods.on_left(left.take)
-    agent.add_background_task("removal of what pods have left", left.run)
 
 
 def _add_log_links(agent: Agent, node: NodeContext, period: float) -> None:

@@ -1,13 +1,13 @@
-"""The port for the removal of what a pod leaves to its node."""
+"""The port for the removal of a pod's remains by its node."""
 
 from typing import Protocol
 
-from syncpod.messages.steps import RemovePod
+from syncpod.messages.identity import EndedLife
 
 
-class Leaves(Protocol):
-    """Says what a pod that is gone leaves. It never changes, and may be read in any thread."""
+class EndsLives(Protocol):
+    """Says which life of a pod is over. It never changes, and may be read in any thread."""
 
     @property
-    def left(self) -> RemovePod | None:
-        """What the node is to remove of a pod that is gone; None if a step has removed all."""
+    def ended_life(self) -> EndedLife | None:
+        """The life that is over, whose remains the node removes; None while it goes on."""

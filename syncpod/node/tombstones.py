@@ -1,7 +1,9 @@
-"""The deletions of pods on this node, so that a Temporal server restored from a backup starts no deleted pod again.
+"""Tombstones: a node's notes that lives of pods are over.
 
-Each deletion is an empty file, named after UID and incarnation: a pod that is applied again under its UID has another
-incarnation. The file's time is that of the deletion. Old files, and the oldest of too many, are removed.
+By its tombstone, what is left of a life may be removed at any time, its UID is free, and a Temporal server restored
+from a backup starts no deleted pod again. Each is an empty file, named after UID and incarnation: a pod that is applied
+again under its UID has another incarnation. The file's time is that of the deletion. Old files, and the oldest of too
+many, are removed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, safe_name
 
@@ -23,14 +26,14 @@ KEPT_PODS: Final = 20_000
 """How many are remembered; each takes an inode, and no space."""
 
 
-def note_deleted(node: NodeContext, uid: str, incarnation: str) -> None:
-    """Note that this life of a pod has ended for good. Blocks; safe to repeat. Raises OSError, UnsafeName."""
+def write_tombstone(node: NodeContext, uid: str, incarnation: str) -> None:
+    """Note that this life of a pod is over. Blocks; safe to repeat. Raises OSError, UnsafeName."""
     path = _path(node, uid, incarnation)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
-def deleted_at(node: NodeContext, uid: str, incarnation: str) -> datetime | None:
+def tombstone_at(node: NodeContext, uid: str, incarnation: str) -> datetime | None:
     """Return when this life of a pod was deleted; None if it was not, or if that is forgotten. Blocks."""
     try:
         return datetime.fromtimestamp(_path(node, uid, incarnation).stat().st_mtime, UTC)
@@ -38,7 +41,16 @@ def deleted_at(node: NodeContext, uid: str, incarnation: str) -> datetime | None
         return None
 
 
-def tidy_deleted(node: NodeContext) -> int:
+def record_of_ended_life(node: NodeContext, uid: str) -> PodRecord | None:
+    """Return the record under a UID if the life that it is of has a tombstone; else None. Blocks.
+
+    Raises OSError, UnsafeName.
+    """
+    record = read_pod_record(node, uid)
+    return record if record is not None and tombstone_at(node, uid, record.incarnation) is not None else None
+
+
+def prune_tombstones(node: NodeContext) -> int:
     """Forget deletions that are too old, and the oldest of too many; return how many. Blocks. Raises OSError."""
     try:
         found = sorted((each.stat().st_mtime, each.name) for each in os.scandir(node.state_dir / _DIRECTORY))

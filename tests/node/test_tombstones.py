@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.node import deleted_pods
-from syncpod.node.deleted_pods import KEPT_SECONDS, deleted_at, note_deleted, tidy_deleted
+from syncpod.node import tombstones
+from syncpod.node.tombstones import KEPT_SECONDS, prune_tombstones, tombstone_at, write_tombstone
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
 
@@ -18,22 +18,22 @@ def node(tmp_path: Path) -> NodeContext:
 
 
 def test_a_deletion_is_recorded_for_one_incarnation_of_a_pod_only(node: NodeContext) -> None:
-    note_deleted(node, "u1", "a")
-    note_deleted(node, "u1", "a")
-    assert deleted_at(node, "u1", "a") is not None
-    assert deleted_at(node, "u1", "b") is None and deleted_at(node, "u2", "a") is None
+    write_tombstone(node, "u1", "a")
+    write_tombstone(node, "u1", "a")
+    assert tombstone_at(node, "u1", "a") is not None
+    assert tombstone_at(node, "u1", "b") is None and tombstone_at(node, "u2", "a") is None
     assert (node.state_dir / "deleted").stat().st_mode & 0o777 == 0o700
     with pytest.raises(UnsafeName):
-        note_deleted(node, "../u1", "a")
+        write_tombstone(node, "../u1", "a")
 
 
 def test_old_and_excess_deletion_records_are_dropped(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tidy_deleted(node) == 0
-    monkeypatch.setattr(deleted_pods, "KEPT_PODS", 3)
+    assert prune_tombstones(node) == 0
+    monkeypatch.setattr(tombstones, "KEPT_PODS", 3)
     now = time.time()
     for number in range(5):
-        note_deleted(node, f"u{number}", "a")
+        write_tombstone(node, f"u{number}", "a")
         age = KEPT_SECONDS + 10 if number == 4 else number
         os.utime(node.state_dir / "deleted" / f"u{number}.a", (now - age, now - age))
-    assert tidy_deleted(node) == 2
-    assert [number for number in range(5) if deleted_at(node, f"u{number}", "a")] == [0, 1, 2]
+    assert prune_tombstones(node) == 2
+    assert [number for number in range(5) if tombstone_at(node, f"u{number}", "a")] == [0, 1, 2]

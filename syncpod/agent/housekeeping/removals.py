@@ -1,0 +1,225 @@
+"""Removes the remains of pods: sandboxes, dead containers, cgroup, volumes and logs of lives that are over.
+
+A life of a pod is over in one of two ways:
+
+- By its tombstone. A deleted pod's workflow ends as soon as its kill has stopped everything and the node has noted
+  that (`syncpod.node.tombstones`). A removal by a step would be half as much work for the server as the whole rest of
+  a deletion. The agent begins the removal when the workflow ends. A worker that begins finds by the tombstones what the
+  last one has left.
+- Without a tombstone, if its workflow was ended from outside: nothing of the pod has been alive in the runtime for
+  some minutes, and it has no open workflow. If the runtime has nothing of the pod at all, no workflow of its name is
+  open, or the open one is another pod's. If dead containers or sandboxes are left, its own workflow has ended, or its
+  name is another pod's: if the server merely does not know its workflow, that does not prove that the pod is gone.
+
+Mirrors kuberuntime_gc.go, pod_container_deletor.go and kubelet_pods.go, v1.36, HandlePodCleanups: there too garbage
+collection removes what the end of a pod leaves, and nobody waits for it. Difference: a directory without a record of
+ours is left alone, since it may be a kubelet's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from temporalio.service import RPCError
+
+from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
+from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
+from syncpod.agent.record_cache import RecordCache
+from syncpod.cri.errors import CriError
+from syncpod.lifecycle.container_gc import is_dead
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages.identity import EndedLife, PodRef
+from syncpod.node.pod_records import PodRecord
+from syncpod.node.report import Remains
+from syncpod.node.tombstones import tombstone_at
+from syncpod.translation.context import NodeContext
+
+log = logging.getLogger(__name__)
+
+PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""When the removal of a pod whose workflow has just ended is tried again: its dead containers were just being
+collected, or the runtime was away. After that each round tries it."""
+ROUND_SECONDS: Final = 30.0
+"""How long the removals of a round are waited for before the next one."""
+CLOSE_SECONDS: Final = 10.0
+"""How long a worker that is asked to end goes on with removals."""
+
+
+class Remover(Protocol):
+    """Removes the remains of one life: `activities.between.collection.Collector`."""
+
+    async def remove(self, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
+        """Remove them, unless somebody else acts in the pod; say whether nothing is left to do.
+
+        `is_gone` is asked about a life without a tombstone. Raises CriError, OSError, and what `is_gone` raises.
+        """
+
+
+class Removals:
+    """The removals of one node. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        workflows: PodWorkflows,
+        remover: Remover,
+        listings: Callable[[], Iterable[ObservedPod]],
+        *,
+        began: Callable[[PodRef], None] = lambda ref: None,
+        ended: Callable[[PodRef], None] = lambda ref: None,
+        period: float = 60.0,
+        min_age: float = 300.0,
+        on_remains: Callable[[tuple[Remains, ...]], None] = lambda remains: None,
+    ) -> None:
+        """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds.
+
+        `began` and `ended` are called around each removal, so that no signal tells of it. `on_remains` is called after
+        each round with what cannot be removed, and why.
+        """
+        self._node = node
+        self._workflows = workflows
+        self._remover = remover
+        self._listings = listings
+        self._began = began
+        self._ended = ended
+        self._period = period
+        self._min_age = min_age
+        self._on_remains = on_remains
+        self._noted = RecordCache(node, lambda record: _ref(record, node.cluster))
+        self._dead_since: dict[str, float] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._stays: dict[str, Remains] = {}
+        self._obstacle = ""
+        self.total = 0
+        """How many pods' remains this worker has removed."""
+
+    def take(self, life: EndedLife) -> None:
+        """Begin to remove what a pod whose workflow has just ended leaves. All pods that are to be stopped go first."""
+        self._begin(life, PAUSES_SECONDS)
+
+    async def run(self) -> None:
+        """Look until cancelled; then go on for a while with what is under way, and cancel the rest."""
+        try:
+            while True:
+                await self.round()  # at once: the last worker may have died before it had removed everything
+                await asyncio.sleep(self._period)
+        finally:
+            under_way = tuple(self._under_way.values())
+            if under_way:
+                await asyncio.wait(under_way, timeout=CLOSE_SECONDS)
+            await cancel_all(under_way)
+
+    async def round(self) -> int:
+        """Look once; return how many pods' remains were removed meanwhile.
+
+        Removals that take longer than :data:`ROUND_SECONDS` continue during the next rounds. While the server does not
+        answer, none is started.
+        """
+        before = self.total
+        try:
+            noted = await asyncio.to_thread(self._noted.read)
+            gone = await self._gone(noted)
+        except RPCError as error:
+            log.debug("gone pods are not looked for: %s", error)
+            return 0
+        except OSError as error:
+            if str(error) != self._obstacle:
+                log.warning("the pods' records cannot be read, so gone pods are not looked for: %s", error)
+            self._obstacle = str(error)
+            return 0
+        self._obstacle = ""
+        for ref in gone:
+            self._begin(EndedLife(ref))
+        if self._under_way:
+            await asyncio.wait(tuple(self._under_way.values()), timeout=ROUND_SECONDS)
+        self._stays = {uid: each for uid, each in self._stays.items() if uid in noted}
+        self._on_remains(tuple(self._stays.values()))
+        return self.total - before
+
+    # --- which --------------------------------------------------------------------------------------------------------
+
+    async def _gone(self, noted: dict[str, PodRef]) -> tuple[PodRef, ...]:
+        """Return the pods whose life seems to be over. Raises RPCError."""
+        dead = self._dead(noted)
+        over = await asyncio.to_thread(self._with_tombstone, dead)
+        due = [ref for ref in dead if ref.uid in over or self._is_long_dead(ref.uid)]
+        return without_workflow(due, await self._workflows.open()) if due else ()
+
+    def _dead(self, noted: dict[str, PodRef]) -> tuple[PodRef, ...]:
+        """Return the pods that have nothing alive, and remember since when."""
+        now = time.monotonic()
+        listed = {listing.uid: listing for listing in self._listings()}
+        dead = [uid for uid in noted if uid not in listed or is_dead(listed[uid])]
+        self._dead_since = {uid: self._dead_since.get(uid, now) for uid in dead}
+        return tuple(noted[uid] for uid in dead)
+
+    def _is_long_dead(self, uid: str) -> bool:
+        return time.monotonic() - self._dead_since[uid] >= self._min_age
+
+    def _with_tombstone(self, dead: Iterable[PodRef]) -> set[str]:
+        """Return the UIDs of those whose life has a tombstone. Blocks."""
+        return {ref.uid for ref in dead if tombstone_at(self._node, ref.uid, ref.incarnation) is not None}
+
+    async def _is_gone(self, ref: PodRef, in_runtime: bool) -> bool:
+        standing = await self._workflows.standing(ref)
+        return standing in ("closed", "another") or (standing == "unknown" and not in_runtime)
+
+    # --- one removal --------------------------------------------------------------------------------------------------
+
+    def _begin(self, life: EndedLife, pauses: Sequence[float] = ()) -> None:
+        """Remove the remains of a life in a task of its own, unless one is running: one that hangs delays no other."""
+        uid = life.ref.uid
+        if uid in self._under_way:
+            return
+        task = asyncio.create_task(self._remove(life, pauses), name=f"remove {uid}")
+        self._under_way[uid] = task
+        task.add_done_callback(lambda _: self._under_way.pop(uid, None))
+
+    async def _remove(self, life: EndedLife, pauses: Sequence[float]) -> None:
+        self._began(life.ref)
+        try:
+            for pause in (0.0, *pauses):
+                await asyncio.sleep(pause)
+                if await self._tried(life):
+                    return
+        except Exception:
+            log.exception("the remains of pod %s stay for now because of a defect", life.ref.uid)
+        finally:
+            self._ended(life.ref)
+
+    async def _tried(self, life: EndedLife) -> bool:
+        """Try once; say whether nothing is left to do."""
+        ref = life.ref
+        try:
+            if not await self._remover.remove(life, self._is_gone):
+                return False  # somebody else acts in it
+        except (RPCError, CriError, OSError) as error:
+            self._complain(ref, str(error))
+            return False
+        self._stays.pop(ref.uid, None)
+        self.total += 1
+        metrics.collected("pod", 1)
+        log.info("removed the remains of pod %s/%s (uid %s)", ref.namespace, ref.name, ref.uid)
+        return True
+
+    def _complain(self, ref: PodRef, why: str) -> None:
+        stays = Remains(namespace=ref.namespace, name=ref.name, uid=ref.uid, why=why)
+        if self._stays.get(ref.uid) != stays:
+            log.warning("the remains of pod %s/%s (uid %s) stay for now: %s", ref.namespace, ref.name, ref.uid, why)
+        self._stays[ref.uid] = stays
+
+
+def _ref(record: PodRecord, cluster: str) -> PodRef | None:
+    """Return the pod of a record.
+
+    None if its workflow belongs to another Temporal cluster, or to an unknown one.
+    """
+    if record.cluster != cluster:
+        return None
+    meta = record.pod.metadata
+    return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation)
