@@ -84,7 +84,8 @@ class Collector:
 
         The life is over by its tombstone. Without one, nothing of the pod may be alive, and `is_gone` must say that no
         workflow is open for it: it is asked last, and told whether the runtime has anything dead of the pod. Nothing is
-        to be done if the node's record of the pod is gone, or is of another life or another Temporal cluster.
+        to be done if the node's record of the pod is of another life; nor, without a tombstone, if there is no record,
+        or one of another Temporal cluster.
 
         The removal waits until no pod is to be stopped, and is to be tried again if somebody else acts in the pod: a
         step goes first. Raises what `remove_remains` and `is_gone` raise.
@@ -104,15 +105,18 @@ class Collector:
     ) -> bool:
         context, ref = self._node.context, life.ref
         record = await asyncio.to_thread(read_pod_record, context, ref.uid)
-        if record is None or (record.incarnation, record.cluster) != (ref.incarnation, context.cluster):
+        if record is not None and record.incarnation != ref.incarnation:
             return True
         is_over = await asyncio.to_thread(tombstone_at, context, ref.uid, ref.incarnation) is not None
-        if not is_over and not await self._is_left_alone(attempt, is_gone):
-            return False
+        if not is_over:
+            if record is None or record.cluster != context.cluster:
+                return True
+            if not await self._is_left_alone(attempt, is_gone):
+                return False
         removed = await remove_remains(attempt, stopped=life.stopped, patience_seconds=PATIENCE_SECONDS)
         if removed.outcome == Outcome.STOPPING and is_over:
             # It has come to life since the kill: the runtime has carried out the start of a worker that died.
-            grace = record.pod.spec.termination_grace_period_seconds or 0
+            grace = (record.pod.spec.termination_grace_period_seconds or 0) if record is not None else 0
             removed = await stop_and_remove(attempt, KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True))
         self._node.returned(await attempt.read())
         return removed.outcome == Outcome.DONE

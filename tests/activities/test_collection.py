@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import uuid
 from collections.abc import Collection
 from dataclasses import replace
@@ -186,6 +187,21 @@ async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_
     assert (pod.directory.exists(), pod.logs.exists(), pod.cgroups()) == (False, False, [])
     view = bench.returned[-1]
     assert (view.uid, view.sandboxes, view.containers) == (pod.uid, (), ())
+
+
+async def test_what_a_kill_has_left_is_removed_also_without_a_record_or_with_one_of_another_cluster(
+    bench: Bench,
+) -> None:
+    """So is a pod that was pruned after its database was lost, or the node's state directory."""
+    for cluster in ("other/default", ""):
+        pod = bench.pod()
+        life = await left_by_a_kill(pod)
+        if cluster:
+            await note(pod, cluster=cluster)
+        else:
+            shutil.rmtree(pod.directory)
+        assert await Collector(bench.node).remove(life, never_asked)
+        assert ((await pod.view()).sandboxes, pod.directory.exists()) == ((), False)
 
 
 async def test_what_was_left_stays_while_a_step_has_the_pod_and_once_another_life_has_begun(bench: Bench) -> None:

@@ -22,7 +22,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from temporalio.service import RPCError
 
@@ -60,6 +60,21 @@ class Remover(Protocol):
         """
 
 
+class _Noted(NamedTuple):
+    """A pod that has a record on the node."""
+
+    ref: PodRef
+    is_ours: bool
+    """Whether its workflow belongs to this Temporal cluster. Only then does the server's answer about it count."""
+
+    @classmethod
+    def by(cls, record: PodRecord, cluster: str) -> _Noted:
+        """Return the pod of a record."""
+        meta = record.pod.metadata
+        ref = PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation)
+        return cls(ref, record.cluster == cluster)
+
+
 class Removals:
     """The removals of one node. All methods belong to one event loop."""
 
@@ -90,7 +105,7 @@ class Removals:
         self._period = period
         self._min_age = min_age
         self._on_remains = on_remains
-        self._noted = RecordCache(node, lambda record: _ref(record, node.cluster))
+        self._noted = RecordCache(node, lambda record: _Noted.by(record, node.cluster))
         self._dead_since: dict[str, float] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._stays: dict[str, Remains] = {}
@@ -143,14 +158,14 @@ class Removals:
 
     # --- which --------------------------------------------------------------------------------------------------------
 
-    async def _gone(self, noted: dict[str, PodRef]) -> tuple[PodRef, ...]:
+    async def _gone(self, noted: dict[str, _Noted]) -> tuple[PodRef, ...]:
         """Return the pods whose life seems to be over. Raises RPCError."""
         dead = self._dead(noted)
         over = await asyncio.to_thread(self._with_tombstone, dead)
-        due = [ref for ref in dead if ref.uid in over or self._is_long_dead(ref.uid)]
+        due = [each.ref for each in dead if each in over or (each.is_ours and self._is_long_dead(each.ref.uid))]
         return without_workflow(due, await self._workflows.open()) if due else ()
 
-    def _dead(self, noted: dict[str, PodRef]) -> tuple[PodRef, ...]:
+    def _dead(self, noted: dict[str, _Noted]) -> tuple[_Noted, ...]:
         """Return the pods that have nothing alive, and remember since when."""
         now = time.monotonic()
         listed = {listing.uid: listing for listing in self._listings()}
@@ -161,9 +176,9 @@ class Removals:
     def _is_long_dead(self, uid: str) -> bool:
         return time.monotonic() - self._dead_since[uid] >= self._min_age
 
-    def _with_tombstone(self, dead: Iterable[PodRef]) -> set[str]:
-        """Return the UIDs of those whose life has a tombstone. Blocks."""
-        return {ref.uid for ref in dead if tombstone_at(self._node, ref.uid, ref.incarnation) is not None}
+    def _with_tombstone(self, dead: Iterable[_Noted]) -> set[_Noted]:
+        """Return those whose life has a tombstone. Blocks."""
+        return {each for each in dead if tombstone_at(self._node, each.ref.uid, each.ref.incarnation) is not None}
 
     async def _is_gone(self, ref: PodRef, in_runtime: bool) -> bool:
         standing = await self._workflows.standing(ref)
@@ -212,14 +227,3 @@ class Removals:
         if self._stays.get(ref.uid) != stays:
             log.warning("the remains of pod %s/%s (uid %s) stay for now: %s", ref.namespace, ref.name, ref.uid, why)
         self._stays[ref.uid] = stays
-
-
-def _ref(record: PodRecord, cluster: str) -> PodRef | None:
-    """Return the pod of a record.
-
-    None if its workflow belongs to another Temporal cluster, or to an unknown one.
-    """
-    if record.cluster != cluster:
-        return None
-    meta = record.pod.metadata
-    return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation)
