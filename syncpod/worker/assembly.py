@@ -43,12 +43,12 @@ from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.signature import Keys
-from syncpod.node.tombstones import prune_tombstones
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values, may_have_unknown
 from syncpod.node.seen_exits import DIRECTORY as EXITS
 from syncpod.node.seen_exits import SeenExits
+from syncpod.node.tombstones import prune_tombstones
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
