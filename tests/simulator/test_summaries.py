@@ -112,9 +112,33 @@ def test_a_deletion_tells_what_ends_and_what_is_lost() -> None:
         StepName.KILL_POD, KillPod(targets=(KillTarget(id="1", name="a"),), final=True), "kill pod: deleted", "deleted"
     )
     assert temporal_ui.step_summary(state, kill) == "kill pod: deleted; ends a"
-        case KillPod(targets=targets, final=True) as kill:
-            ends = f"; ends {', '.join(map(_how_ended, targets))}" if targets else ""
-            lost = ", ".join(each.name for each in state.pod.spec.volumes if each.empty_dir and kill.deleted)
-            return clip(f"{step.summary}{ends}{f'; lost with it: emptyDir {lost}' if lost else ''}", longest)
-        case KillContainer(target=target) if target.pre_stop is not None:
-            return clip(f"{step.summary}; its preStop comes first", longest)
+    hooked = KillTarget(id="1", name="a", pre_stop=LifecycleHandler())
+    both = replace(kill, input=KillPod(targets=(hooked, KillTarget(id="2", name="b")), final=True))
+    assert temporal_ui.step_summary(state, both) == "kill pod: deleted; ends a after its preStop, b"
+    alone = Step(StepName.KILL_CONTAINER, KillContainer(target=hooked), "kill a: it failed", "it failed", "a")
+    assert temporal_ui.step_summary(state, alone) == "kill a: it failed; its preStop comes first"
+    deletion = replace(kill, input=kill.input.model_copy(update={"deleted": True}))
+    assert temporal_ui.step_summary(state, deletion) == "kill pod: deleted; ends a; lost with it: emptyDir scratch"
+    finished = replace(kill, input=KillPod(final=True, deleted=True))
+    assert temporal_ui.step_summary(state, finished) == "kill pod: deleted; lost with it: emptyDir scratch"
+
+
+@pytest.mark.parametrize(
+    ("stop", "told"),
+    [(0.1, "was ended after 2s: deleted"), (None, "was ended after 7s: deleted; killed after its grace period")],
+)
+def test_a_deletion_tells_which_container_did_not_end_when_it_was_asked_to(stop: float | None, told: str) -> None:
+    spec = {"containers": [main(), {**main(), "name": "b"}], "terminationGracePeriodSeconds": 5}
+    simulation = begun(spec, a=Life(None, stop=stop), b=FOREVER)
+    simulation.clock.run(60.0)
+    workflow = simulation.server.workflow
+    simulation.server.signal("delete_pod", {})
+    simulation.clock.run(60.0)
+    state = workflow.state
+    page = temporal_ui.details(state, [])
+    assert f": **a**, restart 0, {told}\n" in f"{page}\n", page
+    assert ": **b**, restart 0, was ended after 2s: deleted\n" in f"{page}\n", page
+    (line,) = (each for each in state.history if each.kind == "exit" and each.subject == "a")
+    assert f": {line.reason}" == told[told.index(": ") :]
+    (event,) = (each for each in state.events if each.reason == "Exited" and each.container == "a")
+    assert event.message.endswith(f": {line.reason}")
