@@ -64,7 +64,9 @@ def begun(state: PodState, now: datetime) -> Step:
 
 
 def killing(state: PodState) -> list[tuple[str, str, int, datetime | None]]:
-    return [(e.container, e.message, e.count, e.last) for e in state.events if e.reason == "Killing"]
+    """The events of kills, each with its time to the second: those of one moment differ by microseconds."""
+    told = [each for each in state.events if each.reason == "Killing"]
+    return [(e.container, e.message, e.count, e.last and e.last.replace(microsecond=0)) for e in told]
 
 
 def told_by_the_step(*names: str) -> tuple[StepEvent, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
 
@@ -57,4 +58,4 @@ async def test_an_init_container_that_outlives_its_sandbox_is_said_to_have_lost_
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert container(pod, "first")["state"]["terminated"]["exitCode"] == 137
     (said,) = [each["reason"] for each in await handle.query("history") if each["kind"] == "exit"]
-    assert said == "the sandbox is no longer ready, and the pod gets no other"
+    assert said == f"the sandbox is no longer ready, and the pod gets no other{AFTER_ITS_GRACE}"

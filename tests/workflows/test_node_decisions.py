@@ -500,7 +500,7 @@ def test_the_page_of_a_node_names_its_pods_and_says_why_it_is_not_ready() -> Non
     state.status = state.status.model_copy(update={"conditions": (down, fine)})
     state.sources = {"crew": Source(pods={f"default/p{number}": Wanted() for number in range(12)})}
     page = report.details(state, START)
-    assert "- Ready: False (KubeletNotReady): the runtime \\| is down\n" in page
+    assert "- Ready: False (KubeletNotReady): the runtime | is down\n" in page
     assert "- MemoryPressure: False (KubeletHasSufficientMemory)\n" in page
     assert "- source crew: 12 pods: default/p0, default/p1," in page and "default/p9, …" in page
 

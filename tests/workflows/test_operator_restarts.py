@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
 from syncpod.messages.steps import Fault, KillContainer
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
@@ -30,7 +31,7 @@ async def test_an_operators_restart_ends_a_container_with_its_grace_and_starts_i
     kill = next(step for _, step in node.taken if isinstance(step, KillContainer))
     assert (kill.target.grace_seconds, kill.message) == (7, "an operator restarts it")
     exits = [line for line in await handle.query("history") if line["kind"] == "exit"]
-    assert {line["reason"] for line in exits} == {"an operator restarts it"}
+    assert {line["reason"] for line in exits} == {f"an operator restarts it{AFTER_ITS_GRACE}"}
 
 
 async def test_a_restart_without_a_name_restarts_exactly_the_main_containers(
