@@ -167,6 +167,9 @@ class NodeReport(Message):
     """A digest of the public key that its objects must be sealed for; "" = it does not say."""
     fleet_key: str = ""
     """The id of the fleet's sealing key that the node trusts, and seals its answers for; "" = it does not say."""
+    images: tuple[str, ...] | None = None
+    """The images with files of their own, by their full names, on an embedded runtime: it pulls no others. None = it
+    does not say, or has another runtime."""
 
 
 class PodReport(Message):
@@ -333,6 +336,8 @@ class FleetNodeView(FleetNodeSummary):
     """Why the node does not answer its fleet as it should, in one sentence; "" if it does."""
     conditions: tuple[NodeCondition, ...] = ()
     capacity: dict[str, str] = Field(default_factory=dict)
+    images: tuple[str, ...] | None = None
+    """As in the node's report."""
     placed: tuple[PlacedPod, ...] = ()
     """Sorted by namespace and name."""
     events: tuple[EventRecord, ...] = ()

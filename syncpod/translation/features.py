@@ -65,7 +65,7 @@ def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = N
         *_user_namespace_refusals(pod, handler),
         *_recursive_read_only_refusals(pod, handler),
         *_image_volume_refusals(pod, version),
-        *(_what_embedded_refuses(pod) if _has_real_processes(status, version) else ()),
+        *(_what_embedded_refuses(pod) if runs_processes(status, version) else ()),
     )
 
 
@@ -133,7 +133,7 @@ def _image_volume_refusals(pod: Pod, version: RuntimeVersion | None) -> Iterator
             yield f"{here}: {runtime} cannot mount images; containerd can from 2.1, CRI-O from 1.33"
 
 
-def _has_real_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> bool:
+def runs_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> bool:
     """Say whether this is the embedded runtime, and does not only simulate."""
     if version is None or version.name != EMBEDDED:
         return False

@@ -41,6 +41,7 @@ def view(state: FleetNodeState) -> FleetNodeView:
         trouble=state.trouble,
         conditions=state.report.conditions,
         capacity=state.report.capacity,
+        images=state.report.images,
         placed=tuple(state.pod(key) for key in sorted({*state.placed, *state.withdrawn})),
         events=state.events,
     )

@@ -13,6 +13,7 @@ from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.errands import Errands, command_environment
 from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.listener import Listener
+from syncpod.agent.fleet.loaded_images import LoadedImages
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
@@ -33,10 +34,11 @@ def add_fleet_link(
     answers: Callable[[Member], Sequence[Callable[..., Any]]],
     to_fleet: ToFleet,
     runtime: str,
+    images: LoadedImages,
 ) -> None:
     """Keep the node linked to its fleet for as long as the agent runs.
 
-    `client` is for the node's own server; `runtime` is the address of the node's runtime.
+    `client` is for the node's own server; `runtime` is the address of the node's runtime, which has the `images`.
     """
     signals = NodeSignals(client, context.name, agent.guard.require)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
@@ -55,7 +57,12 @@ def add_fleet_link(
         earlier = read_earlier_keys(context.state_dir), read_earlier_fleet_keys(context.state_dir)
         objects = FleetObjects(invitation, store, *earlier)
         reports = FleetReports(
-            agent.published_pods, context.name, lambda: listener.address, objects.key_id, fleet_key_id(invitation)
+            agent.published_pods,
+            context.name,
+            lambda: listener.address,
+            objects.key_id,
+            fleet_key_id(invitation),
+            images,
         )
         return Member(
             invitation,

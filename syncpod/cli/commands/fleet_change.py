@@ -23,10 +23,12 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
     The fleet chooses a node for each pod by its affinity, tolerations, spread and requests. A pod with a
     `spec.nodeName` runs on that node. A new template is rolled out pod by pod; if one of its pods fails, the fleet
     rolls back to the last good template by itself. Nodes keep their pods running even while the fleet cannot be
-    reached. A ConfigMap or Secret goes only to nodes with pods that refer to it.
+    reached. A ConfigMap or Secret goes only to nodes with pods that refer to it. An image that was not loaded on a node
+    with the embedded runtime is a warning: nothing is pulled there.
     """
     from syncpod.cli.input.fleet_manifests import fleet_manifests
     from syncpod.cli.temporal import fleet, fleet_objects, fleet_pod_changes, fleet_workloads
+    from syncpod.cli.temporal.fleet_images import image_warnings
 
     if not filename:
         raise BadInput("--filename: required: the manifests to apply")
@@ -36,6 +38,8 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
     sealing = fleet.object_sealing(state_dir)
 
     async def work(client: Client) -> None:
+        for warning in await image_warnings(client, [*manifests.pods, *manifests.workloads]):
+            warn(warning)
         for each in manifests.objects:
             change = await fleet_objects.apply(client, sealing, each)
             say(f"{each.kind.lower()}/{each.metadata.name} {change}")
