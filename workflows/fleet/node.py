@@ -30,12 +30,15 @@ with workflow.unsafe.imports_passed_through():
         RECALL_INTENT,
         TAKE_INTENT,
         FleetNodeSummary,
+        Place,
         PodsChanged,
+        Withdraw,
         fleet_node_id,
     )
     from syncpod.messages.fleet_objects import FleetObjectRef
     from syncpod.messages.signed import Marked, microseconds, plain
     from syncpod.messages.workload import ANNOUNCE_ROOM
+    from workflows.described import NOTHING, takes
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import node_changes, node_report
     from workflows.fleet.inbox import FleetInbox
@@ -227,13 +230,13 @@ class FleetNodeWorkflow:
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
-    @workflow.signal
+    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point."""
         if self.entity.is_accepted("renew", args):
             self.entity.renew()
 
-    @workflow.signal
+    @workflow.signal(description=takes(FleetObjectRef, "A ConfigMap or a Secret has changed"))
     def object_changed(self, *args: Any) -> None:
         """Learn that an object has changed (:class:`syncpod.messages.fleet_objects.FleetObjectRef`)."""
         # A copy only has the list sent anew. So none is remembered: no later command can keep one out.
@@ -243,18 +246,20 @@ class FleetNodeWorkflow:
             return
         self.entity.put("object_changed", [plain(each) for each in args])
 
-    @workflow.signal
+    @workflow.signal(description=takes(NOTHING, "The fleet uses another sealing key"))
     def key_changed(self, *args: Any) -> None:
         """Learn that the fleet uses another sealing key."""
         if self.entity.is_accepted("key_changed", args):
             self.entity.put("key_changed", [])
 
-    @workflow.signal(dynamic=True)
+    @workflow.signal(
+        dynamic=True, description="What a node reports, and a signal of any other name, which is shown as a rejection"
+    )
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
         self.entity.put(name, args)
 
-    @workflow.update
+    @workflow.update(description=takes(Place, "Run pods on the node for a workload"))
     async def place(self, *args: Any) -> dict[str, Any]:
         """Run pods on the node: ``{"owner": "workload/…", "pods": [<v1 Pod>, …]}``."""
         return await self.change("place", args)
@@ -264,7 +269,7 @@ class FleetNodeWorkflow:
         """Refuse pods that the node cannot take."""
         self.check("place", args)
 
-    @workflow.update
+    @workflow.update(description=takes(Withdraw, "End pods on the node"))
     async def withdraw(self, *args: Any) -> dict[str, Any]:
         """End pods on the node: ``{"pods": [{"namespace": "default", "name": "web"}], "reason": "…"}``."""
         return await self.change("withdraw", args)
@@ -274,7 +279,7 @@ class FleetNodeWorkflow:
         """Refuse an invalid payload."""
         self.check("withdraw", args)
 
-    @workflow.update
+    @workflow.update(description=takes(NOTHING, "Place no new pods on the node; existing ones keep running"))
     async def cordon(self, *args: Any) -> dict[str, Any]:
         """Place no new pods on the node. Existing ones keep running."""
         return await self.change("cordon", args)
@@ -284,7 +289,7 @@ class FleetNodeWorkflow:
         """Refuse whoever may not command the fleet."""
         self.check("cordon", args)
 
-    @workflow.update
+    @workflow.update(description=takes(NOTHING, "Place new pods on the node again"))
     async def uncordon(self, *args: Any) -> dict[str, Any]:
         """Place new pods on the node again."""
         return await self.change("uncordon", args)
@@ -294,7 +299,11 @@ class FleetNodeWorkflow:
         """Refuse whoever may not command the fleet."""
         self.check("uncordon", args)
 
-    @workflow.update
+    @workflow.update(
+        description=takes(
+            NOTHING, "Place no new pods on the node, and have their owners move its existing pods elsewhere"
+        )
+    )
     async def drain(self, *args: Any) -> dict[str, Any]:
         """Place no new pods on the node, and have their owners move its existing pods elsewhere."""
         return await self.change("drain", args)
@@ -304,7 +313,7 @@ class FleetNodeWorkflow:
         """Refuse whoever may not command the fleet."""
         self.check("drain", args)
 
-    @workflow.update
+    @workflow.update(description=takes(NOTHING, "Remove the node from the fleet"))
     async def remove(self, *args: Any) -> dict[str, Any]:
         """Remove the node from the fleet. The caller has made sure that the node can do no harm."""
         return await self.change("remove", args)
@@ -328,12 +337,12 @@ class FleetNodeWorkflow:
         copy = self.state.model_copy(deep=True)
         self.entity.attempt(lambda: node_changes.change(copy, name, given, workflow.now()))
 
-    @workflow.query
+    @workflow.query(description="The whole node: presence, pods, capacity and events")
     def fleet_node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.fleet.FleetNodeView`)."""
         return node_report.view(self.state).model_dump(mode="json", by_alias=True)
 
-    @workflow.query
+    @workflow.query(description="The list of pods that the node should run")
     def intent(self) -> dict[str, Any]:
         """Return the list of pods that the node should run (:class:`syncpod.messages.fleet.Intent`)."""
         return self.state.intent().model_dump(mode="json", by_alias=True)

@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
         object_id,
     )
     from syncpod.messages.signed import Accepted
+    from workflows.described import NOTHING, takes
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.signed import fleet_commands, require_its_history
@@ -133,17 +134,17 @@ class FleetObjectWorkflow:
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
-    @workflow.signal
+    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point."""
         if self.entity.is_accepted("renew", args):
             self.entity.renew()
 
-    @workflow.signal(dynamic=True)
+    @workflow.signal(dynamic=True, description="A signal of any other name is ignored")
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Ignore a signal of an unknown name."""
 
-    @workflow.update
+    @workflow.update(description=takes(PutObject, "Keep this content of a ConfigMap or a Secret"))
     async def put(self, *args: Any) -> dict[str, Any]:
         """Keep this content (:class:`syncpod.messages.fleet_objects.PutObject`)."""
         given = _given(self.entity.obey("put", args))
@@ -181,7 +182,7 @@ class FleetObjectWorkflow:
         given = self.entity.allow("put", args)
         self.entity.attempt(lambda: _ignored(_given(given)))
 
-    @workflow.update
+    @workflow.update(description=takes(NOTHING, "Delete the object, on the nodes too"))
     async def delete(self, *args: Any) -> dict[str, Any]:
         """Delete the object, on the nodes too."""
         self.entity.obey("delete", args)
@@ -199,13 +200,13 @@ class FleetObjectWorkflow:
             raise invalid(self.refusal)
         self.entity.allow("delete", args)
 
-    @workflow.query
+    @workflow.query(description="The sealed object; null if it is gone")
     def sealed(self) -> dict[str, Any] | None:
         """Return the sealed object (:class:`syncpod.messages.fleet_objects.SealedObject`); None = it is gone."""
         put = self.state.put
         return SealedObject.model_validate(put.model_dump()).model_dump(mode="json", by_alias=True) if put else None
 
-    @workflow.query
+    @workflow.query(description="Whether the object is being deleted")
     def is_deleting(self) -> bool:
         """Say whether the object is being deleted; not, if it was put again meanwhile."""
         return self.state.deleting

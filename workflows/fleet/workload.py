@@ -31,10 +31,12 @@ with workflow.unsafe.imports_passed_through():
         WORKLOAD_WORKFLOW,
         Pause,
         RolloutRestart,
+        Room,
         Undo,
         Undone,
         WorkloadSummary,
     )
+    from workflows.described import NOTHING, takes
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import workload_changes, workload_report
     from workflows.fleet.inbox import FleetInbox
@@ -163,7 +165,9 @@ class WorkloadWorkflow:
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(PodsChanged, "From the node's own workflow in the fleet: what has become of pods")
+    )
     def pods_changed(self, *args: Any) -> None:
         """Take a node's report of pods (:class:`syncpod.messages.fleet.PodsChanged`)."""
         why = self.commands.refusal_of("signal/pods_changed", args)
@@ -176,7 +180,7 @@ class WorkloadWorkflow:
             return
         self.entity.put("pods_changed", [plain(each) for each in args])
 
-    @workflow.signal
+    @workflow.signal(description=takes(Room, "A node takes new pods now"))
     def room(self, *args: Any) -> None:
         """Learn that a node takes pods now (:class:`syncpod.messages.workload.Room`)."""
         # A copy only has the nodes surveyed once more. So none is remembered: no later command can keep one out.
@@ -186,18 +190,22 @@ class WorkloadWorkflow:
             return
         self.entity.put("room", [])
 
-    @workflow.signal
+    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point."""
         if self.entity.is_accepted("renew", args):
             self.entity.renew()
 
-    @workflow.signal(dynamic=True)
+    @workflow.signal(dynamic=True, description="A signal of any other name is shown as a rejection")
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
         self.entity.put(name, args)
 
-    @workflow.update
+    @workflow.update(
+        description=takes(
+            "an apps/v1 Deployment or DaemonSet, or a v1 Pod", "The desired workload: make it, or change it"
+        )
+    )
     async def apply(self, *args: Any) -> dict[str, Any]:
         """Adopt the document of an apps/v1 Deployment or DaemonSet, or of a v1 Pod."""
         given = self.entity.obey("apply", args)
@@ -218,7 +226,7 @@ class WorkloadWorkflow:
         copy = self.state.model_copy(deep=True)
         self.entity.attempt(lambda: _ignored(workload_changes.apply(copy, self.owner, _only(given), workflow.now())))
 
-    @workflow.update
+    @workflow.update(description=takes(Undo, "Apply an earlier template again"))
     async def undo(self, *args: Any) -> dict[str, Any]:
         """Apply an earlier template again: ``{"toRevision": 3}``."""
         given = self.entity.obey("undo", args)
@@ -241,7 +249,7 @@ class WorkloadWorkflow:
             lambda: _ignored(workload_changes.undo(copy, self.owner, _given(Undo, given), workflow.now()))
         )
 
-    @workflow.update
+    @workflow.update(description=takes(RolloutRestart, "Replace all pods, as in a rollout"))
     async def restart(self, *args: Any) -> dict[str, Any]:
         """Replace all pods, as in a rollout: ``{"at": "2026-01-31T12:00:00Z"}``."""
         given = self.entity.obey("restart", args)
@@ -260,7 +268,7 @@ class WorkloadWorkflow:
             lambda: workload_changes.restart(copy, self.owner, _given(RolloutRestart, given), workflow.now())
         )
 
-    @workflow.update
+    @workflow.update(description=takes(Pause, "Pause rollouts, or resume them"))
     async def pause(self, *args: Any) -> dict[str, Any]:
         """Pause rollouts, or resume them: ``{"paused": false}``."""
         given = self.entity.obey("pause", args)
@@ -275,7 +283,7 @@ class WorkloadWorkflow:
         given, copy = self.entity.allow("pause", args), self.state.model_copy(deep=True)
         self.entity.attempt(lambda: workload_changes.pause(copy, _given(Pause, given), workflow.now()))
 
-    @workflow.update
+    @workflow.update(description=takes(NOTHING, "Remove all pods, and then end this workflow"))
     async def delete(self, *args: Any) -> dict[str, Any]:
         """Remove all pods, and then end this workflow."""
         self.entity.obey("delete", args)
@@ -295,13 +303,13 @@ class WorkloadWorkflow:
             raise invalid(self.refusal)
         self.entity.allow("delete", args)
 
-    @workflow.query
+    @workflow.query(description="The whole workload: its pods, its rollout and its events")
     def workload(self) -> dict[str, Any]:
         """Return the whole workload (:class:`syncpod.messages.workload.WorkloadView`)."""
         whole = workload_report.view(self.state, self.decided, self.questions.asked)
         return whole.model_dump(mode="json", by_alias=True)
 
-    @workflow.query
+    @workflow.query(description="The template with the revision that is the argument; null if it is not remembered")
     def template(self, revision: str = "") -> dict[str, Any] | None:
         """Return the template with this revision; None if it is not remembered."""
         return self.state.templates.get(plain(revision))

@@ -28,14 +28,21 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.node import (
         NODE_MEMO,
         NODE_WORKFLOW,
+        Cordon,
+        DeleteFromNode,
+        NodeStatus,
         NodeStepName,
         NodeSummary,
         PodWorkflowResult,
         PodWorkflowResults,
+        RecallPods,
+        StaticPods,
+        SyncPods,
         node_workflow_id,
     )
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.pod import PodInvalid, admit
+    from workflows.described import NOTHING, takes
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.node import absorb, decide, report
     from workflows.node.decide import Step
@@ -46,6 +53,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.rejections import sentence
     from workflows.restarted import CannotBeginAnew, restarted, signals_left
 
+APPLY = '{"pod": <v1 Pod>}'
+"""The payload of `apply`."""
 PART = 256
 """Signals absorbed per workflow task. That takes a fraction of a second, even with the largest number of pods."""
 
@@ -200,43 +209,51 @@ class NodeWorkflow:
 
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(
+            SyncPods, "The full list of one source: v1 Pods. A pod of the source that the list omits is ended"
+        )
+    )
     def sync_pods(self, *args: Any) -> None:
         """Take the full list of one source: ``{"source": "file", "pods": [<v1 Pod>, …]}``."""
         self.entity.receive("sync_pods", args)
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(
+            StaticPods, "From the agent: the pods that it runs for its directory of manifests. It asks for nothing"
+        )
+    )
     def static_pods(self, *args: Any) -> None:
         """Take what the node's agent runs for its directory of manifests."""
         self.entity.receive("static_pods", args)
 
-    @workflow.signal
+    @workflow.signal(description=takes(RecallPods, "From the agent: pods that were made for lists"))
     def recall_pods(self, *args: Any) -> None:
         """Take the pods that the node's records show as made for lists; this run may not know them."""
         self.entity.receive("recall_pods", args)
 
-    @workflow.signal(name="apply")
+    @workflow.signal(name="apply", description=takes(APPLY, "Make or change one pod"))
     def apply_later(self, *args: Any) -> None:
         """Make or change one pod: ``{"pod": <v1 Pod>}``."""
         self.entity.receive("apply", args)
 
-    @workflow.signal(name="delete")
+    @workflow.signal(name="delete", description=takes(DeleteFromNode, "End one pod that was applied by itself"))
     def delete_later(self, *args: Any) -> None:
         """End one pod: ``{"namespace": "default", "name": "web", "gracePeriodSeconds": 30}``."""
         self.entity.receive("delete", args)
 
-    @workflow.signal
+    @workflow.signal(description=takes(NodeStatus, "From the agent: the state of the node"))
     def node_status(self, *args: Any) -> None:
         """Take the report of the node's agent."""
         self.entity.receive("node_status", args)
 
-    @workflow.signal
+    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point: any worker, even an older one, can take over the next run."""
         if self.entity.is_accepted("renew", args):
             self.entity.renew()
 
-    @workflow.signal(dynamic=True)
+    @workflow.signal(dynamic=True, description="A signal of any other name is shown as a rejection")
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
         known = "sync_pods, static_pods, recall_pods, apply, delete, node_status, renew"
@@ -245,7 +262,7 @@ class NodeWorkflow:
 
     # --- updates: validated before anything is written ----------------------------------------------------------------
 
-    @workflow.update
+    @workflow.update(description=takes(APPLY, "Make or change one pod; the pod's workflow is told next"))
     async def apply(self, *args: Any) -> dict[str, Any]:
         """Make or change one pod. Returns at once; the pod's workflow is told next."""
         return await self.change("apply", args)
@@ -259,7 +276,9 @@ class NodeWorkflow:
         except PodInvalid as wrong:
             raise invalid(str(wrong)) from None
 
-    @workflow.update
+    @workflow.update(
+        description=takes(DeleteFromNode, "End one pod that was applied by itself; its workflow is told next")
+    )
     async def delete(self, *args: Any) -> dict[str, Any]:
         """End one pod. Returns at once; the pod's workflow is told next."""
         return await self.change("delete", args)
@@ -269,7 +288,7 @@ class NodeWorkflow:
         """Refuse a wrong payload, and a pod that a list governs."""
         self.check("delete", args)
 
-    @workflow.update(name="sync_pods")
+    @workflow.update(name="sync_pods", description=takes(SyncPods, "The full list of one source, as with the signal"))
     async def sync_pods_now(self, *args: Any) -> None:
         """Take the full list of one source, as the signal does; an update reaches a workflow at rest sooner."""
         self.entity.put("sync_pods", self.entity.obey("sync_pods", args))
@@ -281,7 +300,7 @@ class NodeWorkflow:
             raise invalid(self.refusal)
         self.entity.allow("sync_pods", args)
 
-    @workflow.update
+    @workflow.update(description=takes(Cordon, "Take no new pods except from lists; existing pods keep running"))
     async def cordon(self, *args: Any) -> dict[str, Any]:
         """Take no new pods except from lists; existing pods keep running."""
         return await self.change("cordon", args)
@@ -291,7 +310,7 @@ class NodeWorkflow:
         """Refuse whoever may not command the node."""
         self.check("cordon", args)
 
-    @workflow.update
+    @workflow.update(description=takes(Cordon, "Take new pods again"))
     async def uncordon(self, *args: Any) -> dict[str, Any]:
         """Take new pods again."""
         return await self.change("uncordon", args)
@@ -320,7 +339,9 @@ class NodeWorkflow:
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    @workflow.query
+    @workflow.query(
+        description="The whole node: desired pods with their states, conditions, capacity, sources and events"
+    )
     def node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.node.NodeView`)."""
         return PublishedNode(self.state, workflow.now()).node()

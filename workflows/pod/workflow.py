@@ -34,10 +34,12 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.step_name import StepName
     from syncpod.messages.applied import AppliedPod, Change
     from syncpod.messages.identity import POD_WORKFLOW
+    from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, ProbeChanged, Restart, SetCondition
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.messages.steps import CreateSandbox, StartContainer, StepInput
     from syncpod.pod import pod_to_wire
+    from workflows.described import A_POD, NOTHING, takes
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import (
         absorb,
@@ -70,6 +72,9 @@ TOO_LARGE = 8 * 1024 * 1024
 
 TOGETHER: Final = 4
 """Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
+
+RESIZE: Final = '{"containers": [{"name": "web", "resources": {}}], "initContainers": [], "resources": null}'
+"""The payload of the update `resize`."""
 
 GUARANTEE: Final = timedelta(seconds=1)
 """How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
@@ -558,53 +563,83 @@ class PodWorkflow:
 
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 
-    @workflow.signal
+    @workflow.signal(description=takes(A_POD, "The desired pod, as with the update apply"))
     def update_pod(self, *args: Any) -> None:
         """Take one v1 Pod document as the desired pod."""
         self.entity.receive("update_pod", args)
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(
+            DeletePod, "End the pod; null is the pod's own grace period; with uid, only the pod with that UID"
+        )
+    )
     def delete_pod(self, *args: Any) -> None:
         """End the pod: ``{"gracePeriodSeconds": 30}``, or ``{}`` for its own grace."""
         self.entity.receive("delete_pod", args)
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(
+            Pleg,
+            "From the node's agent: the pod as the runtime lists it, what has changed, and facts of the node",
+        )
+    )
     def pleg(self, *args: Any) -> None:
         """Take the pod as the runtime has it, from the node's agent."""
         self.entity.receive("pleg", args)
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(ProbeChanged, "From the node's agent: the result of a probe of one container instance")
+    )
     def probe(self, *args: Any) -> None:
         """Take a probe's changed result, from the node's agent."""
         self.entity.receive("probe", args)
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(
+            BackoffExpired,
+            "End the back-off of container, or of a failed step by its name, such as create_sandbox",
+        )
+    )
     def backoff_expired(self, *args: Any) -> None:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
         self.entity.receive("backoff_expired", args)
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(
+            Restart,
+            "End a container and start it again, without a back-off; empty means every main container",
+        )
+    )
     def restart(self, *args: Any) -> None:
         """End a container and start it again: ``{"container": "web"}``, or ``{}`` for every main container."""
         self.entity.receive("restart", args)
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(
+            SetCondition,
+            "Set a condition of the pod, such as a readiness gate's; the node's own types are refused",
+        )
+    )
     def set_condition(self, *args: Any) -> None:
         """Take another owner's condition, a readiness gate's: ``{"type": "example.com/a", "status": "True"}``."""
         self.entity.receive("set_condition", args)
 
-    @workflow.signal
+    @workflow.signal(
+        description=takes(
+            Evict, "From the node's agent: fail the pod for good; disruption adds the condition DisruptionTarget"
+        )
+    )
     def evict(self, *args: Any) -> None:
         """Evict the pod, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
         self.entity.receive("evict", args)
 
-    @workflow.signal
+    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point: any worker, even an older one, can take over the next run."""
         if self.entity.is_accepted("renew", args):
             self.entity.renew()
 
-    @workflow.signal(dynamic=True)
+    @workflow.signal(dynamic=True, description="A signal of any other name is shown as a rejection")
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
         known = ", ".join((*absorb.SIGNALS, "renew"))
@@ -613,7 +648,7 @@ class PodWorkflow:
 
     # --- updates: validated before anything is written ----------------------------------------------------------------
 
-    @workflow.update
+    @workflow.update(description=takes(A_POD, "The desired pod: make it, or change it"))
     async def apply(self, *args: Any) -> dict[str, Any]:
         """Take one v1 Pod document as the desired pod; returns an `AppliedPod`: UID, generation, change and node."""
         changes: list[Change] = []
@@ -634,7 +669,9 @@ class PodWorkflow:
         """Refuse an invalid document, with the path of the wrong field."""
         self.check("apply", desired.apply, args)
 
-    @workflow.update
+    @workflow.update(
+        description=takes(RESIZE, "Change CPU and memory; containers and amounts that are missing stay as they are")
+    )
     async def resize(self, *args: Any) -> dict[str, Any]:
         """Change CPU and memory: ``{"containers": [{"name": "web", "resources": …}]}``; returns as `apply` does."""
         await self.change("resize", desired.resize, args)
@@ -645,7 +682,7 @@ class PodWorkflow:
         """Refuse an invalid resize, with the path of the wrong field."""
         self.check("resize", desired.resize, args)
 
-    @workflow.update
+    @workflow.update(description=takes("a v1 EphemeralContainer", "Add an ephemeral container"))
     async def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
         """Add one v1 EphemeralContainer to the pod; returns the pod's UID and generation."""
         await self.change("add_ephemeral_container", desired.add_ephemeral_container, args)
@@ -656,7 +693,7 @@ class PodWorkflow:
         """Refuse an invalid container, with the path of the wrong field."""
         self.check("add_ephemeral_container", desired.try_ephemeral_container, args)
 
-    @workflow.update
+    @workflow.update(description=takes(DeletePod, "End the pod, as the signal delete_pod does"))
     async def delete(self, *args: Any) -> dict[str, Any]:
         """End the pod, as the signal ``delete_pod`` does; returns its UID and generation.
 
@@ -702,12 +739,14 @@ class PodWorkflow:
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    @workflow.query
+    @workflow.query(description="The v1 Pod with its status, as kubectl get -o json prints it")
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status, as ``kubectl get -o json`` has it."""
         return self.as_published().pod()
 
-    @workflow.query
+    @workflow.query(
+        description='The steps that come next. Arguments: none; or a v1 Pod; or the payload of resize, then "resize"'
+    )
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
         """Return the steps that would be taken now, or after `candidate` was applied.
 
@@ -715,12 +754,12 @@ class PodWorkflow:
         """
         return self.as_published().plan(plain(candidate), plain(update))
 
-    @workflow.query
+    @workflow.query(description="Decisions, steps, signals and exits, oldest first")
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit with time, reason and attempt, oldest first."""
         return self.as_published().history()
 
-    @workflow.query
+    @workflow.query(description="Events in the kubelet's words, and rejections, oldest first")
     def events(self) -> list[dict[str, Any]]:
         """Return the pod's events in the kubelet's words, rejections among them, oldest first."""
         return self.as_published().events()

@@ -1,0 +1,33 @@
+"""What a workflow says of its signals, updates and queries: their meaning, and the payload that each takes.
+
+``temporal workflow metadata`` and the Temporal UI show it, and docs/temporal.md has the same words.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+A_POD = "a v1 Pod"
+"""The payload that is a Pod's document."""
+NOTHING = "{}"
+"""The payload of what needs none: a command without one could not be signed."""
+
+
+def takes(payload: type[BaseModel] | str, meaning: str) -> str:
+    """Return the description of a signal or an update; `payload` is its model, or says what it is."""
+    return f"{meaning}. Payload: {payload if isinstance(payload, str) else shape(payload)}"
+
+
+def shape(model: type[BaseModel]) -> str:
+    """Return a payload as JSON, with all its fields and their defaults."""
+    return json.dumps({field.alias or name: _as_json(field.get_default(call_default_factory=True))
+                       for name, field in model.model_fields.items()})  # fmt: skip
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return {}
+    return list(value) if isinstance(value, tuple) else value
