@@ -153,6 +153,10 @@ class Agent:
             announcements=self.announcements,
         )
 
+    def has_search_attributes(self) -> bool:
+        """Say whether the namespace has our search attributes, as far as is known."""
+        return self._facts().search_attributes
+
     def _pod_orders(self, context: NodeContext, cri: CriRuntime) -> PodOrders:
         """Return what tells pods' workflows, for the directory of manifests and the steps of the node's workflow."""
         recorded = partial(pod_life, context, cri)
@@ -164,7 +168,7 @@ class Agent:
             context,
             task_queue=self._task_queue,
             published=self.published_pods,
-            has_attributes=lambda: self._facts().search_attributes,
+            has_attributes=self.has_search_attributes,
             resume=self._resume,
             keys=keys,
         )

@@ -96,9 +96,11 @@ class NodeStarts(Kind):
     repeated = frozenset(("node_status", "renew"))
     as_signal: Mapping[str, str] = {name: name for name in ("apply", "delete", "cordon", "uncordon")}
 
-    def __init__(self, client: Client, node: NodeContext) -> None:
+    def __init__(self, client: Client, node: NodeContext, has_attributes: Callable[[], bool]) -> None:
+        """`has_attributes`: whether the namespace has our search attributes."""
         self._client = client
         self._node = node
+        self._has_attributes = has_attributes
 
     def going_on(self, snapshot: WorkflowSnapshot) -> Start:
         """Return the start that goes on from the state in `snapshot`."""
@@ -112,7 +114,7 @@ class NodeStarts(Kind):
         return self._start(given, "its name alone; its agent tells it the rest again")
 
     def _start(self, given: dict[str, Any], since: str) -> Start:
-        return Start(given, since, node_start_arguments(self._node.name))
+        return Start(given, since, node_start_arguments(self._node.name, has_attributes=self._has_attributes()))
 
 
 def _named(snapshot: WorkflowSnapshot) -> str:

@@ -106,7 +106,7 @@ class StuckWorkflows:
         self._published = published
         self._resume = resume
         self._pods = PodStarts(node, has_attributes)
-        self._nodes = NodeStarts(client, node)
+        self._nodes = NodeStarts(client, node, has_attributes)
         self._failing: dict[str, _Failing] = {}
         self._beginning: set[str] = set()
         """The workflows that are being begun anew because the server has ended them."""

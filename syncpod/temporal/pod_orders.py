@@ -150,6 +150,7 @@ class PodOrders:
             pod,
             node,
             has_attributes=self._facts().search_attributes,
+            sender=self._client.identity,
             recorded=record.pod if record is not None else None,
             incarnation=record.incarnation if record is not None else "",
         )

@@ -21,6 +21,7 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from syncpod.messages.identity import POD_WORKFLOW, node_task_queue, pod_workflow_id
+from syncpod.messages.pod_card import POD_MEMO, pod_card, pod_memo
 from syncpod.messages.queries import labels_attribute
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.timeouts import WORKFLOW_TASK
@@ -38,6 +39,8 @@ ENDED: Final[frozenset[int]] = frozenset(
 the pod, also while it is paused, a status that the SDK does not know."""
 
 _LOOK_SECONDS: Final = 0.2
+_SUMMARY: Final = 390
+"""Characters of a summary: a server takes 400 bytes of it as JSON, and of details 20,000."""
 _RPC: Final = timedelta(seconds=5)
 
 
@@ -46,6 +49,7 @@ def start_operation(
     node: str,
     *,
     has_attributes: bool,
+    sender: str,
     begun_by: str = "",
     recorded: Pod | None = None,
     incarnation: str = "",
@@ -53,6 +57,7 @@ def start_operation(
     """Return the operation that starts a pod's workflow on a node if it has none; use it for one attempt only.
 
     `has_attributes`: whether the namespace has our search attributes; with an unknown one no workflow starts.
+    `sender`: the identity of whoever applies the pod, for the workflow's page.
     `begun_by`: an id of the command, by which `run_history.begun_by` tells later whether the command began the run.
     `recorded` is the same pod as its node recorded it, in its life `incarnation`: its running containers are adopted.
     """
@@ -66,21 +71,23 @@ def start_operation(
             **adopted,
         },
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        **start_arguments(pod, node, has_attributes=has_attributes),
+        **start_arguments(pod, node, has_attributes=has_attributes, sender=sender),
     )
 
 
-def start_arguments(pod: Pod, node: str, *, has_attributes: bool) -> dict[str, Any]:
+def start_arguments(pod: Pod, node: str, *, has_attributes: bool, sender: str = "") -> dict[str, Any]:
     """Return the arguments that start a pod's workflow on a node, without its input and its conflict policy.
 
-    `has_attributes` as for `start_operation`.
+    `has_attributes` and `sender` as for `start_operation`; "" = nobody has applied the pod now.
     """
     meta = pod.metadata
     return {
         "id": pod_workflow_id(meta.namespace, meta.name),
         "task_queue": node_task_queue(node),
         "task_timeout": WORKFLOW_TASK,
-        "static_summary": f"pod {meta.namespace}/{meta.name} on {node}",
+        "static_summary": f"pod {meta.namespace}/{meta.name} on {node}"[:_SUMMARY],
+        "static_details": pod_card(pod, node, sender),
+        "memo": {POD_MEMO: pod_memo(pod, node, sender)},
         "search_attributes": _attributes(pod, node) if has_attributes else TypedSearchAttributes.empty,
     }
 
@@ -97,7 +104,7 @@ async def begin_pod(client: Client, pod: Pod, node: str, *, has_attributes: bool
             {"pod": pod_to_wire(pod)},
             request_eager_start=True,
             rpc_timeout=_RPC,
-            **start_arguments(pod, node, has_attributes=has_attributes),
+            **start_arguments(pod, node, has_attributes=has_attributes, sender=client.identity),
         )
     except WorkflowAlreadyStartedError:
         return False

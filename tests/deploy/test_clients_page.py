@@ -99,7 +99,11 @@ def test_a_payload_has_every_field_in_order_with_its_default(page: str, name: st
 def described(kind: type[Any]) -> dict[tuple[str, str], str]:
     """What a workflow says of its handlers: by kind and name, "" being that of any other name."""
     defined = workflow._Definition.must_from_class(kind)
-    handlers = {"signal": defined.signals, "update": defined.updates, "query": defined.queries}
+    handlers: dict[str, Mapping[str | None, Any]] = {
+        "signal": defined.signals,
+        "update": defined.updates,
+        "query": defined.queries,
+    }
     return {(sort, name or ""): each.description or "" for sort, of in handlers.items() for name, each in of.items()}
 
 

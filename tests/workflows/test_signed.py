@@ -539,7 +539,7 @@ async def test_update_with_start_is_signed_as_a_whole(client: Client, signed: Si
 
     pod = parse_pod(manifest())
     for caller, is_owner in ((client, False), (signed.owner, True)):
-        start = start_operation(pod, signed.node.queue.removeprefix("node/"), has_attributes=False)
+        start = start_operation(pod, signed.node.queue.removeprefix("node/"), has_attributes=False, sender="me")
         apply = caller.execute_update_with_start_workflow(
             "apply", manifest() | {"metadata": {"name": pod.metadata.name}}, start_workflow_operation=start
         )

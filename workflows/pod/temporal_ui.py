@@ -15,6 +15,7 @@ from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.messages.glance import Glance
+from syncpod.messages.pod_card import pod_card
 from syncpod.messages.steps import Fault, KillContainer, KillPod, KillTarget, StartContainer
 from syncpod.pod import ContainerState, ContainerStatus, PodStatus
 from workflows.pod.decision import Hold, Step
@@ -138,7 +139,8 @@ def details(state: PodState, holds: Sequence[Hold]) -> str:
     )
     conditions_ = [f"{c.type}: {c.status}{f' ({c.reason})' if c.reason else ''}" for c in status.conditions]
     lines += _list("Conditions", conditions_)
-    return "\n".join(lines)
+    card = pod_card(state.pod, state.pod.spec.node_name or state.node.name)
+    return "\n".join([*lines, "", "**Node and images**", "", card])
 
 
 def _list(title: str, items: Sequence[str]) -> list[str]:

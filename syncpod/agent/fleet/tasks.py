@@ -40,7 +40,7 @@ def add_fleet_link(
 
     `client` is for the node's own server; `runtime` is the address of the node's runtime, which has the `images`.
     """
-    signals = NodeSignals(client, context.name, agent.guard.require)
+    signals = NodeSignals(client, context.name, agent.guard.require, agent.has_search_attributes)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
     environment = command_environment(
         os.environ,

@@ -28,8 +28,14 @@ _RPC: Final = timedelta(seconds=5)
 class NodeSignals:
     """Sends signals. Each method raises RPCError if the server did not accept it; the caller retries."""
 
-    def __init__(self, client: Client, node: str, require: Callable[[], Awaitable[None]]) -> None:
-        """Signal the workflow of `node`. `require` raises RPCError if the server is not the node's."""
+    def __init__(
+        self, client: Client, node: str, require: Callable[[], Awaitable[None]], has_attributes: Callable[[], bool]
+    ) -> None:
+        """Signal the workflow of `node`. `require` raises RPCError if the server is not the node's.
+
+        `has_attributes`: whether the namespace has our search attributes.
+        """
+        self._has_attributes = has_attributes
         self._client = client
         self._node = node
         self._require = require
@@ -76,5 +82,5 @@ class NodeSignals:
             start_signal=name,
             start_signal_args=[payload],
             rpc_timeout=_RPC,
-            **node_start_arguments(self._node),
+            **node_start_arguments(self._node, has_attributes=self._has_attributes()),
         )

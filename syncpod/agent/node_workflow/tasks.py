@@ -49,7 +49,7 @@ def add_node_workflow_tasks(
     `version` returns the present name and version of the runtime.
     """
     task_queue = node_task_queue(context.name)
-    signals = NodeSignals(client, context.name, agent.own_server.require)
+    signals = NodeSignals(client, context.name, agent.own_server.require, agent.has_search_attributes)
     workflows = PodWorkflows(client, task_queue)
 
     sources: dict[str, Callable[[], bool]] = {}

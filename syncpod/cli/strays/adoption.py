@@ -57,7 +57,7 @@ async def start_for(
             POD_WORKFLOW,
             {"pod": pod_to_wire(record.pod), **adoption(record.incarnation)},
             id_conflict_policy=conflict,
-            **start_arguments(record.pod, node, has_attributes=has_attributes),
+            **start_arguments(record.pod, node, has_attributes=has_attributes, sender=client.identity),
             **signal,
         )
     except WorkflowAlreadyStartedError:

@@ -146,7 +146,7 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
     update_id, is_signed_anew = command, False
     while True:
         # A later attempt may find the workflow that an earlier one has started.
-        start = start_operation(pod, node, has_attributes=has_attributes, begun_by=command)
+        start = start_operation(pod, node, has_attributes=has_attributes, sender=client.identity, begun_by=command)
         try:
             answer = await client.execute_update_with_start_workflow(
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start

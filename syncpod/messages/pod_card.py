@@ -1,0 +1,54 @@
+"""What a pod's page in the Temporal UI says of it whatever its state: node, images, and commands to type.
+
+A run's static details and memo are written once, when it starts; the current details of each run have it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.pod import Pod
+
+POD_MEMO: Final = "pod"
+"""Key of a pod's memo: who sent the pod, its node and its images."""
+_IMAGES: Final = 20
+"""How many containers' images are named."""
+_CLIP: Final = 255
+"""Characters of an image, or of a sender's identity."""
+
+
+def pod_memo(pod: Pod, node: str, sender: str) -> Mapping[str, Any]:
+    """Return what the memo of a pod's workflow says; `sender` is an identity, "" if it is not known."""
+    said = {"node": node, "images": dict(_images(pod)[:_IMAGES])}
+    return {**said, "sender": sender[:_CLIP]} if sender else said
+
+
+def pod_card(pod: Pod, node: str, sender: str = "") -> str:
+    """Return node, images and commands as a page of Markdown; `sender` as in `pod_memo`."""
+    images = _images(pod)
+    lines = [f"- node: {node}"] if node else []
+    lines += [f"- sent by {sender[:_CLIP]}"] if sender else []
+    lines += [f"- {name}: {image}" for name, image in images[:_IMAGES]]
+    if len(images) > _IMAGES:
+        lines.append(f"- {len(images) - _IMAGES} more containers")
+    return "\n".join([*lines, "", "**To type**", "", *(f"- `{each}`" for each in _commands(pod))])
+
+
+def _commands(pod: Pod) -> list[str]:
+    meta = pod.metadata
+    where = "" if meta.namespace == "default" else f" -n {meta.namespace}"
+    here = f"--workflow-id {pod_workflow_id(meta.namespace, meta.name)}"
+    return [
+        *(f"syncpod {verb} {meta.name}{where}" for verb in ("describe pod", "explain", "history", "logs")),
+        f"temporal workflow query {here} --type pod",
+        f"temporal workflow metadata {here}",
+        f"temporal workflow update execute {here} --name delete --input '{{}}'",
+    ]
+
+
+def _images(pod: Pod) -> list[tuple[str, str]]:
+    spec = pod.spec
+    every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    return [(each.name, each.image[:_CLIP]) for each in every]

@@ -1,0 +1,48 @@
+"""What a pod's page in the Temporal UI says of its node, its images and its commands, and that a server takes it."""
+
+from __future__ import annotations
+
+import json
+
+from syncpod.messages.pod_card import POD_MEMO, pod_card
+from syncpod.pod import Pod
+from syncpod.temporal.pod_start import start_arguments
+
+SECRET = "not for everybody"
+
+
+def pod(*, name: str = "web", namespace: str = "default", containers: int = 2) -> Pod:
+    env = [{"name": "PASSWORD", "value": SECRET}]
+    each = [{"name": f"c{number}", "image": f"busybox:{number}", "env": env} for number in range(containers)]
+    return Pod.model_validate({"metadata": {"name": name, "namespace": namespace}, "spec": {"containers": each}})
+
+
+def test_a_pods_workflow_says_who_sent_what_where_and_what_to_type() -> None:
+    begun = start_arguments(pod(), "edge", has_attributes=False, sender="17@laptop")
+    assert begun["static_summary"] == "pod default/web on edge"
+    assert begun["memo"] == {
+        POD_MEMO: {"node": "edge", "images": {"c0": "busybox:0", "c1": "busybox:1"}, "sender": "17@laptop"}
+    }
+    lines = begun["static_details"].splitlines()
+    assert lines[:4] == ["- node: edge", "- sent by 17@laptop", "- c0: busybox:0", "- c1: busybox:1"]
+    assert "- `syncpod describe pod web`" in lines
+    assert "- `temporal workflow query --workflow-id pod/default/web --type pod`" in lines
+    assert SECRET not in json.dumps([begun["static_details"], begun["memo"]])
+
+
+def test_the_commands_name_another_namespace() -> None:
+    assert "- `syncpod explain web -n team`" in pod_card(pod(namespace="team"), "edge").splitlines()
+
+
+def test_the_largest_pods_page_is_not_too_large_for_a_server() -> None:
+    largest = pod(name="n" * 253, namespace="s" * 63, containers=500)
+    spec = largest.spec.model_copy(
+        update={"containers": [each.model_copy(update={"image": "i" * 4_000}) for each in largest.spec.containers]}
+    )
+    begun = start_arguments(
+        largest.model_copy(update={"spec": spec}), "x" * 253, has_attributes=False, sender="w" * 1_000
+    )
+    assert len(json.dumps(begun["static_summary"])) <= 400
+    assert len(json.dumps(begun["static_details"], ensure_ascii=False).encode()) <= 20_000
+    assert "- 480 more containers" in begun["static_details"]
+    assert len(json.dumps(begun["memo"])) <= 10_000
