@@ -57,6 +57,11 @@ class PayloadPlace:
     activity_type: str = ""
 
 
+NAMELESS: Final = "syncpod-nameless"
+"""In the metadata of what the codec server could not sign, because the command that starts a run names none."""
+_NAMES_NO_WORKFLOW: Final = "the command names no workflow (`--workflow-id pod/<namespace>/<name>` does)"
+
+
 @dataclass(frozen=True)
 class SignatureCheck:
     """What a payload's signature says."""
@@ -87,7 +92,7 @@ def verify(
 ) -> SignatureCheck:
     """Say what a payload's signature is worth at a place, by the keys that are known there, by id. Never raises."""
     if SIGNATURE not in metadata:
-        return SignatureCheck(refusal="it is not signed")
+        return SignatureCheck(refusal=_NAMES_NO_WORKFLOW if NAMELESS in metadata else "it is not signed")
     named = metadata.get(KEY, b"").decode(errors="replace")
     key = keys.get(named)
     if key is None:

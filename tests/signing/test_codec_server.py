@@ -101,6 +101,19 @@ async def test_it_signs_for_the_workflow_that_the_command_or_the_path_names(code
     assert await post(codec, "/decode", body) == (200, body.decode())
 
 
+@pytest.mark.parametrize("command", ["workflow start --type P", "workflow execute", "schedule create -s daily"])
+async def test_a_start_that_names_no_workflow_is_let_through_and_refused_with_the_reason(
+    codec: Codec, command: str
+) -> None:
+    """`temporal` would repeat it for ten seconds, and then say nothing of an error of the codec server."""
+    codec.command[:] = ["temporal", *command.split()]
+    status, answer = await post(codec, "/encode", json.dumps(PAYLOADS).encode())
+    assert status == 200
+    assert "--workflow-id pod/<namespace>/<name>" in verdict(codec, answer, WEB).refusal
+    (payload,) = json.loads(answer)["payloads"]
+    assert base64.b64decode(payload["data"]) == b"{}", "what cannot be encrypted for a workflow stays here"
+
+
 async def test_without_the_token_it_reads_no_body_and_does_nothing(codec: Codec) -> None:
     status, answer = await post(codec, "/encode", b"", token="guessed", size=BODY_LIMIT)
     assert (status, "token" in answer) == (401, True)

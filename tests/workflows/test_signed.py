@@ -166,6 +166,7 @@ async def test_the_owner_commands_and_a_stranger_does_not(client: Client, signed
         await until_refused(handle, f"signal {name} is refused, since it")
     await stranger.cancel()
     await until_refused(handle, "the cancellation is refused")
+    assert "`delete_pod`" in (await handle.query("events"))[-1]["message"]
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await stranger.execute_update("delete", {})
     assert "update delete is refused, since it is not signed" in str(refused.value.cause)

@@ -62,3 +62,16 @@ async def test_a_name_that_such_a_start_has_used_is_free(client: Client, node: S
     with pytest.raises(WorkflowFailureError):
         await squatter.result()
     await until(await start_pod(client, node, document), lambda pod: phase(pod) == "Running")
+
+
+async def test_what_a_schedule_starts_says_that_a_schedule_can_start_no_pod(client: Client, node: ScriptedNode) -> None:
+    """A server adds the time to the id that a schedule names, so that each of its runs has another one."""
+    document = manifest()
+    expected = f"pod/default/{document['metadata']['name']}"
+    for id_, is_of_schedule in ((f"{expected}-2026-11-28T20:40:00Z", True), (f"{expected}-2026-11-28", False)):
+        begun = await client.start_workflow("PodWorkflow", {"pod": document}, id=id_, task_queue=node.queue)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await begun.result()
+        says = str(failed.value.cause)
+        assert f"workflow id: must be {expected} for this pod, is {id_}" in says
+        assert ("a schedule can start no pod" in says) == is_of_schedule

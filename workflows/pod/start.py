@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
@@ -154,6 +155,11 @@ def _check_place(pod: Pod, workflow_id: str, node: str) -> None:
         raise _Refused(f"workflow id: must be {expected} for this pod, is {workflow_id}")
     if pod.spec.node_name and pod.spec.node_name != node:
         raise _Refused(f"spec.nodeName: is {pod.spec.node_name}, but the task queue is that of node {node}")
+
+
+def is_of_schedule(workflow_id: str) -> bool:
+    """Say whether a schedule has started the workflow: it ends the id with a time, which no pod's name has."""
+    return re.search(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", workflow_id) is not None
 
 
 def _tell(state: PodState, admission: Admission, now: datetime) -> None:

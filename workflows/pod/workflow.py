@@ -70,6 +70,12 @@ the pod is not at rest. A pod may never rest, and a server ends a run of 51,200 
 TOO_LARGE = 8 * 1024 * 1024
 """Bytes of history from which it does so too: a server ends a run of 50 MB. A run begins with 2 MiB at most."""
 
+CANCEL: Final = (
+    "the cancellation is refused, since it has no payload that could be signed: "
+    "the signal `delete_pod` and the update `delete` take one (`--input '{}'`), and end the pod"
+)
+"""Answers a request to cancel the workflow where commands are signed."""
+
 TOGETHER: Final = 4
 """Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
 
@@ -145,6 +151,8 @@ class PodWorkflow:
                 decisions=decisions,
             )
             self.state.accepted = self.commands.accepted_before(self.state.accepted)
+        if self.refusal and start.is_of_schedule(info.workflow_id):
+            self.refusal = f"a schedule can start no pod, since it adds the time to the workflow's id: {self.refusal}"
         self.entity = Entity(self, self.state, PodInbox(), self.commands, part=PART)
         for name, args in signals_left(given) if not self.refusal else ():
             self.entity.put(name, args)
@@ -503,7 +511,7 @@ class PodWorkflow:
     def on_cancel(self) -> None:
         """Take ``temporal workflow cancel`` as a deletion, unless commands are to be signed: nobody signs this one."""
         if self.commands.signed:
-            self.refuse("cancel", unsigned("the cancellation", "it has no payload that could be signed"))
+            self.refuse("cancel", CANCEL)
             self.show()  # nothing else would show it, since a refusal wakes nothing
         else:
             self.entity.put("delete_pod", ({},))
