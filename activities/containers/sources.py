@@ -34,6 +34,9 @@ from syncpod.volumes.visibility import is_the_machines
 
 _LARGEST_ENV_FILE = 1 << 20
 """In bytes, like the limit of a ConfigMap. Difference: the kubelet reads a file of any size."""
+_LARGEST_ENV_FILES = 8 << 20
+"""In bytes, of all files that one container's variables refer to: their number is the manifest's choice, and they are
+in the worker's memory at the same time. What a program can be given takes a quarter of it."""
 
 
 async def variables_of(
@@ -96,10 +99,16 @@ def _read(node: Node, pod: Pod, container: Container) -> Sources:
             objects[ref] = values(found)
     files: dict[tuple[str, str], EnvFile] = {}
     if wanted := wanted_files(container):
-        places = volume_places(pod, node.context)
-        for volume, path in wanted:
+        places, room = volume_places(pod, node.context), _LARGEST_ENV_FILES
+        for volume, path in sorted(wanted):
             if volume in places:
-                files[volume, path] = _read_file(places[volume], path)
+                file = files[volume, path] = _read_file(places[volume], path)
+                room -= len(file.content or b"")
+                if room < 0:
+                    raise ContainerConfigError(
+                        f"the files of variables of container {container.name} have more than {_LARGEST_ENV_FILES} "
+                        "bytes together"
+                    )
     return Sources(objects, files)
 
 

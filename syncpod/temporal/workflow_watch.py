@@ -53,6 +53,8 @@ _WORKFLOW: Final = "_object"
 """Under which name the SDK's instance has its workflow (temporalio 1.35)."""
 _ON_ERROR: Final = "call_exception_handler"
 """Under which name asyncio calls its event loop, which is the SDK's instance, if a callback has raised an error."""
+_NOT_TAKEN: Final = "Error reporting WFT to server"
+"""The SDK's message about a task whose answer was not taken: by itself, for its size, or by the server."""
 _FAILURES: Final = frozenset(
     (
         RemoveFromCache.EvictionReason.NONDETERMINISM,
@@ -277,5 +279,7 @@ def _text(failure: Failure) -> str:
 
 def _said(eviction: RemoveFromCache) -> str:
     """Return why a run was evicted: the SDK's sentence, without the structures that its core prints around it."""
+    if eviction.message == _NOT_TAKEN:
+        return "what its task returned was not taken: it may be larger than a server takes (the worker's log says more)"
     sentence = re.search(r'\[TMPRL\d+\] [^"]+', eviction.message)
     return sentence.group() if sentence else eviction.message

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from syncpod.objects import Kind, ObjectRef
 from syncpod.pod import Container, EnvVarSource, FileKeySelector, Pod
@@ -11,7 +12,7 @@ from syncpod.pod.go_text import go_quote
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.downward import field_value, resource_value
-from syncpod.translation.env_file import EnvFileInvalid, env_file_value
+from syncpod.translation.env_file import EnvFileInvalid, EnvFileReader
 
 
 class ObjectMissing(ContainerConfigError):
@@ -30,6 +31,11 @@ class EnvFile:
     """The path on the node, for the message."""
     content: bytes | None = field(repr=False)
     """None if it could not be read."""
+
+    @cached_property
+    def variables(self) -> EnvFileReader | None:
+        """What reads its variables; None if it could not be read."""
+        return None if self.content is None else EnvFileReader(self.content)
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ class _Scope:
                 f"cannot find the volume {go_quote(selector.volume_name)} referenced by FileKeyRef"
             )
         try:
-            value = env_file_value(file.content, selector.key) if file.content is not None else None
+            value = file.variables.value(selector.key) if file.variables is not None else None
         except EnvFileInvalid as invalid:
             raise ContainerConfigError("couldn't parse env file") from invalid
         if value is None:

@@ -1,5 +1,9 @@
 """The format of files of variables that one container writes for later ones (fileKeyRef)."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
 _BLANKS = b" \t"
 _LONGEST_LINE = 64 * 1024
 
@@ -8,16 +12,42 @@ class EnvFileInvalid(ValueError):
     """A file of variables has an invalid line. The text names the line, and does not show it."""
 
 
-def env_file_value(content: bytes, key: str) -> bytes:
-    """Return the value of `key` in a file of lines ``NAME='value'``; empty if the file does not have it.
+class EnvFileReader:
+    """Reads variables from a file of lines ``NAME='value'``: each line once, however many variables are asked for.
 
     A value is in single quotes right after the equals sign, is taken literally, and may span several lines; a comment
     may follow it. Blank lines, and lines that begin with ``#``, are ignored. A value that begins with a blank is empty,
     whatever follows, as in a shell. The first line with the name counts, and the lines after it are not checked
-    (util/env/env_util.go, v1.36, ParseEnv). Raises :class:`EnvFileInvalid`.
+    (util/env/env_util.go, v1.36, ParseEnv; difference: the kubelet reads the file anew for each variable).
     """
-    wanted = key.encode()
-    lines = _Lines(content)
+
+    def __init__(self, content: bytes) -> None:
+        self._rest = _variables(_Lines(content))
+        self._known: dict[bytes, bytes] = {}
+        """The variables of the lines that have been read."""
+        self._invalid: EnvFileInvalid | None = None
+        """What is wrong with the line after them."""
+
+    def value(self, key: str) -> bytes:
+        """Return the value of `key`; empty if the file does not have it. Raises :class:`EnvFileInvalid`."""
+        wanted = key.encode()
+        if wanted in self._known:
+            return self._known[wanted]
+        if self._invalid is not None:
+            raise self._invalid
+        try:
+            for name, value in self._rest:
+                self._known.setdefault(name, value)
+                if name == wanted:
+                    return value
+        except EnvFileInvalid as invalid:
+            self._invalid = invalid
+            raise
+        return b""
+
+
+def _variables(lines: _Lines) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the name and the value of each line that has them. Raises EnvFileInvalid at the first invalid one."""
     while (line := lines.next()) is not None:
         line = line.lstrip(_BLANKS)
         if not line or line.startswith(b"#"):
@@ -33,9 +63,7 @@ def env_file_value(content: bytes, key: str) -> bytes:
             value = _quoted(lines, written[1:])
         else:
             raise lines.invalid("must have its value in single quotes")
-        if name == wanted:
-            return value
-    return b""
+        yield name, value
 
 
 class _Lines:

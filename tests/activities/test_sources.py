@@ -120,6 +120,21 @@ async def test_an_env_file_outside_its_volume_is_not_read(bench: Bench, tmp_path
     assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, "couldn't parse env file")
 
 
+async def test_files_of_variables_are_limited_together(bench: Bench) -> None:
+    """One file under many names: each would be read whole, and a manifest has room for thousands."""
+    sources = [{"fileKeyRef": {"volumeName": "v", "path": f"{number}.env", "key": "A"}} for number in range(9)]
+    env = [{"name": f"A{number}", "valueFrom": source} for number, source in enumerate(sources)]
+    pod = bench.pod(container(env=env), volumes=[{"name": "v", "emptyDir": {}}])
+    await pod.create_sandbox()
+    volume = pod.directory / "volumes" / "kubernetes.io~empty-dir" / "v"
+    (volume / "0.env").write_bytes(b"A='1'\n" + b"#" * 2**16 + b"\n" * (2**20 - 2**16 - 6))
+    for number in range(1, 9):
+        (volume / f"{number}.env").symlink_to("0.env")
+    fault, error, _ = await fault_of(pod.start())
+    assert fault == Fault.CREATE_CONTAINER_CONFIG_ERROR
+    assert error.message == "the files of variables of container main have more than 8388608 bytes together"
+
+
 @pytest.mark.parametrize("is_there", [True, False], ids=["there before", "comes after the sandbox"])
 async def test_a_secret_quoted_by_the_runtime_is_redacted(bench: Bench, is_there: bool) -> None:
     value = f"no-such-program-{secrets.token_hex(8)}"

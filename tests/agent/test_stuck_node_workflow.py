@@ -19,9 +19,10 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from activities.registry import node_steps
+from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.node import NodeView, node_workflow_id
+from syncpod.messages.node import NodeView, RecallPods, node_workflow_id
 from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
 from syncpod.temporal.plugin import syncpod_plugin
 from syncpod.temporal.pod_orders import PodOrders
@@ -174,3 +175,22 @@ async def _end(healer: Healer, *pods: str) -> None:
     ids = [node_workflow_id(healer.context.name), *(pod_workflow_id("default", name) for name in pods)]
     for workflow_id in ids:
         await healer.client.get_workflow_handle(workflow_id).terminate()
+
+
+@pytest.mark.parametrize("kind", ["Squatter", "NodeWorkflow"])
+async def test_another_workflow_under_the_id_of_a_nodes_is_ended(client: Client, kind: str) -> None:
+    """The server would give it the node's signals, and no pod of a list would run any more."""
+    name = f"squatted-{uuid.uuid4()}"
+
+    async def require() -> None:
+        pass
+
+    signals = NodeSignals(client, name, require)
+    assert await signals.end_another() == ""
+    await client.start_workflow(kind, id=node_workflow_id(name), task_queue="elsewhere")
+    assert await signals.end_another() == f"a workflow {kind} on task queue elsewhere"
+    await signals.recall_pods(RecallPods(pods=()))
+    own = client.get_workflow_handle(node_workflow_id(name))
+    assert (await own.describe()).task_queue == f"node/{name}"
+    assert await signals.end_another() == ""
+    await own.terminate()

@@ -222,6 +222,29 @@ async def test_a_poison_signal_loses_nothing_of_a_pod(
         await handle.terminate()
 
 
+async def test_a_pod_whose_task_returns_more_than_a_server_takes_is_begun_anew(
+    client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = absorb.absorb
+
+    def absorb_too_much(state: Any, name: str, args: tuple[Any, ...], now: Any) -> None:
+        if args and args[0] == POISON:
+            workflow.upsert_memo({"large": "x" * 3 * 2**20})
+        else:
+            known(state, name, args, now)
+
+    monkeypatch.setattr(absorb, "absorb", absorb_too_much)
+    async with worker(client, node, healer):
+        handle = await crashed_once(client, node, "too-large")
+        first, steps = (await handle.describe()).run_id, node.steps("uid-too-large")
+        await handle.signal("set_condition", POISON)
+        event = await restarted(handle, first)
+        assert "what its task returned was not taken: it may be larger than a server takes" in event["message"]
+        assert restarts(await until(handle, is_running)) == 1
+        assert node.steps("uid-too-large") == steps, "no container was touched"
+        await handle.terminate()
+
+
 async def test_newest_signals_are_carried_over_from_a_history_that_cannot_be_replayed(
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,16 +7,20 @@ import json
 import re
 import signal
 import sys
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import yaml
+from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConnectConfig
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from syncpod.cli import console
 from syncpod.cli.commands import apply as apply_command
@@ -30,6 +34,7 @@ from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.applied import Change
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.messages.steps import Fault
 from syncpod.pod import parse_pod
@@ -593,17 +598,74 @@ async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 
-async def test_a_forced_deletion_names_a_workflow_that_is_not_a_pods(
-    syncpod: Command, client: Client, node: ScriptedNode
-) -> None:
-    """Nothing ends a workflow of an unknown type on the node's own queue, so nobody waits for its end."""
+@pytest_asyncio.fixture(loop_scope="session")
+async def squatted(client: Client, node: ScriptedNode) -> AsyncIterator[str]:
+    """The name of a pod in whose place somebody has started a workflow on the node's own task queue."""
     name = f"n-{fresh_name()}"
     squatter = await client.start_workflow("Squatter", id=f"pod/default/{name}", task_queue=node.queue)
-    try:
-        done = await syncpod("delete", "pod", name, "--force")
-    finally:
-        await squatter.terminate()
-    assert (done.code, f"workflow pod/default/{name} is not a pod's" in done.err) == (1, True), done.err
+    yield name
+    await squatter.terminate()
+
+
+@pytest.mark.parametrize("verb", [("delete", "pod"), ("get", "pod"), ("describe", "pod"), ("logs",), ("wait",)])
+async def test_a_command_names_a_workflow_that_is_not_a_pods(
+    syncpod: Command, squatted: str, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing ends a workflow of an unknown type on the node's own queue, and no node begins it anew."""
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    more = {"delete": ["--force"], "wait": ["--for=condition=Ready"]}.get(verb[0], [])
+    done = await syncpod(*verb, f"pod/{squatted}" if verb == ("wait",) else squatted, *more)
+    assert (done.code, f"workflow pod/default/{squatted} is not a pod's" in done.err) == (1, True), done.err
+    assert (done.out, "Traceback" in done.err) == ("", False)
+
+
+async def test_an_apply_names_it_long_before_a_busy_node_would_be_given_up(
+    syncpod: Command, node: ScriptedNode, squatted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncpod.cli.temporal.pod_apply._OWN_SECONDS", 0.1)
+    monkeypatch.setattr(updates, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(updates, "BUSY_PATIENCE_SECONDS", 3600.0)
+    on = node.queue.removeprefix("node/")
+    done = await syncpod("apply", "-f", "-", "--node", on, stdin=as_json(manifest(squatted)))
+    assert (done.code, f"workflow pod/default/{squatted} is not a pod's" in done.err) == (1, True), done.err
+
+
+async def test_the_other_pods_of_a_deletion_are_deleted_all_the_same(
+    syncpod: Command, client: Client, squatted: str, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    name, on = fresh_name(), node.queue.removeprefix("node/")
+    made = await syncpod("apply", "-f", "-", "--node", on, stdin=as_json(manifest(name)))
+    assert made.code == 0, made.err
+    done = await syncpod("delete", "pod/" + squatted, "pod/" + name, "--force", "--no-wait")
+    assert (done.code, done.out) == (1, f'pod "{name}" force deleted\n'), done.err
+    assert f"workflow pod/default/{squatted} is not a pod's" in done.err
+
+
+@workflow.defn(name=POD_WORKFLOW)
+class Liar:
+    """Answers for a pod, in its node's place."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.query
+    def pod(self) -> dict[str, Any]:
+        return {"metadata": 5}
+
+
+async def test_an_answer_that_is_no_pod_counts_as_none(syncpod: Command, client: Client) -> None:
+    """Whoever polls a node's task queue may answer for its pods."""
+    name, queue = f"n-{fresh_name()}", f"node/{fresh_name()}"
+    async with Worker(client, task_queue=queue, workflows=[Liar], workflow_runner=UnsandboxedWorkflowRunner()):
+        lying = await client.start_workflow(POD_WORKFLOW, id=f"pod/default/{name}", task_queue=queue)
+        try:
+            done = await syncpod("get", "pod", name)
+        finally:
+            await lying.terminate()
+    assert (done.code, "Traceback" in done.err) == (0, False), done
+    assert f"{name} ? Unknown?" in " ".join(done.out.split())
 
 
 async def test_a_forced_deletion_frees_the_name_of_a_pod_whose_node_never_existed(

@@ -9,8 +9,12 @@ import re
 import signal
 import sys
 
+import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
+from temporalio.common import RawValue
 
+from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW
 from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import fresh_name
 
@@ -48,3 +52,32 @@ async def test_the_labels_of_a_node_are_columns(syncpod: Command, client: Client
     assert line.split()[-1] == f"disk=ssd,kubernetes.io/hostname={name}"
     assert re.search(rf"^Labels: +disk=ssd\n +kubernetes.io/hostname={name}$", described.out, re.MULTILINE)
     assert document["metadata"]["labels"] == labels
+
+
+async def test_a_workflow_that_is_not_a_nodes_is_named_in_its_place(syncpod: Command, client: Client) -> None:
+    name = f"n-{fresh_name()}"
+    squatter = await client.start_workflow("Squatter", id=f"node/{name}", task_queue="elsewhere")
+    try:
+        shown = [await syncpod(*verb, name) for verb in (("get", "node"), ("describe", "node"), ("cordon",))]
+    finally:
+        await squatter.terminate()
+    for each in shown:
+        assert (each.code, "somebody has started a Squatter on task queue elsewhere" in each.err) == (1, True), each
+    gone = await syncpod("get", "node", name)
+    assert (gone.code, "Squatter" in gone.err) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "memo", [{"unschedulable": 5, "labels": 7}, RawValue(Payload(metadata={"encoding": b"no/such"}))]
+)
+async def test_a_memo_that_no_node_has_written_counts_as_none(syncpod: Command, client: Client, memo: object) -> None:
+    name = f"n-{fresh_name()}"
+    written = await client.start_workflow(
+        NODE_WORKFLOW, id=f"node/{name}", task_queue=f"nobody/{name}", memo={NODE_MEMO: memo}
+    )
+    try:
+        listed = await syncpod("get", "nodes")
+    finally:
+        await written.terminate()
+    assert (listed.code, "Traceback" in listed.err) == (0, False)
+    assert f"{name} NotReady" in " ".join(listed.out.split())

@@ -195,6 +195,18 @@ async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name
     assert (every.code, every.out, every.err) == (0, "", "")
 
 
+async def test_an_adoption_takes_the_place_of_a_workflow_that_is_not_a_pods(client: Client) -> None:
+    record = PodRecord(pod=admit_pod(manifest(f"squatted-{uuid.uuid4()}")))
+    workflow_id = f"pod/default/{record.pod.metadata.name}"
+    await client.start_workflow("Squatter", id=workflow_id, task_queue="elsewhere")
+    pod = replace(stray("u1", "none").pod, namespace="default", name=record.pod.metadata.name)
+    assert await listing.standing_of(client, pod) == "none"
+    await adoption.start_for(client, "nobody", record, has_attributes=False)
+    found = client.get_workflow_handle(workflow_id)
+    assert (await found.describe()).workflow_type == "PodWorkflow"
+    await found.terminate()
+
+
 async def test_adoption_does_not_wait_for_a_node_without_a_worker(
     client: Client, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.translation.env_file import EnvFileInvalid, env_file_value
+from syncpod.translation.env_file import EnvFileInvalid, EnvFileReader, _Lines
 
 VALUES: dict[str, tuple[bytes, bytes]] = {
     "a value": (b"A='1'\n", b"1"),
@@ -33,7 +33,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
 
 @pytest.mark.parametrize(("content", "value"), VALUES.values(), ids=VALUES)
 def test_a_variable_is_read_from_an_env_file(content: bytes, value: bytes) -> None:
-    assert env_file_value(content, "A") == value
+    assert EnvFileReader(content).value("A") == value
 
 
 INVALID = {
@@ -55,16 +55,39 @@ INVALID = {
 @pytest.mark.parametrize(("content", "message"), INVALID.values(), ids=INVALID)
 def test_an_invalid_env_file_is_refused_with_its_line(content: bytes, message: str) -> None:
     with pytest.raises(EnvFileInvalid, match=message):
-        env_file_value(content, "A")
+        EnvFileReader(content).value("A")
 
 
 def test_the_refusal_omits_the_content_of_the_file() -> None:
     with pytest.raises(EnvFileInvalid) as refused:
-        env_file_value(b"PASSWORD=s3cret\n", "PASSWORD")
+        EnvFileReader(b"PASSWORD=s3cret\n").value("PASSWORD")
     assert "s3cret" not in str(refused.value)
 
 
 @given(st.binary(max_size=200).filter(lambda value: b"'" not in value and b"\r" not in value), st.binary(max_size=20))
 def test_quoted_values_are_read_verbatim(value: bytes, before: bytes) -> None:
     comment = b"# " + before.replace(b"\n", b" ") + b"\n"
-    assert env_file_value(comment + b"KEY='" + value + b"'\n", "KEY") == value
+    assert EnvFileReader(comment + b"KEY='" + value + b"'\n").value("KEY") == value
+
+
+def test_each_line_is_read_once_however_many_variables_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, following = 0, _Lines.next
+
+    def counted(lines: _Lines) -> bytes | None:
+        nonlocal read
+        read += 1
+        return following(lines)
+
+    monkeypatch.setattr(_Lines, "next", counted)
+    file = EnvFileReader(b"".join(b"N%d='%d'\n" % (number, number) for number in range(1000)))
+    assert [file.value(f"N{number}") for number in range(999, -1, -1)] == [b"%d" % each for each in range(999, -1, -1)]
+    assert file.value("NONE") == b""
+    assert read <= 1002
+
+
+def test_what_comes_before_an_invalid_line_stays_readable_and_the_rest_is_refused_each_time() -> None:
+    file = EnvFileReader(b"A='1'\nnonsense\nB='2'\n")
+    for _ in range(2):
+        with pytest.raises(EnvFileInvalid, match="line 2"):
+            file.value("B")
+        assert file.value("A") == b"1"

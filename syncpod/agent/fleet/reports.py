@@ -12,8 +12,9 @@ from syncpod.agent.fleet.loaded_images import LoadedImages
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import FLEET_SOURCE, Attended, NodeReport, PodReport
-from syncpod.messages.node import SOURCE_ANNOTATION, DesiredPod, NodeView, PodKey, node_workflow_id
-from syncpod.pod import parse_pod
+from syncpod.messages.node import DesiredPod, NodeView, PodKey, node_workflow_id
+from syncpod.messages.sources import list_of
+from syncpod.pod import ObjectMeta, parse_pod
 from syncpod.pod.amounts import pod_amounts
 from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 
@@ -189,7 +190,7 @@ def _read(run: PublishedRun) -> _Known:
         started_at=_time(status.get("startTime")),
         message=_cut(status.get("message") or _waits_for(status)),
     )
-    is_ours = (meta.get("annotations") or {}).get(SOURCE_ANNOTATION) == FLEET_SOURCE
+    is_ours = list_of(ObjectMeta(uid=report.uid, annotations=meta.get("annotations") or {})) == FLEET_SOURCE
     is_counted = is_ours or report.phase in ("Succeeded", "Failed")
     requests = None if is_counted else pod_amounts(parse_pod(pod), "requests")
     return _Known(run, report.key, is_ours, report, requests)

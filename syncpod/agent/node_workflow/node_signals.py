@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages.identity import Message
+from syncpod.messages.identity import Message, node_task_queue
 from syncpod.messages.node import (
     NODE_WORKFLOW,
     NodeStatus,
@@ -21,6 +21,7 @@ from syncpod.messages.node import (
     node_workflow_id,
 )
 from syncpod.temporal.node_start import node_start_arguments
+from syncpod.temporal.pod_start import ENDED
 
 _RPC: Final = timedelta(seconds=5)
 
@@ -73,6 +74,26 @@ class NodeSignals:
                 return None
             raise
         return NodeView.model_validate(answer)
+
+    async def end_another(self) -> str:
+        """End what somebody else has started under the id of the node's workflow; return what it was, "" = nothing.
+
+        The server gives it the node's signals, whatever it is, and nothing would be done. Raises RPCError.
+        """
+        await self._require()
+        handle, ours = self._client.get_workflow_handle(node_workflow_id(self._node)), node_task_queue(self._node)
+        try:
+            described = await handle.describe(rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return ""
+            raise
+        kind, queue = described.workflow_type, described.task_queue or ""
+        if described.status in ENDED or (kind, queue) == (NODE_WORKFLOW, ours):
+            return ""
+        run = self._client.get_workflow_handle(handle.id, run_id=described.run_id)
+        await run.terminate(reason="its id is that of the node's workflow", rpc_timeout=_RPC)
+        return f"a workflow {kind} on task queue {queue}"
 
     async def _send(self, name: str, payload: Message) -> None:
         await self._require()

@@ -134,8 +134,10 @@ class _WorkflowCheck:
 
     async def check(self) -> None:
         """Check once. Raises RPCError, WorkflowQueryFailedError, OSError, ValueError."""
+        if another := await self._signals.end_another():
+            log.warning("%s had the id of the workflow of node %s: it is terminated", another, self._node)
         view = await self._signals.view()
-        has_ended = view is None and self._was_running
+        has_ended = bool(another) or (view is None and self._was_running)
         if has_ended:
             log.warning("the workflow of node %s has ended: it is started again", self._node)
         for reporter in self._reporters:

@@ -197,6 +197,7 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
     """
     import asyncio
 
+    from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod, read_pods
 
@@ -209,11 +210,17 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
             lines = [str(not_found(name, namespace)) for namespace, name in unknown]
             lines.append("nothing was deleted: a kind before names is one of pod, configmap or secret")
             raise Failure("\n".join(lines))
-    begun = await asyncio.gather(
-        *(read_pod(client, *pod) if how.mark else request_deletion(client, *pod, how.grace) for pod in pods)
-    )
+
+    async def begin(pod: tuple[str, str]) -> FetchedPod | Failure | None:
+        try:
+            return await (read_pod(client, *pod) if how.mark else request_deletion(client, *pod, how.grace))
+        except Failure as failure:  # the other pods are deleted all the same
+            return failure
+
+    begun = await asyncio.gather(*map(begin, pods))
     missing = [pod for pod, fetched in zip(pods, begun, strict=True) if fetched is None]
-    ending = [fetched for fetched in begun if fetched is not None]
+    ending = [fetched for fetched in begun if fetched is not None and not isinstance(fetched, Failure)]
+    refused = [failure for failure in begun if isinstance(failure, Failure)]
     verb = "force deleted" if how.force else "deleted"
     for fetched in ending:
         say(f'pod "{fetched.pod.metadata.name}" {verb}{how.mark}')
@@ -222,8 +229,10 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
         ending = await _answering(client, ending, how)
     if how.wait and not how.mark:
         await _until_gone(client, ending, how.patience)
-    if missing and not how.ignore_not_found:
-        raise Failure("\n".join(str(not_found(name, namespace)) for namespace, name in missing))
+    if not how.ignore_not_found:
+        refused += [not_found(name, namespace) for namespace, name in missing]
+    if refused:
+        raise together(refused, done=len(refused) < len(pods))
 
 
 def _grace(seconds: int, *, now: bool, force: bool) -> int | None:
@@ -256,10 +265,9 @@ async def _selected(
 async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) -> list[FetchedPod]:
     """Return the pods to wait for, with a note on those that did not answer.
 
-    By force, those that have never run, or whose node is dead, are ended here, and not returned. Raises Failure for a
-    workflow under a pod's id that is not a pod's: nothing ends it.
+    By force, those that have never run, or whose node is dead, are ended here, and not returned.
     """
-    from syncpod.cli.temporal.pods import note_absent_nodes, require_pods_own
+    from syncpod.cli.temporal.pods import note_absent_nodes
     from syncpod.cli.temporal.unserved import end_if_never_run, end_without_node, never_served
 
     silent = [fetched for fetched in ending if not fetched.current]
@@ -276,9 +284,6 @@ async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) ->
             )
         ending = [fetched for fetched in ending if fetched not in left]
         silent = [fetched for fetched in silent if fetched not in left]
-    for one in silent:
-        if one.key in {each.key for each in ending}:
-            await require_pods_own(client, *one.key)
     unserved = await never_served(client, (fetched.pod.spec.node_name or "" for fetched in silent))
     for node in unserved:
         names = ", ".join(one.pod.metadata.name for one in silent if one.pod.spec.node_name == node)

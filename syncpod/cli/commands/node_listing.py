@@ -128,10 +128,13 @@ def _node_of(fetched: FetchedPod) -> str:
 
 async def _find(client: Client, names: Sequence[str]) -> tuple[list[FetchedNode], list[str]]:
     """Return the nodes, and a message for each that does not exist."""
-    from syncpod.cli.temporal.nodes import list_nodes, read_node
+    from syncpod.cli.temporal.nodes import another_in_its_place, list_nodes, read_node
 
     if not names:
         return await list_nodes(client), []
     found = {name: await read_node(client, name) for name in names}
-    missing = [f'nodes "{name}" not found' for name, fetched in found.items() if fetched is None]
+    missing = []
+    for name in (name for name, fetched in found.items() if fetched is None):
+        why = await another_in_its_place(client, name)
+        missing.append(f'nodes "{name}" not found{why and f" ({why})"}')
     return [fetched for fetched in found.values() if fetched is not None], missing

@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.temporal.pod_reads import ask_pod
+from syncpod.cli.temporal.pods import Squatted, require_pods_own
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.messages.queries import HistoryRecord
@@ -45,9 +46,14 @@ async def start_for(
     """Start the workflow of a recorded pod on this node, to adopt what runs of it.
 
     `has_attributes`: whether the namespace has our search attributes. With `replace`, an open workflow of that name is
-    terminated at the same moment, so that the pod is never without one. With `delete`, the payload of that signal, the
-    workflow is told to end the pod before it does anything else. Raises HasWorkflow if the name has an open workflow.
+    terminated at the same moment, so that the pod is never without one; and so is one that is not a pod's. With
+    `delete`, the payload of that signal, the workflow is told to end the pod before it does anything else. Raises
+    HasWorkflow if the name has an open workflow.
     """
+    try:
+        await require_pods_own(client, record.pod.metadata.namespace, record.pod.metadata.name)
+    except Squatted:
+        replace = True
     signal: dict[str, Any] = {} if delete is None else {"start_signal": "delete_pod", "start_signal_args": [delete]}
     conflict = WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
     if replace:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 Standing = Literal["open", "another", "none"]
-"""The workflow with a pod's name: open, and the pod's as far as is known; open, but another pod's; none is open."""
+"""The workflow with a pod's name: open, and the pod's as far as is known; open, but another pod's; none of a pod is
+open."""
 
 _AT_ONCE: Final = 50
 
@@ -211,9 +212,12 @@ async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
 
     The recorded UID of a workflow that does not answer proves nothing: it may be of an earlier pod of that name.
     """
-    from syncpod.cli.temporal.pods import read_pod
+    from syncpod.cli.temporal.pods import Squatted, read_pod
 
-    fetched = await read_pod(client, pod.namespace, pod.name)
+    try:
+        fetched = await read_pod(client, pod.namespace, pod.name)
+    except Squatted:  # `start_for` ends it
+        return "none"
     if fetched is None:
         return "none"
     return "another" if fetched.current and fetched.pod.metadata.uid not in ("", pod.uid) else "open"

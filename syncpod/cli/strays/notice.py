@@ -83,6 +83,9 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
 
 
 def _is_static(pod: PodInRuntime) -> bool:
-    from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
+    from syncpod.messages.node import FILE_SOURCE
+    from syncpod.messages.sources import list_of
+    from syncpod.pod import ObjectMeta
 
-    return any(each.annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE for each in pod.sandboxes)
+    metas = (ObjectMeta(uid=pod.uid, annotations=dict(each.annotations)) for each in pod.sandboxes)
+    return any(list_of(each) == FILE_SOURCE for each in metas)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+from pydantic import ValidationError
 from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
@@ -24,6 +25,8 @@ from syncpod.temporal.pod_start import ENDED
 _ANSWER: Final = timedelta(seconds=10)
 """How long a live worker has for its node's answer: it may have much to do."""
 _RPC: Final = timedelta(seconds=5)
+_UNREADABLE: Final = (ValidationError, KeyError, RuntimeError)
+"""What the SDK and pydantic raise for a memo or an answer that nobody of ours has made: anybody can write one."""
 
 
 async def list_nodes(client: Client) -> list[FetchedNode]:
@@ -45,7 +48,7 @@ async def read_node(client: Client, name: str) -> FetchedNode | None:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise
-    if described.status in ENDED or described.workflow_type != NODE_WORKFLOW:
+    if not _is_nodes(described):
         return None
     return await _read(client, described, (await lives_of(client, (name,)))[name])
 
@@ -54,8 +57,27 @@ async def require_node(client: Client, name: str) -> FetchedNode:
     """Return one node. Raises Failure if it does not exist."""
     fetched = await read_node(client, name)
     if fetched is None:
-        raise Failure(f'nodes "{name}" not found (a node appears when its worker first runs)')
+        why = await another_in_its_place(client, name)
+        raise Failure(f'nodes "{name}" not found ({why or "a node appears when its worker first runs"})')
     return fetched
+
+
+async def another_in_its_place(client: Client, name: str) -> str:
+    """Return a clause about a workflow that has a node's id and is not a node's; "" if there is none."""
+    handle = client.get_workflow_handle(node_workflow_id(name))
+    try:
+        described = await handle.describe(rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return ""
+        raise
+    if described.status in ENDED or _is_nodes(described):
+        return ""
+    kind, queue = described.workflow_type, described.task_queue
+    return (
+        f"somebody has started a {kind} on task queue {queue} as workflow {handle.id}: the node's worker ends that "
+        f"within a minute, as does `temporal workflow terminate -w {handle.id}`"
+    )
 
 
 async def is_cordoned(client: Client, name: str) -> bool:
@@ -66,7 +88,7 @@ async def is_cordoned(client: Client, name: str) -> bool:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False
         raise
-    return described.status not in ENDED and (await _summary(described)).unschedulable
+    return _is_nodes(described) and (await _summary(described)).unschedulable
 
 
 async def labels_of_node(client: Client, name: str) -> Mapping[str, str]:
@@ -77,7 +99,12 @@ async def labels_of_node(client: Client, name: str) -> Mapping[str, str]:
         if error.status == RPCStatusCode.NOT_FOUND:
             return {}
         raise
-    return {} if described.status in ENDED else (await _summary(described)).labels
+    return (await _summary(described)).labels if _is_nodes(described) else {}
+
+
+def _is_nodes(execution: WorkflowExecution) -> bool:
+    """Say whether the workflow under a node's id is open, and that of a node: anybody can start another one there."""
+    return execution.workflow_type == NODE_WORKFLOW and execution.status not in ENDED
 
 
 def _name(execution: WorkflowExecution) -> str:
@@ -106,11 +133,14 @@ async def _ask(client: Client, workflow_id: str) -> NodeView | None:
         answer: dict[str, Any] = await client.get_workflow_handle(workflow_id).query(
             "node", reject_condition=QueryRejectCondition.NOT_OPEN, result_type=dict, rpc_timeout=_ANSWER
         )
-    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
+        return NodeView.model_validate(answer)
+    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError, *_UNREADABLE):
         return None
-    return NodeView.model_validate(answer)
 
 
 async def _summary(execution: WorkflowExecution) -> NodeSummary:
-    """Return the node's summary from the workflow's memo."""
-    return NodeSummary.model_validate((await execution.memo()).get(NODE_MEMO) or {})
+    """Return the node's summary from the workflow's memo; an empty one if that cannot be read."""
+    try:
+        return NodeSummary.model_validate((await execution.memo()).get(NODE_MEMO) or {})
+    except _UNREADABLE:
+        return NodeSummary()

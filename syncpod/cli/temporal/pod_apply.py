@@ -45,6 +45,8 @@ _HEARD_SECONDS: Final = 2.0
 """For how long it counts that a node was there. If many pods are applied together, most take longer than the above, and
 each would put two questions to the server. That a worker has died shows by its heartbeats, much later than this."""
 _RPC: Final = timedelta(seconds=5)
+_OWN_SECONDS: Final = 4.0
+"""If a node that is there has not answered for so long, the pod's name may be taken by a workflow that is no pod's."""
 _heard: Final[WeakKeyDictionary[Client, dict[str, float]]] = WeakKeyDictionary()
 """When each node was last found to be there, by `time.monotonic`."""
 
@@ -189,15 +191,19 @@ async def _unless_silent(
 
 
 async def _is_new_and_silent(client: Client, pod: Pod, node: str, command: str) -> bool:
-    """Return whether a node is not going to answer soon for a new pod: its worker is dead. A busy one is waited for."""
+    """Return whether a node is not going to answer soon for a new pod: its worker is dead. A busy one is waited for.
+
+    Raises Squatted if the pod's name is not a pod's.
+    """
     await asyncio.sleep(_SOON_SECONDS)
     heard = _heard.setdefault(client, {})
-    if time.monotonic() - heard.get(node, -math.inf) < _HEARD_SECONDS:
-        return False
     try:
-        is_there = await lives(client, node)
-        if is_there:
+        if time.monotonic() - heard.get(node, -math.inf) >= _HEARD_SECONDS:
+            if not await lives(client, node):
+                return await _has_begun(client, pod, command)
             heard[node] = time.monotonic()
-        return not is_there and await _has_begun(client, pod, command)
+        await asyncio.sleep(_OWN_SECONDS)
+        await require_pods_own(client, pod.metadata.namespace, pod.metadata.name)
     except RPCError:
-        return False
+        pass
+    return False

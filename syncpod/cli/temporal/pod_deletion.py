@@ -50,7 +50,7 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
     """Signal a pod to end; return the pod as it was before, or None if it does not exist.
 
     `grace` is in seconds, None = the pod's own. The signal is kept even while the pod's node is away. Raises Failure if
-    the signal is not signed, and the pod takes none that is not.
+    the signal is not signed, and the pod takes none that is not; Squatted if the name is not a pod's.
     """
     fetched = await read_pod(client, namespace, name)
     if fetched is None:

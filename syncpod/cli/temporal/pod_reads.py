@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from pydantic import ValidationError
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
@@ -84,7 +85,10 @@ async def query_pod(
     result_type: type[_Answer],
     reject_condition: QueryRejectCondition | None = None,
 ) -> _Answer:
-    """Query a pod's workflow. Raises as the SDK's `query`."""
+    """Query a pod's workflow. Raises as the SDK's `query`; an answer that cannot be read counts as a failed query."""
     how: dict[str, Any] = {"result_type": result_type, "rpc_timeout": QUERY_DEADLINE}
-    answer: _Answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
+    try:
+        answer: _Answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
+    except (ValidationError, KeyError, RuntimeError) as wrong:  # whoever polls the task queue may answer
+        raise WorkflowQueryFailedError(f"the answer cannot be read: {wrong}") from None
     return answer

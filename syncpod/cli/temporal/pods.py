@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from pydantic import ValidationError
 from temporalio.client import (
     Client,
     WorkflowExecution,
@@ -68,7 +70,7 @@ def not_found(name: str, namespace: str) -> Failure:
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> FetchedPod | None:
-    """Return one pod; None if it does not exist, or has ended."""
+    """Return one pod; None if it does not exist, or has ended. Raises Squatted if its name is not a pod's."""
     return (await read_pods(client, [(namespace, name)]))[0]
 
 
@@ -76,7 +78,8 @@ async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[Fet
     """Return the pods of these namespaces and names, in this order; None for one that does not exist, or has ended.
 
     Those of this machine's node are read from the node in one request. The server is asked about a few at a time: if
-    all pods of a large node were queried at the same time, the node would do nothing else.
+    all pods of a large node were queried at the same time, the node would do nothing else. Raises Squatted if one of
+    the names is not a pod's.
     """
     ids = [pod_workflow_id(*key) for key in keys]
     told = await told_by_this_node(ids, "pod")
@@ -95,21 +98,29 @@ async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[Fet
     return [None if one is None else next(found) for one in fetched_pods]
 
 
+class Squatted(Failure):
+    """A pod's name is taken by a workflow that is not a pod's, which nothing ends by itself."""
+
+
 async def require_pods_own(client: Client, namespace: str, name: str) -> None:
-    """Raise Failure if the workflow under a pod's id is not a pod's, since somebody else has started one there."""
-    handle = handle_of(client, namespace, name)
+    """Raise Squatted if the workflow under a pod's id is not a pod's, since somebody else has started one there."""
     try:
-        described = await handle.describe(rpc_timeout=_RPC)
+        described = await handle_of(client, namespace, name).describe(rpc_timeout=_RPC)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return
         raise
-    queue = described.task_queue or ""
-    if described.status in ENDED or (described.workflow_type == POD_WORKFLOW and queue.startswith("node/")):
+    _require_pods_own(described)
+
+
+def _require_pods_own(execution: WorkflowExecution) -> None:
+    queue = execution.task_queue or ""
+    if execution.status in ENDED or (execution.workflow_type == POD_WORKFLOW and queue.startswith("node/")):
         return
-    raise Failure(
-        f'pod "{name}": workflow {handle.id} is not a pod\'s: somebody has started a {described.workflow_type} there, '
-        f"on task queue {queue}: `temporal workflow terminate -w {handle.id}` frees the name"
+    name, kind = execution.id.rpartition("/")[2], execution.workflow_type
+    raise Squatted(
+        f'pod "{name}": workflow {execution.id} is not a pod\'s: somebody has started a {kind} there, on task queue '
+        f"{queue}: `temporal workflow terminate -w {execution.id}` frees the name"
     )
 
 
@@ -228,13 +239,14 @@ async def _query(
 ) -> FetchedPod | None:
     """Ask a pod's workflow, else return what Temporal recorded last; None if there is no open one.
 
-    A workflow of the task queue `unserved` is not asked, since nobody would answer; "" = there is no such queue.
-    Raises RPCError if the server refuses, and Failure for a workflow that is neither running nor ended.
+    `execution` is what a list has of it; without one, a workflow that is silent and not a pod's raises Squatted. A
+    workflow of the task queue `unserved` is not asked, since nobody would answer; "" = there is no such queue. Raises
+    RPCError if the server refuses, and Failure for a workflow that is neither running nor ended.
     """
     stuck = False
     handle = client.get_workflow_handle(workflow_id)
     if unserved and (recorded := await _execution(handle, execution)) and recorded.task_queue == unserved:
-        return None if recorded.status in ENDED else _recorded(recorded)
+        return _silent(recorded, is_listed=execution is not None)
     try:
         wire = await query_pod(handle, "pod", result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN)
     except WorkflowQueryRejectedError as rejected:
@@ -249,9 +261,19 @@ async def _query(
             raise
         stuck = error.status == RPCStatusCode.FAILED_PRECONDITION and _STUCK in error.message
     else:
-        return FetchedPod(Pod.model_validate(wire), wire, current=True)
+        with contextlib.suppress(ValidationError):  # whoever polls the task queue may answer
+            return FetchedPod(Pod.model_validate(wire), wire, current=True)
     recorded = await _execution(handle, execution)
-    return None if recorded is None or recorded.status in ENDED else _recorded(recorded, stuck=stuck)
+    return None if recorded is None else _silent(recorded, is_listed=execution is not None, stuck=stuck)
+
+
+def _silent(recorded: WorkflowExecution, *, is_listed: bool, stuck: bool = False) -> FetchedPod | None:
+    """Return a pod that did not answer; None if it has ended. Raises Squatted, unless it comes from a list of all."""
+    if recorded.status in ENDED:
+        return None
+    if not is_listed:
+        _require_pods_own(recorded)
+    return _recorded(recorded, stuck=stuck)
 
 
 async def _execution(handle: WorkflowHandle[Any, Any], execution: WorkflowExecution | None) -> WorkflowExecution | None:
