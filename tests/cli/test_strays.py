@@ -17,15 +17,17 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays import adoption, listing
+from syncpod.cli.strays import adoption, listing, notice
 from syncpod.cli.strays.from_manifest import record_from
 from syncpod.cli.strays.listing import Here, Standing, Stray, standing_of, taken, told_apart
 from syncpod.cli.temporal import pod_apply, pod_reads
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
+from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
 from syncpod.node.inventory import PodInRuntime
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import admit_pod, container_hash
+from syncpod.pod.static import HASH_ANNOTATION
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL
 from tests.cli.conftest import Command
@@ -193,6 +195,17 @@ async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name
     assert (named.code, named.err.endswith("has an open workflow, which looks after it\n")) == (1, True), named
     every = await syncpod("adopt", "--all")
     assert (every.code, every.out, every.err) == (0, "", "")
+
+
+def test_a_copy_of_a_static_pod_is_not_left_to_the_directory_of_manifests() -> None:
+    """Nothing applies it by itself, although its annotations name the directory."""
+    lost = stray("u1", "none").pod
+
+    def made_for(uid: str) -> PodInRuntime:
+        annotations = {SOURCE_ANNOTATION: FILE_SOURCE, HASH_ANNOTATION: uid}
+        return replace(lost, sandboxes=(replace(lost.sandboxes[0], annotations=annotations),))
+
+    assert (notice._is_static(made_for("the-original")), notice._is_static(made_for("u1"))) == (False, True)
 
 
 async def test_an_adoption_takes_the_place_of_a_workflow_that_is_not_a_pods(client: Client) -> None:

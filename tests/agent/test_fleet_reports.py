@@ -1,0 +1,25 @@
+"""Which pods a node reports to its fleet as the fleet's own."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from syncpod.agent.fleet.reports import _read
+from syncpod.agent.published_pods import PublishedRun
+from syncpod.messages.fleet import FLEET_SOURCE
+from syncpod.messages.node import SOURCE_ANNOTATION
+from syncpod.pod.static import HASH_ANNOTATION
+from tests.cli.manifests import manifest
+
+
+@pytest.mark.parametrize(("made_for", "is_ours"), [("its-own", True), ("the-original", False)])
+def test_a_copy_of_a_fleets_pod_is_not_the_fleets_and_its_requests_count(made_for: str, is_ours: bool) -> None:
+    """Its annotations are its author's to write: with another pod's, it would take room that the fleet gives away."""
+    pod: dict[str, Any] = manifest("copy")
+    annotations = {SOURCE_ANNOTATION: FLEET_SOURCE, HASH_ANNOTATION: made_for}
+    pod["metadata"] |= {"namespace": "default", "uid": "its-own", "annotations": annotations}
+    found = _read(PublishedRun("run", Mock(answer=Mock(return_value=pod))))
+    assert (found.is_ours, found.requests is None) == (is_ours, is_ours)
