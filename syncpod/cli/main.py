@@ -47,7 +47,8 @@ def run(arguments: Sequence[str]) -> int:
     import typer
 
     from syncpod.cli.input.kubectl_words import arranged
-    from syncpod.cli.program import Interrupted, program
+    from syncpod.cli.manual import Interrupted
+    from syncpod.cli.program import program
 
     wrong_usage: type[Exception] = typer.BadParameter.__mro__[1]  # any wrong usage; typer does not export it
     if arguments and arguments[0] == COMPLETE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,10 @@ _VERBATIM = "\b"
 _HEAD = f"{_VERBATIM}\nExamples:"
 
 
+class Interrupted(Exception):
+    """Ctrl-C ended the command."""
+
+
 class Page(TyperCommand):
     """A command with help and flags like kubectl's: ``POD``, not ``{POD}``; ``--wait=false``."""
 
@@ -35,6 +40,15 @@ class Page(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; flags may have values, as with kubectl. Raises BadInput."""
         return super().parse_args(ctx, without_values(self, args))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. Raises Interrupted at Ctrl-C: typer would turn it into an exit code of 130."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `main` has set it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
 
 
 class Group(TyperGroup):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import signal
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -12,10 +11,6 @@ import typer
 
 from syncpod.cli.command_table import COMMANDS, Entry
 from syncpod.cli.manual import Page, Program, with_examples
-
-
-class Interrupted(Exception):
-    """Ctrl-C ended the command."""
 
 
 class Commands(MutableMapping[str, Any]):
@@ -96,21 +91,6 @@ def _made(name: str, entry: Entry) -> Any:
     settings = getattr(module, "CONTEXT", None)
     own_help = settings is None or "help_option_names" not in settings
     app.command(name, cls=Page, rich_help_panel=entry.panel, context_settings=settings, add_help_option=own_help)(
-        _interruptible(getattr(module, entry.function))
+        getattr(module, entry.function)
     )
     return typer.main.get_command(app)
-
-
-def _interruptible(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with Ctrl-C raised as `Interrupted`: typer would turn it into an exit code of 130."""
-
-    @functools.wraps(command)
-    def called(*arguments: Any, **options: Any) -> Any:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `main` has set it
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            return command(*arguments, **options)
-        except KeyboardInterrupt:
-            raise Interrupted from None
-
-    return called

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli import local_processes
+from syncpod.cli.machine import fleet_processes
 from syncpod.cli.machine.state_directory import (
     FleetProcess,
     recorded_fleet_process,
@@ -18,6 +20,7 @@ from syncpod.cli.machine.state_directory import (
     running_server,
     write_fleet_process,
 )
+from syncpod.cli.main import run
 from syncpod.kernel.process_identity import identify
 from tests.cli.conftest import Result, program
 from tests.cli.machine import remains
@@ -127,3 +130,15 @@ def test_a_record_of_a_process_that_has_ended_is_kept_but_counts_as_none(tmp_pat
     write_fleet_process(tmp_path, "gate", record)
     assert recorded_fleet_process(tmp_path, "gate") == running_fleet_process(tmp_path, "gate") == record
     assert running_fleet_process(tmp_path, "worker") is None
+
+
+def test_ctrl_c_names_what_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start_worker(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local_processes, "start_server", lambda *_: local_processes.Server({"target_host": "a"}, None))
+    monkeypatch.setattr(fleet_processes, "start_worker", start_worker)
+    assert run(["fleet", "up", "--state-dir", str(tmp_path / "fleet")]) == 130
+    assert "What has been started keeps running; `" in capsys.readouterr().err

@@ -84,3 +84,16 @@ def test_ctrl_c_before_a_command_begins_prints_no_traceback(tmp_path: Path) -> N
         started.kill()
         started.wait()
     assert (started.returncode, said) == (-signal.SIGINT, "")
+
+
+def test_ctrl_c_ends_a_command_of_a_group_as_any_other() -> None:
+    """It was ended by the signal itself, so that nothing that it had begun was ended or named."""
+    script = (
+        "import os, signal, sys, time\n"
+        "from syncpod.cli.main import main\n"
+        "from syncpod.cli.temporal import fleet\n"
+        "fleet.run = lambda *_, **__: (os.kill(os.getpid(), signal.SIGINT), time.sleep(600))\n"
+        "sys.argv = ['syncpod', 'fleet', 'get', 'nodes']\n"
+        "main()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=PATIENCE_SECONDS).returncode == 130
