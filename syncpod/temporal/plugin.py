@@ -75,12 +75,14 @@ def syncpod_plugin(
     from temporalio.plugin import SimplePlugin
 
     from syncpod.temporal.interceptors import NodeInterceptor
+    from syncpod.temporal.one_activation import OneActivation
     from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
     from syncpod.temporal.signed_steps import SigningWorker
     from syncpod.temporal.tracing import TracingInterceptor
     from syncpod.temporal.workflow_watch import WatchedRunner
 
     watched = WatchedRunner(runner, watch, begun) if runner is not None and watch is not None else None
+    running = watched or runner
     signing = [SigningWorker()] if keys is not None else []
     return SimplePlugin(
         "syncpod",
@@ -88,7 +90,7 @@ def syncpod_plugin(
         interceptors=[NodeInterceptor(hooks, watched), TracingInterceptor(), ResizeMetricsInterceptor(), *signing],
         workflows=workflows or None,
         activities=activities or None,
-        workflow_runner=watched or runner,
+        workflow_runner=OneActivation(running) if running is not None else None,
     )
 
 

@@ -33,6 +33,7 @@ from syncpod.settings.directories import default_state_dir
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.variables import STATE_DIR
 from syncpod.temporal.missing_key import MissingKey
+from syncpod.temporal.one_activation import OneActivation
 from syncpod.temporal.outage import until_away, until_back
 from syncpod.temporal.plugin import NoServer, connection_settings
 from syncpod.temporal.signed_steps import FleetSigningWorker
@@ -61,7 +62,7 @@ def make_worker(served: ServedByFleet, client: Client, access: FleetAccess, seal
         workflows=served.workflows,
         activities=served.activities(client, sealing),
         interceptors=[FleetSigningWorker()],
-        workflow_runner=workflow_runner(),
+        workflow_runner=OneActivation(workflow_runner()),
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,
         max_cached_workflows=CACHED_WORKFLOWS,
     )

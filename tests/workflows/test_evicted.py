@@ -1,9 +1,10 @@
-"""A workflow that has left the cache is freed at once, without the garbage collector: a worker's comes after hours."""
+"""A workflow leaves the cache in any case, and is freed at once, without the garbage collector."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from temporalio.client import Client
 from temporalio.worker._workflow_instance import _WorkflowBeingEvictedError
 
 from syncpod.temporal.interceptors import NodeInterceptor
+from syncpod.temporal.one_activation import OneActivation
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.tracing import TracingInterceptor
 from syncpod.temporal.workflow_watch import WatchedRunner
@@ -19,6 +21,7 @@ from tests.workflows.scripted import ScriptedNode, container, query_pod, scripte
 from tests.workflows.test_pod_workflow import is_ready, manifest
 from tests.workflows.test_signed import Watches
 from workflows.pod.state import PodState
+from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
 
 PODS = 3
@@ -90,3 +93,22 @@ async def test_the_last_activation_of_a_workflow_that_ends_with_its_alarm_set_is
                 await asyncio.sleep(0.1)
     # Its traceback refers to the activation, and to what that has cancelled.
     assert not alive(_WorkflowBeingEvictedError)
+
+
+async def test_a_task_that_takes_too_long_is_tried_again_although_its_thread_has_not_come_back(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK evicts the run while its thread is still in it: without turns, the steps that wait would never end."""
+    watched, node = WatchedRunner(workflow_runner(), Watches()), ScriptedNode()
+    slow, see_through = [4.0], PodWorkflow.see_through
+
+    async def late(self: PodWorkflow, *begun: Any) -> None:
+        if slow:
+            time.sleep(slow.pop())  # noqa: ASYNC251  # nothing interrupts it; two steps have just been scheduled
+        await see_through(self, *begun)
+
+    monkeypatch.setattr(PodWorkflow, "see_through", late)
+    async with scripted_worker(client, node, workflow_runner=OneActivation(watched)):
+        handle = await start_pod(client, node, manifest())
+        await until(handle, is_ready)
+    assert not slow

@@ -1,0 +1,80 @@
+"""Gives each workflow instance one activation at a time: the SDK (1.35) may evict one that another thread still runs.
+
+It fails a task that does not come back within two seconds by the clock, as happens on a busy machine, and evicts the
+run. It means to wait for the task's thread first, but has cancelled the future that it would wait for. Two threads then
+run one event loop, which refuses to enter the tasks that are to end: they never do, each later eviction fails because
+of them, and the run gets no task any more until the worker is restarted. An eviction that takes more than two seconds
+is also begun once more, whatever the first one did.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.converter import SerializationContext
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.workflow import Info
+
+_TURN_SECONDS: Final = 1.0
+"""How long an activation waits for the one before it. The SDK repeats an eviction that fails, and would begin another
+one beside an eviction that takes more than two seconds: threads that wait would become ever more."""
+
+
+class StillRuns(Exception):
+    """Another thread runs an earlier activation of the same instance."""
+
+
+class OneActivation(WorkflowRunner):
+    """Runs workflows with another runner, each instance in one thread at a time."""
+
+    def __init__(self, inner: WorkflowRunner) -> None:
+        """Run workflows with `inner`."""
+        self._inner = inner
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """Leave it to the inner runner."""
+        self._inner.prepare_workflow(defn)
+
+    def set_worker_level_failure_exception_types(self, types: Any) -> None:
+        """Leave it to the inner runner."""
+        self._inner.set_worker_level_failure_exception_types(types)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """Return the inner runner's instance, which is activated in one thread at a time."""
+        return _Alone(self._inner.create_instance(det))
+
+
+class _Alone(WorkflowInstance):
+    def __init__(self, inner: WorkflowInstance) -> None:
+        self._inner = inner
+        self._turn = threading.Lock()
+        self._is_evicted = False
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        if not self._turn.acquire(timeout=_TURN_SECONDS):
+            raise StillRuns("a task of it that took too long has not come back yet")
+        try:
+            if self._is_evicted:
+                completion = WorkflowActivationCompletion(run_id=act.run_id)
+                completion.successful.SetInParent()
+                return completion
+            completion = self._inner.activate(act)
+            self._is_evicted = any(job.HasField("remove_from_cache") for job in act.jobs)
+            return completion
+        finally:
+            self._turn.release()
+
+    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
+        return self._inner.get_serialization_context(command_info)
+
+    def get_external_store_context(self, command_info: Any) -> Any:
+        return self._inner.get_external_store_context(command_info)
+
+    def get_info(self) -> Info:
+        return self._inner.get_info()
+
+    def get_thread_id(self) -> int | None:
+        return self._inner.get_thread_id()
