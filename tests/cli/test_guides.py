@@ -27,13 +27,15 @@ GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 MANIFESTS = ("/etc/kubernetes/manifests", "/etc/syncpod/pods")
 """Directories of the machine, for which a test takes another."""
 PAGES = {
-    "README.md": ("Ten commands",),
-    "docs/temporal.md": ("Connect", "Lists of pods"),
-    "docs/nodes.md": ("Nodes",),
+    "README.md": (("Ten commands",), 10),
+    "docs/temporal.md": (("Connect", "Lists of pods"), 8),
+    "docs/nodes.md": (("Nodes",), 4),
+    "examples/pods/README.md": (("Examples",), 1),
 }
-"""Pages with commands for a node that is up, and the headings below which these are."""
+"""Pages with commands for a node that is up: the headings below which these are, and how many there are."""
 AFTERWARDS = {
     "docs/nodes.md": ("uncordon guide", "down --keep-pods", "up --no-manifests"),
+    "examples/pods/README.md": ("delete -f examples/pods/projected.yaml --ignore-not-found",),
 }
 """What a page does not show: how its node becomes again what it was."""
 
@@ -77,7 +79,7 @@ class Shell:
         """Run one line; `syncpod` itself without a shell, which costs less."""
         words = shlex.split(command, comments=True)
         own = dict(word.split("=", 1) for word in words if re.match(r"OTEL_\w+=", word))
-        if {"logs", "-f"} <= set(words):
+        if words[:2] == ["syncpod", "logs"] and "-f" in words:
             return self._follow(words)
         if (words := words[len(own) :])[0] == "syncpod" and "&&" not in words:
             return program(*words[1:], environ={**self._environ, **own})
@@ -136,9 +138,10 @@ def test_the_commands_of_a_page_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    text = below((ROOT / page).read_text(), PAGES[page])
+    headings, commands = PAGES[page]
+    text = below((ROOT / page).read_text(), headings)
     programs = [request.getfixturevalue("tctl").parent] if "$ tctl" in text else []
-    run_all(text, Shell(environ, programs), tmp_path, least=4)
+    run_all(text, Shell(environ, programs), tmp_path, least=commands)
     delete_pods(environ)
     for line in AFTERWARDS.get(page, ()):
         assert program(*line.split(), environ=environ).code == 0
