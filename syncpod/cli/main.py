@@ -21,6 +21,8 @@ from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.console import paint, printable, remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure, why_of
 
+_EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((\S+).*\)")
+"""What the parser says of words that a command does not take; the first one."""
 _OF_THE_DISK: Final = frozenset(
     (
         *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
@@ -104,17 +106,24 @@ def _usage(error: Exception, words: Sequence[str]) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{message}\n")
         return ""
-    from syncpod.cli.input.kubectl_words import command_words, option_elsewhere
+    from syncpod.cli.input.kubectl_words import command_words, option_elsewhere, without_flag
     from syncpod.cli.program import program
 
-    if way := option_elsewhere(" ".join(command_words(program(), words)), getattr(error, "option_name", "")):
+    command = " ".join(command_words(program(), words))
+    if (extra := _EXTRA.match(message)) and _takes_manifests(context) and (way := without_flag(extra[1], command)):
+        return way
+    if way := option_elsewhere(command, getattr(error, "option_name", "")):
         return f"{message.partition(' (Possible options')[0]}: {way}"
     # These words come from the parser that typer uses.
     message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)
     message = message.replace("Input should be", "must be")
     # The parser does not say of which command it is that an option lacks its argument.
-    where = context.command_path if context is not None else " ".join(("syncpod", *command_words(program(), words)))
+    where = context.command_path if context is not None else f"syncpod {command}".rstrip()
     return f"{message}; see `{where} --help`"
+
+
+def _takes_manifests(context: Any) -> bool:
+    return context is not None and any("--filename" in each.opts for each in context.command.params)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.kubectl_words import arranged, refuse_word
+from syncpod.cli.input.kubectl_words import arranged, no_such_pod, refuse_word
 from syncpod.cli.main import run
 from syncpod.cli.program import program
 
@@ -67,3 +67,8 @@ def test_what_a_fleet_lacks_of_kubectl_is_told_with_what_there_is_instead(
 ) -> None:
     assert run(line.split()) == 2
     assert capsys.readouterr().err.startswith(f"syncpod: {said}")
+
+
+def test_a_pod_that_is_called_like_a_manifest_is_missed_with_the_flag_for_one() -> None:
+    assert no_such_pod("web", "a") == 'pods "web" not found in namespace a'
+    assert no_such_pod("web.yaml", "a").endswith(" not found in namespace a: a manifest is named with -f FILE")

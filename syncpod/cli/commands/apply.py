@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -50,7 +48,6 @@ def apply(
     recursive: Recursive = False,
     ignore_other_kinds: IgnoreOtherKinds = False,
     kustomize: Kustomize = "",
-    stray: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> None:
     """Create or change pods, ConfigMaps and Secrets.
 
@@ -68,8 +65,6 @@ def apply(
     """
     from syncpod.cli.input.manifests import admitted
 
-    if stray:
-        raise BadInput(_without_flag(stray[0]))
     if kustomize:
         raise BadInput(f"-k: kustomizations are not built here: kubectl kustomize {kustomize} | syncpod apply -f -")
     if not filename:
@@ -83,13 +78,6 @@ def apply(
         try_manifests(manifests, node, mark, asks=dry_run == "server")
         return
     apply_manifests(manifests, node, patience, wait=wait)
-
-
-def _without_flag(word: str) -> str:
-    """Say how a manifest is named, and whether the word is one."""
-    if word == "-" or Path(word).exists():
-        return f"{word}: name a manifest with -f: syncpod apply -f {shlex.quote(word)}"
-    return f"{word}: there is no such file, and a manifest is named with -f: syncpod apply -f FILE"
 
 
 def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None = None, *, wait: bool = False) -> None:

@@ -11,6 +11,7 @@ import typer
 from syncpod.cli.console import Columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, read_field_selector, read_selector, with_likely_kind
+from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames, NamespaceOrFiles, Selector, Things
 from syncpod.cli.listed import ListedPod
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
@@ -254,7 +255,7 @@ def _show(names: Sequence[str], pods: Sequence[ListedPod], found: _Found, printe
 
 def _missing(names: Sequence[str], pods: Sequence[ListedPod], request: _Request) -> list[str]:
     missing = sorted(set(names) - {one.name for one in pods})
-    return [f'pods "{name}" not found in namespace {request.namespace}' for name in missing]
+    return [no_such_pod(name, request.namespace or "") for name in missing]
 
 
 def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:

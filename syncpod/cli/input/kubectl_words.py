@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final
 
 from typer.core import TyperGroup
 
 from syncpod.cli.failure import BadInput
+
+MANIFEST_SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""How the files end that a directory of manifests has."""
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "rollout": "a pod has no rollouts: `syncpod restart POD` restarts its containers, `syncpod history POD` shows what "
@@ -146,6 +151,8 @@ def refuse_word(word: str, known: Sequence[str], program: str = "syncpod") -> No
         if elsewhere is _OF_CREATE:
             raise BadInput(f"create {word}: {way}")
         raise BadInput(f"{word!r} is not a command {'of a fleet' if elsewhere is _OF_FLEET else 'here'}: {way}")
+    if program == "syncpod create" and (way := without_flag(word, "create")):
+        raise BadInput(way)
     likely = [
         each
         for each in get_close_matches(word, known)
@@ -153,6 +160,27 @@ def refuse_word(word: str, known: Sequence[str], program: str = "syncpod") -> No
     ]
     meant = f". Did you mean {', '.join(map(repr, likely))}?" if likely else ""
     raise BadInput(f"No such command {word!r}{meant}; see `{program} --help`")
+
+
+def without_flag(word: str, command: str = "") -> str:
+    """Return how a manifest is named that stands where a pod or nothing may stand, in a sentence; "" if it is none.
+
+    `command` takes manifests, such as ``fleet apply``; "" = any command.
+    """
+    is_there = word == "-" or Path(word).exists()
+    if not (is_there or word.endswith(MANIFEST_SUFFIXES)):
+        return ""
+    if not command:
+        return "a manifest is named with -f FILE"
+    if is_there:
+        return f"{word}: name a manifest with -f: syncpod {command} -f {shlex.quote(word)}"
+    return f"{word}: there is no such file, and a manifest is named with -f: syncpod {command} -f FILE"
+
+
+def no_such_pod(name: str, namespace: str) -> str:
+    """Return the sentence that there is no pod of this name, and how a manifest is named if it looks like one."""
+    way = without_flag(name)
+    return f'pods "{name}" not found in namespace {namespace}{f": {way}" if way else ""}'
 
 
 def option_elsewhere(command: str, option: str) -> str:

@@ -10,9 +10,9 @@ from typing import BinaryIO, Final
 
 from syncpod.cli.console import printable
 from syncpod.cli.failure import BadInput, why_of
+from syncpod.cli.input.kubectl_words import MANIFEST_SUFFIXES
 
 STDIN: Final = "standard input"
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def texts(sources: Sequence[str], problems: list[str], *, recursive: bool = False) -> Iterator[tuple[str, bytes]]:
@@ -59,9 +59,9 @@ def _files(path: Path, *, recursive: bool) -> list[Path]:
     if not path.is_dir():
         return [path]
     found = (Path(top, name) for top, _, names in os.walk(path) for name in names) if recursive else path.iterdir()
-    entries = sorted(entry for entry in found if entry.suffix in _SUFFIXES)
+    entries = sorted(entry for entry in found if entry.suffix in MANIFEST_SUFFIXES)
     files = [entry for entry in entries if entry.is_file() or (entry.is_symlink() and not entry.exists())]
     if not files:
         below = " or below it" if recursive else ""
-        raise BadInput(f"{printable(str(path))}: no {', '.join(_SUFFIXES)} file in this directory{below}")
+        raise BadInput(f"{printable(str(path))}: no {', '.join(MANIFEST_SUFFIXES)} file in this directory{below}")
     return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
 from syncpod.journal.reading import LifeRecords, NoJournal, lives_of
@@ -24,7 +25,7 @@ def last_life(server: tuple[str, str], namespace: str, name: str) -> LifeRecords
 
 def missing(server: tuple[str, str], namespace: str, name: str) -> str:
     """Return the sentence that there is no pod of this name, with where to read of one that is gone. Blocks."""
-    said = f'pods "{name}" not found in namespace {namespace}'
+    said = no_such_pod(name, namespace)
     if last_life(server, namespace, name) is None:
         return said
     return f"{said}; `syncpod explain -n {namespace} {name}` says what became of it"

@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod, silence
+from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.listed import Recorded
 from syncpod.cli.machine.settings import settings
@@ -66,7 +67,7 @@ def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, 
 
 def not_found(name: str, namespace: str) -> Failure:
     """Return the failure to find a pod."""
-    return Failure(f'pods "{name}" not found in namespace {namespace}')
+    return Failure(no_such_pod(name, namespace))
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> FetchedPod | None:
