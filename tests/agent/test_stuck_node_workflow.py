@@ -185,7 +185,7 @@ async def test_another_workflow_under_the_id_of_a_nodes_is_ended(client: Client,
     async def require() -> None:
         pass
 
-    signals = NodeSignals(client, name, require)
+    signals = NodeSignals(client, name, require, lambda: False)
     assert await signals.end_another() == ""
     await client.start_workflow(kind, id=node_workflow_id(name), task_queue="elsewhere")
     assert await signals.end_another() == f"a workflow {kind} on task queue elsewhere"
