@@ -32,12 +32,12 @@ class PodSignals:
 
     async def backoff_expired(self, workflow_id: str, container: str, restart: int) -> bool:
         """Tell a pod that a container's back-off is over."""
-        return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=container, restart=restart))
+        return await self._send(workflow_id, "backoff_queue", BackoffExpired(container=container, restart=restart))
 
     async def end_backoff(self, workflow_id: str, subject: str, appeared: str) -> bool:
         """Tell a pod that what a container, or a step of the whole pod, waits for is available now."""
         signal = BackoffExpired(container=subject, appeared=appeared)
-        return await self._send(workflow_id, "backoff_expired", signal)
+        return await self._send(workflow_id, "backoff_queue", signal)
 
     async def probe(self, ref: PodRef, change: ProbeChanged) -> bool:
         """Tell a pod that the result of a probe of one of its containers has changed."""

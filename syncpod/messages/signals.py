@@ -39,10 +39,14 @@ class DeletePod(Message):
 
 
 class BackoffExpired(Message):
-    """Signal ``backoff_expired``: a container's back-off is over; without ``restart``, an operator ends it early."""
+    """Signals ``backoff_expired``, an operator's, and ``backoff_queue``, the node's: a container's back-off is over.
+
+    The two are obeyed alike, and have two names only so that a history shows who has ended a back-off.
+    """
 
     container: str = ""
     restart: int | None = None
+    """Which restart the node's queue has let go; None = whichever waits, and an operator ends its back-off early."""
     appeared: str = ""
     """The ConfigMap or Secret that was missing and is there now, if the node's agent sends the signal."""
 

@@ -32,8 +32,8 @@ class Recorder:
         self.signals.append({"signal": "pleg", **payload})
 
     @workflow.signal
-    def backoff_expired(self, payload: dict[str, Any]) -> None:
-        self.signals.append({"signal": "backoff_expired", **payload})
+    def backoff_queue(self, payload: dict[str, Any]) -> None:
+        self.signals.append({"signal": "backoff_queue", **payload})
 
     @workflow.signal
     def end(self) -> None:

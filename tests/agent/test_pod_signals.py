@@ -85,7 +85,7 @@ async def test_the_signal_of_an_ended_back_off_names_container_and_restart(
         return bool(await received(workflow))
 
     await until_asked(there)
-    assert await received(workflow) == [{"signal": "backoff_expired", "container": "web", "restart": 3, "appeared": ""}]
+    assert await received(workflow) == [{"signal": "backoff_queue", "container": "web", "restart": 3, "appeared": ""}]
     await queue.close()
 
 

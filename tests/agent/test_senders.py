@@ -17,7 +17,7 @@ def test_the_sender_of_each_signal_that_explain_shows_as_a_change_is_asked_for(s
     assert line.is_command
 
 
-@pytest.mark.parametrize("signal", ["pleg", "probe", "backoff_expired"])
+@pytest.mark.parametrize("signal", ["pleg", "probe", "backoff_queue"])
 def test_nobody_is_asked_who_sent_what_the_agent_sends(signal: str) -> None:
     line = Line(NOW, "signal", signal, reason="Secret s has come or changed: the back-off of operator ends")
     assert not line.is_command and changes_of([line]) == []

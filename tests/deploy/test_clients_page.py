@@ -38,6 +38,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
         for name, model in (
             ("delete_pod", DeletePod),
             ("backoff_expired", BackoffExpired),
+            ("backoff_queue", BackoffExpired),
             ("restart", Restart),
             ("set_condition", SetCondition),
             ("evict", Evict),

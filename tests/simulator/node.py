@@ -568,7 +568,7 @@ class Node:
             if ill.kind:
                 self.suffered(ill)
             for _ in range({"lost": 0, "doubled": 2}.get(ill.kind, 1)):
-                self.server.signal("backoff_expired", {"container": subject, "restart": restart})
+                self.server.signal("backoff_queue", {"container": subject, "restart": restart})
 
         self._armed[subject] = self.clock.after(delay, expire)
 

@@ -117,7 +117,7 @@ def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...],
     container = subject if subject in _containers(state) else ""
     if signal.appeared:
         why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
-        state.note(now, "signal", "backoff_expired", why, container=container)
+        state.note(now, "signal", "backoff_queue", why, container=container)
     else:
         restarting = (*state.pod.spec.init_containers, *state.pod.spec.containers)
         is_part = subject == backoff.RESTART_ALL or subject in [each.name for each in restarting]
@@ -224,6 +224,7 @@ SIGNALS = {
     "pleg": _pleg,
     "probe": _probe,
     "backoff_expired": _backoff_expired,
+    "backoff_queue": _backoff_expired,
     "restart": _restart,
     "set_condition": _set_condition,
     "evict": _evict,

@@ -613,6 +613,13 @@ class PodWorkflow:
         self.entity.receive("backoff_expired", args)
 
     @workflow.signal(
+        description=takes(BackoffExpired, "From the node's agent: a back-off is over, or what was missing has appeared")
+    )
+    def backoff_queue(self, *args: Any) -> None:
+        """Take the end of a back-off, as `backoff_expired`: a person who reads the history sees who has sent which."""
+        self.entity.receive("backoff_queue", args)
+
+    @workflow.signal(
         description=takes(
             Restart,
             "End a container and start it again, without a back-off; empty means every main container",
