@@ -40,6 +40,7 @@ from syncpod.agent.takeover.boot import OpenPod, Takeover
 from syncpod.agent.takeover.cluster import ClusterGuard
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.agent.takeover.rival import stop_if_outranked
+from syncpod.agent.unattended_pods import UnattendedPods
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.journal.file import Limits
@@ -94,8 +95,7 @@ class Agent:
 
         `journal` says how much the node's journal keeps; None = what it keeps by default.
         """
-        self._client = client
-        self.guard = guard
+        self._client, self.guard = client, guard
         self._task_queue = task_queue
         self._life = life
         self._reader = reader
@@ -131,6 +131,7 @@ class Agent:
         self.own_server, self.pod_orders = OwnServer(guard.require), self._pod_orders(context, cri)
         self.journal = Journal(context, journal, ask_server=partial(sent_to, client))
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
+        self.refresh_report: Callable[[], Awaitable[None]] = _nothing_to_refresh  # housekeeping sets it
         self._ended_runs = EndedRuns(client)
         self._background = self._own_tasks(context)
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
@@ -183,13 +184,16 @@ class Agent:
         )
 
     def _node_socket(self, context: NodeContext) -> NodeSocket:
+        open_pods = OpenPods(self._client, self.guard.require, self._task_queue)
         return NodeSocket(
             context.state_dir,
             self.published_pods,
-            open_pods=OpenPods(self._client, self.guard.require, self._task_queue),
+            open_pods=open_pods,
+            unattended=UnattendedPods(context, self.pleg.listings, open_pods),
             untold=self.prober.untold,
             running=self.running,
             settle_journal=self.journal.flush,
+            refresh_report=lambda: self.refresh_report(),
         )
 
     def add_background_task(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
@@ -427,3 +431,7 @@ class Agent:
 def _host_ip_of(facts: Callable[[], NodeFacts]) -> Callable[[], str]:
     """Return what tells the node's first address; "" while it has none."""
     return lambda: next(iter(facts().host_ips), "")
+
+
+async def _nothing_to_refresh() -> None:
+    """Do nothing: the node has no housekeeping."""

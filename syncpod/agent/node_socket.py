@@ -21,8 +21,10 @@ from temporalio.client import WorkflowExecution
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures, with_untold
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
+from syncpod.agent.unattended_pods import WHY, Unattended, UnattendedPods
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.running_steps import RunningStep, steps_of
+from syncpod.node.orphan_mark import marked
 from syncpod.node.read_socket import (
     ALL_TOLD,
     ANSWER_SECONDS,
@@ -31,10 +33,12 @@ from syncpod.node.read_socket import (
     JOURNAL,
     LINE_LIMIT,
     PATIENCE_SECONDS,
+    REPORT,
     SOCKET_NAME,
     STEPS,
     socket_address,
 )
+from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import pod_to_wire
 from syncpod.temporal.pod_search_attributes import attribute, recorded_as
 
@@ -63,21 +67,26 @@ class NodeSocket:
         published: PublishedPods,
         *,
         open_pods: OpenPods | None = None,
+        unattended: UnattendedPods | None = None,
         untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
         running: Collection[RunningStep] = (),
         settle_journal: Callable[[], Awaitable[bool]] | None = None,
+        refresh_report: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Answer from `published`, on the socket in `state_dir`; without `open_pods`, not which pods are open.
 
+        `unattended` finds the pods that run without a workflow. They are answered for beside the open ones, marked.
         `untold` returns the failures of a pod's probes (by its UID) that its workflow does not know of yet. `running`
-        has the steps that are under way at the time. `settle_journal` writes what the journal is still to be told.
+        has the steps that are under way at the time. `settle_journal` writes what the journal is still to be told, and
+        `refresh_report` what the node is found to have now.
         """
         self._state_dir = state_dir
         self._published = published
         self._open_pods = open_pods
+        self._unattended = unattended
         self._untold = untold
         self._running = running
-        self._settle_journal = settle_journal
+        self._writes = {JOURNAL: settle_journal, REPORT: refresh_report}
 
     async def run(self) -> None:
         """Answer until cancelled. Raises OSError if the socket cannot be made."""
@@ -106,13 +115,15 @@ class NodeSocket:
             asked = json.loads(line)
             query, args = str(asked["query"]), list(asked["args"])
             await _write(writer, HEARD)
-            if query == JOURNAL and self._settle_journal is not None:
-                async with asyncio.timeout(PATIENCE_SECONDS):  # a disk may hang
-                    await self._settle_journal()
+            if (write := self._writes.get(query)) is not None:
+                async with asyncio.timeout(PATIENCE_SECONDS):  # a disk may hang, or the server
+                    await write()
                 await _write(writer, ALL_TOLD)
             recorded: list[WorkflowExecution] = []
+            orphans: list[Unattended] = []
             if "open" in asked:
                 workflows, recorded = await self._open(asked["open"])
+                orphans = await self._without_workflow(asked["open"], {*workflows, *(each.id for each in recorded)})
             elif "pods" in asked:
                 workflows = [pod_workflow_id(str(namespace), str(name)) for namespace, name in asked["pods"]]
             else:
@@ -125,6 +136,9 @@ class NodeSocket:
                 await _write(writer, lines)
             for few in _parts(recorded):
                 await _write(writer, await asyncio.to_thread(_as_recorded, few))
+            for lone in orphans:
+                run = self._published.newest(lone.workflow_id)
+                await _write(writer, await asyncio.to_thread(_as_orphan, self._state_dir, lone, run, query, args))
             if "open" in asked:
                 await _write(writer, ALL_TOLD)
         except OpenPodsUnknown:
@@ -164,6 +178,13 @@ class NodeSocket:
                     await asyncio.sleep(_LOOK_SECONDS)
         raise OpenPodsUnknown
 
+    async def _without_workflow(self, asked: Mapping[str, Any], known: Collection[str]) -> list[Unattended]:
+        """Return those of the pods that are asked for that run without a workflow. Raises OpenPodsUnknown."""
+        if self._unattended is None:
+            return []
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await self._unattended.among(asked["namespace"], list(map(str, asked["names"])), known)
+
     def _knows(self, workflow_id: str, run_id: str) -> bool:
         known = self._published.newest(workflow_id)
         return known is not None and known.run_id == run_id
@@ -193,6 +214,34 @@ def _as_recorded(executions: Sequence[WorkflowExecution]) -> bytes:
         for each in executions
     )
     return b"".join(json.dumps(each, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for each in lines)
+
+
+def _as_orphan(state_dir: Path, lone: Unattended, run: PublishedRun | None, query: str, args: list[Any]) -> bytes:
+    """Return a line for a pod without a workflow: what that told last, marked. Nothing is decided for it any more."""
+    listing = lone.listing
+    if run is not None and run.published.uid != listing.uid:
+        run = None
+
+    def told(part: str, otherwise: Any) -> Any:
+        return run.published.answer(part, *(args if part == query else ())) if run is not None else otherwise
+
+    def pod() -> dict[str, Any]:
+        bare = {"metadata": {"name": listing.name, "namespace": listing.namespace, "uid": listing.uid}}
+        return marked(told("pod", recorded_pod(state_dir, lone.workflow_id, listing.uid) or bare), WHY)
+
+    def answer() -> Any:
+        match query:
+            case "pod":
+                return pod()
+            case "plan":
+                return {**told("plan", {}), "steps": [], "holds": []}
+            case _ if query == DESCRIBED:
+                return {"pod": pod(), "plan": {"holds": []}, "events": told("events", []), "under_way": [], "run": ""}
+            case _:
+                return told(query, [])
+
+    said = {"workflow": lone.workflow_id, "run": run.run_id if run is not None else "", "answer": answer()}
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _answers(known: dict[str, PublishedRun], query: str, args: list[Any], untold: _Untold, steps: _Steps) -> bytes:

@@ -68,12 +68,13 @@ async def _pods(client: Client, namespace: str, name: str, conditions: Selector)
     import asyncio
 
     from syncpod.cli.machine.journaled_pods import missing
-    from syncpod.cli.temporal.pods import list_pods, read_pod
+    from syncpod.cli.temporal.pods import list_pods, lone_pods, read_pod
 
     if name:
-        if (named := await read_pod(client, namespace, name)) is None:
+        named = await read_pod(client, namespace, name)
+        fetched_pods = [named] if named is not None else await lone_pods(namespace, [name])
+        if not fetched_pods:
             raise Failure(missing((client.service_client.config.target_host, client.namespace), namespace, name))
-        fetched_pods = [named]
     else:
         fetched_pods = await list_pods(client, namespace, conditions)
     if not fetched_pods:

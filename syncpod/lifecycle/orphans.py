@@ -100,7 +100,11 @@ def judge(found: Found, coverage: Coverage, *, cluster: str) -> Judgement:
     if not coverage.sources_ready:
         return Judgement(orphan=True, why=why, but="not every source of pods has reported yet")
     if coverage.needs_tombstone and not found.ended_here:
-        return Judgement(orphan=True, why=why, but="only the Temporal server says so, which nobody has signed")
+        return Judgement(
+            orphan=True,
+            why=why,
+            but="no signed command has ended it: `syncpod adopt` or `syncpod prune` it",
+        )
     if proven:
         return Judgement(orphan=True, kill=True, why=why)
     if is_covered(found.made_at, coverage.since):

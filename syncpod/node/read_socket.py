@@ -3,14 +3,16 @@
 A request is one line of JSON: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The worker says at
 once that it has heard it, with a line ``{"heard": true}``. The answer is one line for each of these workflows that the
 worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an ``"error"``. Then the worker closes the connection.
-The queries are those of the pod's workflow, and `steps`, `described` and `journal`, which the worker answers itself.
+The queries are those of the pod's workflow, and `steps`, `described`, `journal` and `report`, which the worker answers
+itself.
 
 Instead of ``"workflows"``, a request may have ``"pods": [["default", "web"]]``. Or it may have
 ``"open": {"namespace": "default", "names": ["web"]}`` (no names = all, null = all namespaces): the worker asks its
 server which of these pods are open now, and answers for all of them, or for none. A last line ``{"all": true}`` says
 that it was all: a pod that is missing then does not exist. With ``"recorded": true`` in it, a worker that has just
 begun also has lines ``{"workflow": …, "run": …, "recorded": …, "status": …, "restarts": …}`` for pods to which it has
-not come yet: what the server has recorded last, the Pod and two columns of ``get pods``.
+not come yet: what the server has recorded last, the Pod and two columns of ``get pods``. Pods that run without a
+workflow are answered for too; the Pod is marked then (:mod:`syncpod.node.orphan_mark`).
 
 Nobody but the node's user may connect: the socket has mode 0600, in a directory of mode 0700.
 """
@@ -36,6 +38,8 @@ DESCRIBED: Final = "described"
 """The query that returns `pod`, `plan` and `events` at once, with the names of the steps `under_way` and the `run`."""
 JOURNAL: Final = "journal"
 """The request to write to the node's journal what the worker has heard so far. The answer is :data:`ALL_TOLD`."""
+REPORT: Final = "report"
+"""The request to look for orphans now, and to write the node's report. The answer is :data:`ALL_TOLD`."""
 SOCKET_NAME: Final = "reads.sock"
 """The socket's name in the node's state directory."""
 LINE_LIMIT: Final = 8 * 1024 * 1024
@@ -138,8 +142,20 @@ def settle_journal(state_dir: Path) -> None:
     Without this the journal is up to a second behind what `get` and `wait` have just said. It blocks, for no longer
     than :data:`ANSWER_SECONDS`; if the worker does not answer, what is in the journal has to do.
     """
+    _have_written(state_dir, JOURNAL)
+
+
+def refresh_report(state_dir: Path) -> None:
+    """Return once the worker of this node, if it has one, has looked for orphans anew, and written the node's report.
+
+    Without this the report is up to a minute old. It blocks no longer than `settle_journal` does.
+    """
+    _have_written(state_dir, REPORT)
+
+
+def _have_written(state_dir: Path, request: str) -> None:
     with contextlib.suppress(OSError, ValueError):
-        for _ in _lines(state_dir, {"query": JOURNAL, "workflows": []}):
+        for _ in _lines(state_dir, {"query": request, "workflows": []}):
             pass
 
 

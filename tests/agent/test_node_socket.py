@@ -16,9 +16,14 @@ from syncpod.agent.node_socket import NodeSocket
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods
+from syncpod.agent.unattended_pods import UnattendedPods
+from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox, SandboxState
 from syncpod.messages.identity import PodRef
 from syncpod.node import read_socket
+from syncpod.node.orphan_mark import why_orphaned
+from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.read_socket import (
+    DESCRIBED,
     HEARD,
     SOCKET_NAME,
     STEPS,
@@ -27,9 +32,12 @@ from syncpod.node.read_socket import (
     ask_listed,
     ask_node,
     ask_open,
+    ask_open_by_workflow,
     socket_address,
 )
+from syncpod.node.tombstones import write_tombstone
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
+from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.agent.published import OfNoPod
@@ -96,6 +104,8 @@ class Server(OpenPods):
         """The runs that are found when workflows are asked for one by one."""
         self.looks = 0
         self.elsewhere: set[str] = set()
+        self.listings: list[ObservedPod] = []
+        """What the node has in its runtime."""
 
     async def listed(self, namespace: str | None) -> dict[str, Any]:
         if self.runs is None:
@@ -135,6 +145,7 @@ async def node(tmp_path: Path, server: Server) -> AsyncIterator[tuple[NodeContex
         published,
         open_pods=server,
         untold=lambda uid: [failures] if uid == "uid-web" else [],
+        unattended=UnattendedPods(context, lambda: server.listings, server),
         running=steps,
     )
     serving = asyncio.create_task(socket.run())
@@ -159,6 +170,44 @@ async def test_known_state_is_returned_with_its_run(node: tuple[NodeContext, Pub
     assert [event["count"] for event in events] == [3], "the failures that the workflow does not know of"
     published.take(many[0], "run", Shown(is_gone=True))
     assert list(await ask_node(context.state_dir, "pod", [], many[:2])) == many[1:2]
+
+
+def listing(name: str, uid: str, *, ready: bool = True) -> ObservedPod:
+    state: SandboxState = "SANDBOX_READY" if ready else "SANDBOX_NOTREADY"
+    return ObservedPod(uid=uid, name=name, namespace="default", sandboxes=(ObservedSandbox(id=uid, state=state),))
+
+
+async def test_a_pod_that_runs_without_a_workflow_is_told_with_a_mark(
+    node: tuple[NodeContext, PublishedPods], server: Server
+) -> None:
+    """Somebody has terminated its workflow. One that the server merely does not list yet is no such pod."""
+    context, published = node
+    for name in ("web", "old", "new"):
+        published.take(f"pod/default/{name}", "run", Shown())
+    server.runs, server.open = {"pod/default/web": "run"}, {"pod/default/new": "run"}
+    server.listings = [
+        listing("web", "uid-web"),
+        listing("old", "uid-web"),
+        listing("new", "uid-web"),
+        listing("dead", "uid-dead", ready=False),
+        listing("after-a-restart", "uid-5"),
+        listing("deleted", "uid-6"),
+    ]
+    (context.state_dir / "pods" / "uid-6").mkdir(parents=True)
+    write_pod_record(context, PodRecord(pod=Pod.model_validate({"metadata": {"uid": "uid-6"}}), incarnation="life"))
+    write_tombstone(context, "uid-6", "life")
+    told = await asyncio.to_thread(ask_open_by_workflow, context.state_dir, "pod", "default", [])
+    assert told is not None
+    assert {each: bool(why_orphaned(pod)) for each, pod in told.items()} == {
+        "pod/default/web": False,
+        "pod/default/old": True,
+        "pod/default/after-a-restart": True,
+    }
+    assert told["pod/default/old"]["text"], "what its workflow told last"
+    plans = await asyncio.to_thread(ask_open_by_workflow, context.state_dir, "plan", "default", ["after-a-restart"])
+    assert plans is not None and plans["pod/default/after-a-restart"]["holds"] == []
+    whole = await asyncio.to_thread(ask_open_by_workflow, context.state_dir, DESCRIBED, "default", ["after-a-restart"])
+    assert whole is not None and why_orphaned(whole["pod/default/after-a-restart"]["pod"])
 
 
 async def test_what_the_steps_under_way_do_is_told_without_the_server(

@@ -163,5 +163,5 @@ def test_where_commands_are_signed_the_servers_word_alone_kills_nothing(standing
     found = Found(uid="u", cluster=HERE, made_at=AT, standing=standing)
     left = judge(found, coverage, cluster=HERE)
     assert (left.orphan, left.kill) == (True, False)
-    assert left.but == "only the Temporal server says so, which nobody has signed"
+    assert left.but == "no signed command has ended it: `syncpod adopt` or `syncpod prune` it"
     assert judge(replace(found, ended_here=True), coverage, cluster=HERE).kill

@@ -69,15 +69,20 @@ class NodeReporter:
     async def run(self) -> None:
         """Write the report when it has changed, until cancelled."""
         while True:
-            report = self.report()
-            if report != self._written:
-                stamped = report.model_copy(update={"at": datetime.now(UTC)})
-                try:
-                    await asyncio.to_thread(write_node_report, self._state_dir, stamped)
-                    self._written = report
-                except OSError as error:
-                    log.warning("the node's report cannot be written: %s", error)
+            await self.write()
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def write(self) -> None:
+        """Write the report if it has changed."""
+        report = self.report()
+        if report == self._written:
+            return
+        stamped = report.model_copy(update={"at": datetime.now(UTC)})
+        try:
+            await asyncio.to_thread(write_node_report, self._state_dir, stamped)
+            self._written = report
+        except OSError as error:
+            log.warning("the node's report cannot be written: %s", error)
 
     def report(self) -> NodeReport:
         """Return the report without its time."""

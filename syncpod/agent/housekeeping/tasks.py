@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from syncpod.agent.agent import Agent
 from syncpod.agent.eviction.evictor import RECLAIM_SECONDS, Evictor
@@ -25,6 +27,7 @@ from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.takeover.lock import NodeLife
+from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.housekeeping_settings import HousekeepingSettings
 from syncpod.messages.identity import node_task_queue
@@ -86,10 +89,18 @@ def add_housekeeping_tasks(
     agent.add_background_task("eviction", evictor.run)
     agent.add_background_task("storage limits", storage.run)
     agent.add_background_task("node report", reporter.run)
+    agent.refresh_report = partial(_refresh, orphans, reporter)
     _add_duplicates(agent, killer)
     _add_log_links(agent, node, settings.gone_pods_period)
     _add_memory_tasks(agent, node)
     return evictor
+
+
+async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:
+    """Look for orphans now, and write the report. While the server or the runtime is away, what is known is written."""
+    with contextlib.suppress(RPCError, CriError, OSError):
+        await orphans.round()
+    await reporter.write()
 
 
 def _removals(

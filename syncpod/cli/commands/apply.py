@@ -24,7 +24,7 @@ from syncpod.cli.input.options import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from temporalio.client import Client
 
@@ -144,6 +144,7 @@ async def apply_all(
 
     from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
+    from syncpod.messages.applied import Change
 
     has_attributes = await has_search_attributes(client)
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -152,6 +153,7 @@ async def apply_all(
         async with slots:
             return await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
 
+    there = _known_here(admissions)
     applied: list[Applied] = []
     failures: list[Failure] = []
     applying = {asyncio.create_task(apply_one(pod)): pod for pod, _ in admissions}
@@ -164,6 +166,11 @@ async def apply_all(
             continue
         say(f"pod/{pod.metadata.name} {one.change.value}")
         applied.append(one)
+        if one.change is Change.CREATED and (one.pod.metadata.namespace, pod.metadata.name) in there:
+            remark(
+                f"Note: an earlier pod {pod.metadata.name} runs, and somebody has ended its workflow: its node ends it "
+                "before it starts this one"
+            )
         for warning in (*warnings, *await _missing_features(client, one)):
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
@@ -177,6 +184,16 @@ async def apply_all(
     if failures:
         raise together(failures, done=bool(applied))
     return applied
+
+
+def _known_here(admissions: Iterable[Admission]) -> set[tuple[str, str]]:
+    """Return which of these pods, by namespace and name, run on this machine's node as its worker knows them."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.node.read_socket import ask_known
+
+    keys = [(pod.metadata.namespace or "default", pod.metadata.name) for pod, _ in admissions]
+    told = (each["metadata"] for each in ask_known(settings().state_dir, "pod", keys))
+    return {(str(each.get("namespace") or "default"), str(each["name"])) for each in told}
 
 
 async def _missing_features(client: Client, applied: Applied) -> list[str]:

@@ -49,9 +49,9 @@ def attach_(
 
     async def work(client: Client) -> int:
         from syncpod.cli.machine.containers import chosen_container, running_instance
-        from syncpod.cli.temporal.pods import require_pod
+        from syncpod.cli.temporal.pods import require_reachable
 
-        found = (await require_pod(client, namespace, name)).pod
+        found = (await require_reachable(client, namespace, name)).pod
         instance = running_instance(found, chosen_container(found, container))
         return await attach(found, instance.id, stdin=stdin, tty=tty)
 

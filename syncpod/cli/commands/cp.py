@@ -106,10 +106,10 @@ async def _copy(
     from syncpod.cli.machine.containers import chosen_container, running_instance
     from syncpod.cli.machine.runtime_client import runtime_of
     from syncpod.cli.streams.tar_copy import Copying
-    from syncpod.cli.temporal.pods import require_pod
+    from syncpod.cli.temporal.pods import require_reachable
 
     inside = source if source.pod else destination
-    pod = (await require_pod(client, inside.namespace or namespace, inside.pod)).pod
+    pod = (await require_reachable(client, inside.namespace or namespace, inside.pod)).pod
     chosen = chosen_container(pod, container)
     instance = running_instance(pod, chosen)
     async with runtime_of(pod) as runtime:

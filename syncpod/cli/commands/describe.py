@@ -10,6 +10,7 @@ from syncpod.cli.console import printable, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, read_selector, with_likely_kind
 from syncpod.cli.input.options import Namespace, Selector, Things
+from syncpod.cli.orphans import note_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,14 +87,17 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
         from syncpod.cli.machine.journaled_pods import missing
-        from syncpod.cli.temporal.pods import list_pods, note_absent_nodes, read_pod
+        from syncpod.cli.temporal.pods import list_pods, lone_pods, note_absent_nodes, read_pod
         from syncpod.cli.view import pod_description as view
 
         if names:
             found = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
             fetched_pods = [fetched for fetched in found if fetched is not None]
+            if len(fetched_pods) < len(names):
+                fetched_pods += await lone_pods(namespace, names)
         else:
             fetched_pods = await list_pods(client, namespace, conditions)
+        note_orphans(fetched.document for fetched in fetched_pods)
         now = datetime.now(UTC)
         described = [
             (view.describe if one.current else view.describe_recorded)(one.pod, await _facts(client, one), now)
@@ -127,6 +131,7 @@ def _told(names: Sequence[str], namespace: str) -> tuple[list[list[str]], list[s
     from syncpod.pod import Pod
 
     now, found = datetime.now(UTC), {}
+    note_orphans(each["pod"] for each in told)
     for each in told:
         pod = Pod.model_validate(each["pod"])
         workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)

@@ -65,9 +65,9 @@ def exec_(
             return await _lend(runtime, instance, chosen, command, stdin=stdin, tty=tty)
 
     async def work(client: Client) -> int:
-        from syncpod.cli.temporal.pods import require_pod
+        from syncpod.cli.temporal.pods import require_reachable
 
-        return await run((await require_pod(client, namespace, name)).pod)
+        return await run((await require_reachable(client, namespace, name)).pod)
 
     if (told := told_pod(namespace, name)) is not None:
         raise typer.Exit(asyncio.run(run(told)))

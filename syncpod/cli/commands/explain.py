@@ -169,6 +169,8 @@ def _explain_pod(
     lives, records = _lives(here.state_dir, namespace, name, moment, uid)
     absences = _absences(here.state_dir)
     unserved, last_sign = ("", None) if past else _unserved(here, records)
+    if not (past or unserved):
+        unserved = _without_workflow(records)
     doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(
         records, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
@@ -335,6 +337,17 @@ def _unserved(here: NodeSettings, records: LifeRecords) -> tuple[str, datetime |
     since = f" since {known.astimezone():%Y-%m-%d %H:%M:%S}" if sign is not None else ""
     remark(f"Note: no worker serves this node{since}; this is the state at {known.astimezone():%Y-%m-%d %H:%M:%S}")
     return "no worker serves this node: nothing of this happens until `syncpod up`", known
+
+
+def _without_workflow(records: LifeRecords) -> str:
+    """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or no worker can say."""
+    from syncpod.cli.orphans import orphan_of, without_workflow
+
+    life = records.life
+    orphan = orphan_of(life.namespace, life.name) if records.gone is None else None
+    if orphan is None or orphan["metadata"].get("uid") != life.uid:
+        return ""
+    return f"it {without_workflow(life.namespace, life.name)}"
 
 
 def _logs_in(log_dir: Path, life: Life) -> HasLog:

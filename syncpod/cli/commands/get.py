@@ -14,6 +14,7 @@ from syncpod.cli.input.arguments import named, read_field_selector, read_selecto
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames, NamespaceOrFiles, Selector, Things
 from syncpod.cli.listed import ListedPod
+from syncpod.cli.orphans import note_orphans
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
         return _ask_for_pods(names, request, found)
     chosen = [one for one in listed if names or request.conditions.matches(one.labels)]
     missing = _show(names, request.arranged(chosen, lambda one: one.document), found, _Printer(request))
+    note_orphans(one.document for one in chosen)
     if behind := [one for one in chosen if not one.current]:
         pods = "a pod" if len(behind) == 1 else f"{len(behind)} pods"
         remark(
@@ -274,6 +276,7 @@ def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> lis
         if request.watch and request.is_table and can_redraw():
             return await _redraw(client, names, request, fetched_pods)
         missing = _show(names, [fetched.listed for fetched in fetched_pods], found, printer)
+        note_orphans(fetched.document for fetched in fetched_pods)
         note_absent_nodes(fetched_pods)
         if picks_fields(request.output):  # from which nobody could tell that there is no more than their names
             missing += [str(does_not_answer(one)) for one in fetched_pods if not one.current and not one.wire]
@@ -305,11 +308,14 @@ async def _redraw(client: Client, names: Sequence[str], request: _Request, found
 async def _find(client: Client, names: Sequence[str], request: _Request) -> list[FetchedPod]:
     import asyncio
 
-    from syncpod.cli.temporal.pods import list_pods, read_pod, with_last_state
+    from syncpod.cli.temporal.pods import list_pods, lone_pods, read_pod, with_last_state
 
     if names:
-        read = await asyncio.gather(*(read_pod(client, request.namespace or "default", name) for name in names))
+        namespace = request.namespace or "default"
+        read = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
         found = [fetched for fetched in read if fetched is not None]
+        if len(found) < len(read):
+            found += await lone_pods(namespace, names)
     else:
         found = await list_pods(client, request.namespace, request.conditions)
     if is_of_documents(request.output):

@@ -28,10 +28,12 @@ def node() -> None:
     from syncpod.cli.machine.worker_process import serving
     from syncpod.cli.view.node_description import stall_lines
     from syncpod.node.loop_stalls import read_loop_stall
+    from syncpod.node.read_socket import refresh_report
     from syncpod.node.report import read_node_report
     from syncpod.settings.worker_record import read_worker_record
 
     state_dir = settings().state_dir
+    refresh_report(state_dir)
     worker, report = read_worker_record(state_dir), read_node_report(state_dir)
     if worker is None and report is None:
         raise Failure(f"no node has its state in {state_dir}; start one with `syncpod up`")

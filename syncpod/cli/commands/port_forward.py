@@ -53,9 +53,9 @@ def port_forward(
         from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.streams.forwarded_ports import Forwarder
         from syncpod.cli.streams.pod_ports import OurPodPorts
-        from syncpod.cli.temporal.pods import require_pod
+        from syncpod.cli.temporal.pods import require_reachable
 
-        found = (await require_pod(client, namespace, name)).pod
+        found = (await require_reachable(client, namespace, name)).pod
         wanted = forwarded_ports(found, ports)
         if found.status.phase != "Running":
             raise Failure(f'pod "{name}" does not run: its phase is {found.status.phase or "unknown"}')

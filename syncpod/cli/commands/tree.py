@@ -11,6 +11,7 @@ import typer
 from syncpod.cli.console import printable, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import node_names
+from syncpod.cli.orphans import note_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -93,6 +94,7 @@ def _told_branches(names: Collection[str]) -> list[Branch] | None:
         for pod, plan in told
         if not names or (pod.get("spec") or {}).get("nodeName") in names
     ]
+    note_orphans(one.pod.document for one in branches)
     unsettled = [one for one in branches if not (is_settled(one.pod.document) or is_explained(one))]
     if not unsettled:
         return branches
@@ -127,6 +129,7 @@ def _asked_branches(names: Collection[str]) -> list[Branch]:
         pods = await list_pods(client, None, Selector(()), nodes=names or None)
         if missing := await _missing(client, set(names) - {each.pod.spec.node_name for each in pods}):
             raise Failure("\n".join(f'nodes "{name}" not found: {_of_a_pod(name)}' for name in missing))
+        note_orphans(each.document for each in pods)
         branches = await _branches(client, pods)
         note_absent_nodes(pods)
         return branches

@@ -28,6 +28,7 @@ from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.listed import Recorded
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.orphans import orphan_of, orphans_here, without_workflow
 from syncpod.cli.temporal.liveness import judged, unserved_queue
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
@@ -66,7 +67,9 @@ def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, 
 
 
 def not_found(name: str, namespace: str) -> Failure:
-    """Return the failure to find a pod."""
+    """Return the failure to find a pod's workflow. Of a pod that runs without one here, it says so, and what to do."""
+    if orphan_of(namespace, name) is not None:
+        return Failure(f'pod "{name}" {without_workflow(namespace, name)}')
     return Failure(no_such_pod(name, namespace))
 
 
@@ -133,6 +136,15 @@ async def require_pod(client: Client, namespace: str, name: str) -> FetchedPod:
     return require_answer(fetched)
 
 
+async def require_reachable(client: Client, namespace: str, name: str) -> FetchedPod:
+    """Return one pod whose containers are to be reached: also one that runs here without a workflow, marked.
+
+    Nothing may be changed by what this returns: an apply would begin another pod. Raises as `require_pod`.
+    """
+    lone = await lone_pods(namespace, [name])
+    return lone[0] if lone else await require_pod(client, namespace, name)
+
+
 def require_answer(fetched: FetchedPod) -> FetchedPod:
     """Return the pod if its workflow answered. Raises Failure if it did not: the pod's node is away."""
     if not fetched.current:
@@ -153,7 +165,8 @@ async def list_pods(
     """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
     With `nodes`, only theirs. The list comes from visibility, which may lag by a moment. Pods of this machine's node
-    are read from it, all at once; each other pod's workflow is queried.
+    are read from it, all at once; each other pod's workflow is queried. Those that run on this machine's node without a
+    workflow are among them, marked.
     """
     executions = await _open_executions(client, namespace)
     if nodes is not None:
@@ -178,8 +191,16 @@ async def list_pods(
         return fetched
 
     found = await judged(client, [one for one in await asyncio.gather(*map(read, executions.values())) if one])
+    if nodes is None:
+        found = [*found, *await lone_pods(namespace)]
     fetched_pods = [fetched for fetched in found if selector.matches(fetched.pod.metadata.labels)]
     return sorted(fetched_pods, key=lambda fetched: fetched.key)
+
+
+async def lone_pods(namespace: str | None, names: Sequence[str] = ()) -> list[FetchedPod]:
+    """Return the pods that run on this machine's node without a workflow, marked, as `orphans_here` does."""
+    found = await asyncio.to_thread(orphans_here, namespace, names)
+    return [FetchedPod(Pod.model_validate(wire), wire, current=True) for wire in found]
 
 
 def with_last_state(fetched: FetchedPod) -> FetchedPod:

@@ -15,6 +15,7 @@ from syncpod.cli.console import Colour
 from syncpod.cli.listed import NOTHING_RECORDED, Recorded
 from syncpod.cli.view.durations import age, read_moment, short_duration
 from syncpod.lifecycle.printed_status import part_of, printed_status
+from syncpod.node.orphan_mark import STATUS, why_orphaned
 
 HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 WIDE: Final = ("IP", "NODE", "NOMINATED NODE", "READINESS GATES")
@@ -48,7 +49,7 @@ def summarize(pod: Mapping[str, Any]) -> Summary:
     return Summary(
         ready=printed.ready,
         total=printed.total,
-        status=printed.word,
+        status=STATUS if why_orphaned(pod) else printed.word,
         restarts=printed.restarts,
         last_restart=_last_end(printed.counted),
     )

@@ -1,0 +1,55 @@
+"""The pods of this machine's node that run without a workflow: what commands say of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from syncpod.cli.console import printable, program, remark
+from syncpod.cli.failure import BadInput
+from syncpod.node.orphan_mark import why_orphaned
+
+
+def note_orphans(pods: Iterable[Mapping[str, Any]]) -> None:
+    """Print a note for each of these printed pods that has no workflow."""
+    for pod in pods:
+        if why_orphaned(pod):
+            metadata = pod["metadata"]
+            namespace, name = str(metadata.get("namespace") or "default"), str(metadata["name"])
+            remark(f"Note: pod {printable(name)} {without_workflow(namespace, name)}")
+
+
+def without_workflow(namespace: str, name: str) -> str:
+    """Return the sentence about such a pod that follows its name."""
+    us, flag = shlex.quote(program()), "" if namespace == "default" else f" -n {namespace}"
+    return printable(
+        f"runs without a workflow, so nothing is decided for it: `{us} adopt{flag} {name}` gives it one and restarts "
+        f"nothing, `{us} prune{flag} {name}` ends it"
+    )
+
+
+def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the pods of a namespace (None = all) that run without a workflow on this machine's node.
+
+    With `names`, only these. Its worker tells it now; [] if there is none that can say, or if commands are sent to
+    another server than the worker's. Blocks.
+    """
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.worker_process import serving
+    from syncpod.node.read_socket import ask_open
+
+    try:
+        directory = settings().state_dir
+    except BadInput:
+        return []
+    worker = serving(directory)
+    if worker is None or os.environ.get("TEMPORAL_ADDRESS", worker.address) != worker.address:
+        return []
+    return [pod for pod in ask_open(directory, "pod", namespace, names) or () if why_orphaned(pod)]
+
+
+def orphan_of(namespace: str, name: str) -> dict[str, Any] | None:
+    """Return the pod of this name among them; None if it is none of them."""
+    return next(iter(orphans_here(namespace, [name])), None)

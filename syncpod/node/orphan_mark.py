@@ -1,0 +1,26 @@
+"""The mark of a pod that runs although no workflow asks for it: an annotation of its document as commands print it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+ANNOTATION: Final = "syncpod.dev/orphan"
+"""Marks a printed pod without a workflow, and says why it has none."""
+STATUS: Final = "Orphan"
+"""Its STATUS in lists."""
+
+
+def marked(pod: Mapping[str, Any], why: str) -> dict[str, Any]:
+    """Return the pod's document with the mark. The rest of it is what its workflow told last."""
+    metadata = pod["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), ANNOTATION: why}
+    return {**pod, "metadata": {**metadata, "annotations": annotations}}
+
+
+def why_orphaned(pod: Mapping[str, Any]) -> str:
+    """Return why a printed pod has no workflow; "" if it has one."""
+    metadata = pod.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    why = annotations.get(ANNOTATION) if isinstance(annotations, Mapping) else None
+    return why if isinstance(why, str) else ""
