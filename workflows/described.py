@@ -16,6 +16,16 @@ NOTHING = "{}"
 """The payload of what needs none: a command without one could not be signed."""
 
 
+AN_EPHEMERAL_CONTAINER = "a v1 EphemeralContainer"
+_DOCUMENTS = {"update_pod": A_POD, "apply": A_POD, "add_ephemeral_container": AN_EPHEMERAL_CONTAINER}
+"""By the name of what a pod is sent: its payload where an empty object is none."""
+
+
+def wrong_number(name: str, given: int) -> str:
+    """Return what is wrong with a signal or an update of a pod that has not one payload, and what would be one."""
+    return f"takes one payload, got {given}" + ("" if given else f": {_DOCUMENTS.get(name, '`{}`')} is one")
+
+
 def takes(payload: type[BaseModel] | str, meaning: str) -> str:
     """Return the description of a signal or an update; `payload` is its model, or says what it is."""
     return f"{meaning}. Payload: {payload if isinstance(payload, str) else shape(payload)}"

@@ -106,7 +106,8 @@ async def test_no_invalid_signal_harms_a_pod(pods: Pods, engine: EngineNode, tct
 
     told = {event["message"] for event in await pod.events("Rejected")}
     for name in ("update_pod", "delete_pod", "pleg", "probe", "backoff_expired"):
-        assert f"signal {name}: takes one payload, got 0" in told
+        one = "a v1 Pod" if name == "update_pod" else "`{}`"
+        assert f"signal {name}: takes one payload, got 0: {one} is one" in told
         assert f"signal {name}: takes one payload, got 2" in told
     known = "known: update_pod, delete_pod, pleg, probe, backoff_expired"
     for sentence in (

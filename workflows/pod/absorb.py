@@ -17,6 +17,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.signals import BackoffExpired, Evict, Pleg, ProbeChanged, Restart, SetCondition
 from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition
+from workflows.described import wrong_number
 from workflows.pod import facts, resizing, restart_of_all
 from workflows.pod.desired import apply, ask_to_be_admitted, delete, resize, try_ephemeral_container
 from workflows.pod.outcome import evict, meet_node, observe, take_probe_result
@@ -39,7 +40,7 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
     """
     try:
         if len(args) != 1:
-            raise Rejected(f"takes one payload, got {len(args)}")
+            raise Rejected(wrong_number(name, len(args)))
         with state.all_or_nothing():
             (SIGNALS | _UPDATES)[name](state, args[0], now)
     except _Late as late:

@@ -39,7 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.messages.steps import CreateSandbox, StartContainer, StepInput
     from syncpod.pod import pod_to_wire
-    from workflows.described import A_POD, NOTHING, takes
+    from workflows.described import A_POD, AN_EPHEMERAL_CONTAINER, NOTHING, takes, wrong_number
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import (
         absorb,
@@ -697,7 +697,7 @@ class PodWorkflow:
         """Refuse an invalid resize, with the path of the wrong field."""
         self.check("resize", desired.resize, args)
 
-    @workflow.update(description=takes("a v1 EphemeralContainer", "Add an ephemeral container"))
+    @workflow.update(description=takes(AN_EPHEMERAL_CONTAINER, "Add an ephemeral container"))
     async def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
         """Add one v1 EphemeralContainer to the pod; returns the pod's UID and generation."""
         await self.change("add_ephemeral_container", desired.add_ephemeral_container, args)
@@ -748,7 +748,7 @@ class PodWorkflow:
         if self.state.removed:
             raise ApplicationError("the pod is gone; apply it again", type="Gone", non_retryable=True)
         if len(args) != 1:
-            raise invalid(f"takes one payload, got {len(args)}{'' if args else ': `{}` is one'}")
+            raise invalid(wrong_number(name, len(args)))
         (document,) = self.entity.allow(name, args)
         self.entity.attempt(lambda: change(self.state.model_copy(), document, workflow.now()))
 
