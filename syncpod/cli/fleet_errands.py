@@ -41,6 +41,10 @@ _RPC: Final = timedelta(seconds=10)
 _GONE: Final = ("Unknown", "Joining")
 
 
+class Silent(Failure):
+    """A node has taken no request in time, although its fleet does not count it as Unknown yet."""
+
+
 def why_away(node: FleetNodeView) -> str:
     """Return why a node cannot be asked now, in one sentence; "" if it can."""
     if node.presence not in _GONE:
@@ -212,7 +216,7 @@ class _Errand:
                 raise Failure(await silence(self._client)) from None
             raise Failure(f"the request was not passed on to node {whole.node}: {failed.cause}") from None
         if piece.refused:
-            raise Failure(piece.refused)
+            raise (Silent if piece.silent else Failure)(piece.refused)
         return piece
 
     async def _start(self, asked: Errand, part: str) -> WorkflowHandle[Any, Any]:

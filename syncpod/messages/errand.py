@@ -81,6 +81,8 @@ class ErrandPiece(Message):
 
     refused: str = ""
     """Why the request was refused, in one sentence; "" = it was not."""
+    silent: bool = False
+    """It was refused since the node has not taken it in time: nothing was begun."""
     chunks: tuple[ErrandChunk, ...] = ()
     """The output from `received` on."""
     input_taken: int = 0

@@ -138,6 +138,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
             if why := fleet_errands.why_away(node):
                 raise Failure(why)
             asked.append(f"{node.name}: {' '.join(words)}")
+            if node.name == "mute":
+                raise fleet_errands.Silent("node mute does not answer: it has taken no request for 10 s")
             return 0, "", ""
 
         monkeypatch.setattr(fleet, "views", views)
@@ -172,10 +174,28 @@ async def test_a_pod_of_a_silent_node_is_explained_and_described_by_the_fleet(
         "Running",
     )
     await _explain_node(CLIENT, "n1", [])
-    assert "Now:         Unknown since " in capsys.readouterr().out
+    assert "Now:         node n1 has been Unknown since " in capsys.readouterr().out
     assert asked == []
     with pytest.raises(Failure, match="it cannot be asked until it is back"):
         await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--start"])
+
+
+async def test_a_node_that_does_not_answer_before_it_is_unknown_is_no_dead_end(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mute = FleetNodeView(name="mute", presence="Ready", since=SINCE, placed=(placed("web-1"),))
+    asked = serve(mute, workload=WorkloadView(kind="Deployment", name="web"), rule="replace-after=5m")
+    said = "node mute does not answer: it has taken no request for 10 s"
+    await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default"])
+    told = capsys.readouterr().out
+    assert f"Now:         not known: {said}\n" in told and "if node mute stays silent, it becomes Unknown, and " in told
+    await _describe_pods(CLIENT, ["web-1"], "default", "")
+    assert f"Why:          {said}\n" in capsys.readouterr().out
+    await _explain_node(CLIENT, "mute", [])
+    assert f"Now:         {said}\n" in capsys.readouterr().out
+    with pytest.raises(Failure, match=said):
+        await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--start"])
+    assert len(asked) == 4
 
 
 @pytest.mark.parametrize(

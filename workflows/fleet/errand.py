@@ -69,7 +69,7 @@ class FleetErrandWorkflow:
                 result_type=RawValue,
             )
         except ActivityError as error:
-            return ErrandPiece(refused=_why(asked, error))
+            return ErrandPiece(refused=_why(asked, error), silent=_was_not_taken(error))
         return _read(asked.node, decoded(returned))
 
 
@@ -80,6 +80,10 @@ def _read(node: str, said: Any) -> ErrandPiece:
         return ErrandPiece.model_validate(said)
     except ValueError:
         return ErrandPiece(refused=f"the answer from node {node} cannot be read")
+
+
+def _was_not_taken(error: ActivityError) -> bool:
+    return isinstance(error.cause, TimeoutError) and error.cause.type == TimeoutType.SCHEDULE_TO_START
 
 
 def _why(asked: Errand, error: ActivityError) -> str:

@@ -70,7 +70,7 @@ async def _describe_pods(client: Client, names: Sequence[str], namespace: str, n
     """Print the description of each pod by its node, or by the fleet where the node cannot be asked. Raises Failure."""
     from datetime import UTC, datetime
 
-    from syncpod.cli.fleet_errands import print_there
+    from syncpod.cli.fleet_errands import Silent, print_there
     from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
     from syncpod.cli.temporal.fleet_unheard import unheard
     from syncpod.cli.view import unheard_pod
@@ -93,4 +93,9 @@ async def _describe_pods(client: Client, names: Sequence[str], namespace: str, n
             say("\n".join(unheard_pod.described(pod, datetime.now(UTC))))
             continue
         words = ["describe", "pod", found.name, f"--namespace={namespace}"]
-        await print_there(client, found.node, words)
+        try:
+            await print_there(client, found.node, words)
+        except Silent as silent:
+            if (pod := await unheard(client, found, silent=str(silent))) is None:
+                raise
+            say("\n".join(unheard_pod.described(pod, datetime.now(UTC))))

@@ -75,19 +75,24 @@ def explain(
 
 
 async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None:
-    from syncpod.cli.fleet_errands import print_there
+    from syncpod.cli.fleet_errands import Silent, print_there
     from syncpod.cli.temporal import fleet
 
-    node = await fleet.view(client, name)
+    node, is_json = await fleet.view(client, name), "--output=json" in flags
     if node.presence == "Unknown" and not _of_the_journal(flags):
-        _say_what_is_known_of_node(node, is_json="--output=json" in flags)
+        _say_what_is_known_of_node(node, is_json=is_json)
         return
-    await print_there(client, node, ["explain", "node", *flags])
+    try:
+        await print_there(client, node, ["explain", "node", *flags])
+    except Silent as silent:
+        if _of_the_journal(flags):
+            raise
+        _say_what_is_known_of_node(node, str(silent), is_json=is_json)
 
 
 async def _explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
     """Print the explanation by the pod's node, or else by each node that had such a pod. Raises Failure."""
-    from syncpod.cli.fleet_errands import print_there
+    from syncpod.cli.fleet_errands import Silent, print_there
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod, kind_and_name
     from syncpod.cli.temporal.fleet_unheard import unheard
@@ -115,7 +120,12 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
     if not _of_the_journal(flags) and (pod := await unheard(client, found)) is not None:
         _say_what_is_known(pod, is_json="--output=json" in flags)
         return
-    await print_there(client, found.node, ["explain", found.name, *flags])
+    try:
+        await print_there(client, found.node, ["explain", found.name, *flags])
+    except Silent as silent:
+        if _of_the_journal(flags) or (pod := await unheard(client, found, silent=str(silent))) is None:
+            raise
+        _say_what_is_known(pod, is_json="--output=json" in flags)
 
 
 def _of_the_journal(flags: Sequence[str]) -> bool:
@@ -134,15 +144,16 @@ def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
     say(json.dumps(explained_document(pod, now), indent=4) if is_json else "\n".join(explained(pod, now)))
 
 
-def _say_what_is_known_of_node(node: FleetNodeView, *, is_json: bool) -> None:
-    """Print what the fleet knows of a node that is Unknown."""
+def _say_what_is_known_of_node(node: FleetNodeView, silent: str = "", *, is_json: bool) -> None:
+    """Print what the fleet knows of a node that is Unknown, or has not answered as `silent` says."""
     import json
     from datetime import UTC, datetime
 
     from syncpod.cli.view.unheard_pod import explained_node, explained_node_document
 
     now = datetime.now(UTC)
-    say(json.dumps(explained_node_document(node, now), indent=4) if is_json else "\n".join(explained_node(node, now)))
+    known = explained_node_document(node, now, silent) if is_json else explained_node(node, now, silent)
+    say(json.dumps(known, indent=4) if isinstance(known, dict) else "\n".join(known))
 
 
 async def _explain_failed(

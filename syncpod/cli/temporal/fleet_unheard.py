@@ -12,16 +12,16 @@ from syncpod.messages.fleet import PlacedPod
 from syncpod.messages.workload import WorkloadPod
 
 
-async def unheard(client: Client, found: FoundPod) -> UnheardPod | None:
+async def unheard(client: Client, found: FoundPod, *, silent: str = "") -> UnheardPod | None:
     """Return the fleet's knowledge of a pod on an Unknown node; None if the node can be asked, or has its own pod.
 
-    Raises Failure.
+    `silent` says how a node that is not Unknown has not answered. Raises Failure.
     """
     placed = found.placed
-    if found.node.presence != "Unknown" or placed is None:
+    if (found.node.presence != "Unknown" and not silent) or placed is None:
         return None
     kind, copy = await _in_workload(client, found.node.name, placed)
-    return UnheardPod(found.node, placed, kind, await _rule(client, found.node.name, placed), copy)
+    return UnheardPod(found.node, placed, kind, await _rule(client, found.node.name, placed), copy, silent)
 
 
 async def _in_workload(client: Client, node: str, placed: PlacedPod) -> tuple[str, WorkloadPod | None]:

@@ -30,10 +30,12 @@ class UnheardPod:
     rule: WhenLost
     copy: WorkloadPod | None
     """The pod as its workload knows it; None = it has no workload, or that does not know it."""
+    silent: str = ""
+    """How the node has not answered, in a clause, before it counted as Unknown; "" = it is Unknown."""
 
     def status(self, now: datetime) -> str:
         """Return what is known of it now, in a clause."""
-        return f"not known: {silence(self.node, now)}"
+        return f"not known: {self.silent or silence(self.node, now)}"
 
     def last(self, now: datetime) -> str:
         """Return what its node reported of it last, in a clause."""
@@ -68,6 +70,9 @@ class UnheardPod:
             if copy.replaced_at > now:
                 return f"it is replaced at {moment(copy.replaced_at, now)} unless node {node} is back ({rule})"
             return f"it is to be replaced since {moment(copy.replaced_at, now)} ({rule}), unless node {node} is back"
+        if self.silent and self.kind != "DaemonSet" and self.rule.action != "wait":
+            rule = f"{WHEN_LOST}: {self.rule}"
+            return f"if node {node} stays silent, it becomes Unknown, and then the pod is replaced ({rule})"
         return f"nothing until node {node} is back: {self._why_not_replaced()}"
 
     def _why_not_replaced(self) -> str:
@@ -135,12 +140,12 @@ def explained_document(pod: UnheardPod, now: datetime) -> dict[str, Any]:
     }
 
 
-def explained_node(node: FleetNodeView, now: datetime) -> list[str]:
-    """Return what ``explain`` prints of a node that is silent."""
+def explained_node(node: FleetNodeView, now: datetime, silent: str = "") -> list[str]:
+    """Return what ``explain`` prints of a node that is Unknown, or has not answered as `silent` says."""
     count = "1 pod is" if len(node.placed) == 1 else f"{len(node.placed)} pods are"
     rows = [
         ("Node", [node.name]),
-        ("Now", [silence(node, now).partition(" has been ")[2] or "Unknown"]),
+        ("Now", [silent or silence(node, now)]),
         *([("Why", [node.trouble])] if node.trouble else []),
         ("Pods", [f"{count} placed there: `syncpod fleet describe node {node.name}` lists them"]),
         ("Next", ["`syncpod fleet explain POD` says of each pod whether another one replaces it, and when"]),
@@ -148,9 +153,9 @@ def explained_node(node: FleetNodeView, now: datetime) -> list[str]:
     return list(_labelled(rows))
 
 
-def explained_node_document(node: FleetNodeView, now: datetime) -> dict[str, Any]:
-    """Return what ``explain -o json`` prints of a node that is silent."""
-    why = [silence(node, now), *([node.trouble] if node.trouble else [])]
+def explained_node_document(node: FleetNodeView, now: datetime, silent: str = "") -> dict[str, Any]:
+    """Return what ``explain -o json`` prints of such a node."""
+    why = [silent or silence(node, now), *([node.trouble] if node.trouble else [])]
     return {"kind": "Node", "name": node.name, "status": "Unknown", "pods": len(node.placed), "why": why}
 
 
@@ -161,7 +166,7 @@ def moment(at: datetime, now: datetime) -> str:
 
 
 def _why(pod: UnheardPod, now: datetime) -> list[str]:
-    return [silence(pod.node, now), *([pod.node.trouble] if pod.node.trouble else [])]
+    return [pod.silent or silence(pod.node, now), *([pod.node.trouble] if pod.node.trouble else [])]
 
 
 def _restarts(number: int) -> str:
