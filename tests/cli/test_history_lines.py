@@ -71,6 +71,18 @@ def test_a_start_stands_before_the_exit_that_came_before_its_result() -> None:
     ]
 
 
+def test_steps_whose_results_came_together_keep_their_order_even_if_the_second_was_begun_ahead() -> None:
+    at = NOON + timedelta(seconds=1)
+    told = [
+        Line(at, "step", "start_container", "a", took_ms=180),
+        Line(at, "step", "start_container", "b", took_ms=210),
+        Line(NOON + timedelta(seconds=2), "exit", "b"),
+    ]
+    shown = [line.split() for line in lines(told, headers=False)]
+    assert [words[2:5] for words in shown[:2]] == [["step", "start_container", name] for name in "ab"]
+    assert shown[0][1] == shown[1][1], "no line is later than the one below it"
+
+
 def test_a_start_that_did_not_come_to_its_turn_is_left_out() -> None:
     told = [
         Line(NOON, "step", "start_container", "app", outcome=str(outcome), attempt=1)

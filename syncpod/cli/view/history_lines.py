@@ -23,17 +23,29 @@ HEADER: Final = ("TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY")
 
 def lines(records: Sequence[HistoryRecord | Line], *, headers: bool = True) -> list[str]:
     """Return the history as a table, oldest first; a step stands where it began, before what it has caused."""
-    shown = sorted((each for each in records if each.outcome != _WITHOUT_EFFECT), key=lambda each: _begun(each) or _AGO)
-    return columns([*([HEADER] if headers else []), *map(_row, shown)])
+    told = [each for each in records if each.outcome != _WITHOUT_EFFECT]
+    shown = sorted(zip(_begun(told), told, strict=True), key=lambda each: each[0] or _AGO)
+    return columns([*([HEADER] if headers else []), *(_row(record, begun) for begun, record in shown)])
 
 
-def _begun(record: HistoryRecord | Line) -> datetime | None:
-    """Return when what is recorded began: its result came later."""
-    return record.at - timedelta(milliseconds=record.took_ms) if record.at is not None else None
+def _begun(records: Sequence[HistoryRecord | Line]) -> list[datetime | None]:
+    """Return when each of what is recorded began: its result came later.
+
+    Of steps whose results came together, the next may have been begun ahead of its turn: none is later than the next.
+    """
+    found: list[datetime | None] = []
+    follower: HistoryRecord | Line | None = None
+    for record in reversed(records):
+        begun = record.at - timedelta(milliseconds=record.took_ms) if record.at is not None else None
+        came_together = follower is not None and (record.kind, record.at) == (follower.kind, follower.at)
+        if came_together and begun is not None and found[-1] is not None:
+            begun = min(begun, found[-1])
+        found.append(begun)
+        follower = record
+    return found[::-1]
 
 
-def _row(record: HistoryRecord | Line) -> tuple[str, ...]:
-    begun = _begun(record)
+def _row(record: HistoryRecord | Line, begun: datetime | None) -> tuple[str, ...]:
     return (
         begun.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if begun else "-",
         record.kind,
