@@ -20,17 +20,19 @@ from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payload
 
 from syncpod.kernel.callers import AT_ONCE, OF_A_STRANGER
+from syncpod.kernel.http2_frames import Counted
 from syncpod.kernel.peers import Address, Peer, find_peer
 from syncpod.messages.signature import PayloadPlace, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, read_codec_record
-from syncpod.signing import payload_requests
+from syncpod.signing import front, payload_requests
 from syncpod.signing.codec_server import CodecServer, workflow_named
 from syncpod.signing.decoding_page import serve_page
 from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys
 from syncpod.signing.payload_requests import BODY_LIMIT
 from syncpod.signing.proxy import SOCKET_NAME
 from syncpod.temporal.encryption import encrypted
+from tests.gate.hostile_http2 import ACKNOWLEDGED, PREFACE, SETTINGS, call, sent_until_closed
 
 STRANGER = os.geteuid() + 20001
 WEB = "pod/default/web"
@@ -158,6 +160,25 @@ async def test_the_proxy_closes_a_strangers_connections_beyond_a_few_and_serves_
             assert refused.value.code() is code, "the token lets a call through, to a server that is not there"
     for _, writer in silent:
         writer.close()
+
+
+async def test_a_stranger_who_floods_the_proxy_is_disconnected_and_the_owner_is_not(codec: Codec) -> None:
+    """Frames cost the worker's loop: its owner's calls took two seconds, and so did everything else."""
+    flood = [PREFACE + SETTINGS + ACKNOWLEDGED, *(call(2 * number + 1) for number in range(2 * front.CALLS_BURST))]
+    await sent_until_closed(*await connected(codec, codec.record.proxy), flood)
+    assert await (await connected(codec, codec.record.proxy))[0].read() == b"", "a new connection is no new burst"
+    call_of_owner = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"
+    async with grpc.aio.insecure_channel(codec.record.proxy) as channel:
+        asking: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(call_of_owner)
+        answers = await asyncio.gather(*(asking(b"") for _ in range(20)), return_exceptions=True)
+    codes = {each.code() for each in answers if isinstance(each, grpc.aio.AioRpcError)}
+    assert codes == {grpc.StatusCode.UNAUTHENTICATED}
+
+
+async def test_small_frames_of_strangers_are_bounded_too() -> None:
+    bounds = front.Bounds()
+    assert bounds.allow(Counted(0, front.FRAMES_BURST)) and bounds.is_open()
+    assert not bounds.allow(Counted(0, 100)) and not bounds.is_open()
 
 
 async def test_the_proxys_socket_is_the_owners_alone(codec: Codec, tmp_path: Path) -> None:
