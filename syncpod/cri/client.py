@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Final, Self, TypeVar, cast
 
 import grpc
@@ -15,9 +16,9 @@ from typing_extensions import override
 from protos.cri.containerd import content_pb2, content_pb2_grpc, tasks_pb2, tasks_pb2_grpc
 from protos.cri.v1 import api_pb2, api_pb2_grpc
 from syncpod.cri import records, telemetry
-from syncpod.cri.answers import ReadableAnswers, is_id, word
+from syncpod.cri.answers import ReadableAnswers, is_id, process_id, word
 from syncpod.cri.endpoint import socket_path
-from syncpod.cri.errors import NotFound, Unimplemented, Unreadable, classify
+from syncpod.cri.errors import CriError, NotFound, Unimplemented, Unreadable, classify
 from syncpod.cri.keyring import Credential
 from syncpod.cri.known_items import KnownItems
 from syncpod.cri.port import (
@@ -242,11 +243,28 @@ class CriClient(CriRuntime):
     @override
     async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:
         request = api_pb2.ContainerStatusRequest(container_id=container_id, verbose=verbose)
-        answer = await self._call(
-            "container_status", self._runtime.ContainerStatus, request, about=_container(container_id)
-        )
+        about = _container(container_id)
+        try:
+            answer = await self._call("container_status", self._runtime.ContainerStatus, request, about=about)
+        except CriError as error:
+            if not verbose or error.code != grpc.StatusCode.RESOURCE_EXHAUSTED.name:
+                raise
+            # containerd has the environment twice in it, as JSON, and one of 1.4 MiB may be more than a message takes.
+            status = await self.container_status(container_id)
+            return replace(status, pid=await self._pid_of_task(container_id) if status.state == "running" else 0)
         _is_about("container_status", answer.status.id, container_id)
         return records.container_status(answer)
+
+    async def _pid_of_task(self, container_id: str) -> int:
+        """Return the pid of a container's process as containerd's own API has it; 0 if that says none."""
+        request = tasks_pb2.GetRequest(container_id=container_id)
+        try:
+            found = await self._call(
+                "get_task", self._tasks.Get, request, about=_container(container_id), headers=_CONTAINERD
+            )
+        except (NotFound, Unimplemented):  # it has just ended; or the runtime is not containerd
+            return 0
+        return process_id(found.process.pid)
 
     @override
     async def container_events(self) -> AsyncGenerator[ContainerEvent, None]:

@@ -155,6 +155,18 @@ async def test_container_is_run_exits_and_is_removed(client: CriClient, pod: Own
         await client.container_status(container_id)
 
 
+async def test_a_process_is_found_though_its_environment_makes_the_verbose_status_too_large(
+    client: CriClient, pod: OwnedPod
+) -> None:
+    """JSON has six bytes for each such character, and containerd tells the environment twice."""
+    await pod.run()
+    env = tuple((f"LARGE_{number}", "<" * 120_000) for number in range(15))
+    container_id = await pod.start(pod.container(env=env))
+    running = await client.container_status(container_id, verbose=True)
+    assert running.state == "running"
+    await until(lambda: b"sleep" in command_line(running.pid))  # runc becomes that program
+
+
 async def test_second_sandbox_of_the_same_name_is_refused_and_the_holder_named(pod: OwnedPod) -> None:
     first = await pod.run()
     with pytest.raises(NameReserved) as caught:

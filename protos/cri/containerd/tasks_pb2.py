@@ -24,25 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/cri/containerd/tasks.proto\x12\x1c\x63ontainerd.services.tasks.v1\"@\n\x0bKillRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0e\n\x06signal\x18\x03 \x01(\r\x12\x0b\n\x03\x61ll\x18\x04 \x01(\x08\"\x0e\n\x0cKillResponse\"#\n\x0bWaitRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"#\n\x0cWaitResponse\x12\x13\n\x0b\x65xit_status\x18\x01 \x01(\r\")\n\x11\x44\x65leteTaskRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"%\n\x0e\x44\x65leteResponse\x12\x13\n\x0b\x65xit_status\x18\x03 \x01(\r2\xae\x02\n\x05Tasks\x12]\n\x04Kill\x12).containerd.services.tasks.v1.KillRequest\x1a*.containerd.services.tasks.v1.KillResponse\x12]\n\x04Wait\x12).containerd.services.tasks.v1.WaitRequest\x1a*.containerd.services.tasks.v1.WaitResponse\x12g\n\x06\x44\x65lete\x12/.containerd.services.tasks.v1.DeleteTaskRequest\x1a,.containerd.services.tasks.v1.DeleteResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/cri/containerd/tasks.proto\x12\x1c\x63ontainerd.services.tasks.v1\"\"\n\nGetRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"\x16\n\x07Process\x12\x0b\n\x03pid\x18\x03 \x01(\r\"E\n\x0bGetResponse\x12\x36\n\x07process\x18\x01 \x01(\x0b\x32%.containerd.services.tasks.v1.Process\"@\n\x0bKillRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0e\n\x06signal\x18\x03 \x01(\r\x12\x0b\n\x03\x61ll\x18\x04 \x01(\x08\"\x0e\n\x0cKillResponse\"#\n\x0bWaitRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"#\n\x0cWaitResponse\x12\x13\n\x0b\x65xit_status\x18\x01 \x01(\r\")\n\x11\x44\x65leteTaskRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"%\n\x0e\x44\x65leteResponse\x12\x13\n\x0b\x65xit_status\x18\x03 \x01(\r2\x8a\x03\n\x05Tasks\x12Z\n\x03Get\x12(.containerd.services.tasks.v1.GetRequest\x1a).containerd.services.tasks.v1.GetResponse\x12]\n\x04Kill\x12).containerd.services.tasks.v1.KillRequest\x1a*.containerd.services.tasks.v1.KillResponse\x12]\n\x04Wait\x12).containerd.services.tasks.v1.WaitRequest\x1a*.containerd.services.tasks.v1.WaitResponse\x12g\n\x06\x44\x65lete\x12/.containerd.services.tasks.v1.DeleteTaskRequest\x1a,.containerd.services.tasks.v1.DeleteResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.cri.containerd.tasks_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_KILLREQUEST']._serialized_start=67
-  _globals['_KILLREQUEST']._serialized_end=131
-  _globals['_KILLRESPONSE']._serialized_start=133
-  _globals['_KILLRESPONSE']._serialized_end=147
-  _globals['_WAITREQUEST']._serialized_start=149
-  _globals['_WAITREQUEST']._serialized_end=184
-  _globals['_WAITRESPONSE']._serialized_start=186
-  _globals['_WAITRESPONSE']._serialized_end=221
-  _globals['_DELETETASKREQUEST']._serialized_start=223
-  _globals['_DELETETASKREQUEST']._serialized_end=264
-  _globals['_DELETERESPONSE']._serialized_start=266
-  _globals['_DELETERESPONSE']._serialized_end=303
-  _globals['_TASKS']._serialized_start=306
-  _globals['_TASKS']._serialized_end=608
+  _globals['_GETREQUEST']._serialized_start=67
+  _globals['_GETREQUEST']._serialized_end=101
+  _globals['_PROCESS']._serialized_start=103
+  _globals['_PROCESS']._serialized_end=125
+  _globals['_GETRESPONSE']._serialized_start=127
+  _globals['_GETRESPONSE']._serialized_end=196
+  _globals['_KILLREQUEST']._serialized_start=198
+  _globals['_KILLREQUEST']._serialized_end=262
+  _globals['_KILLRESPONSE']._serialized_start=264
+  _globals['_KILLRESPONSE']._serialized_end=278
+  _globals['_WAITREQUEST']._serialized_start=280
+  _globals['_WAITREQUEST']._serialized_end=315
+  _globals['_WAITRESPONSE']._serialized_start=317
+  _globals['_WAITRESPONSE']._serialized_end=352
+  _globals['_DELETETASKREQUEST']._serialized_start=354
+  _globals['_DELETETASKREQUEST']._serialized_end=395
+  _globals['_DELETERESPONSE']._serialized_start=397
+  _globals['_DELETERESPONSE']._serialized_end=434
+  _globals['_TASKS']._serialized_start=437
+  _globals['_TASKS']._serialized_end=831
 # @@protoc_insertion_point(module_scope)

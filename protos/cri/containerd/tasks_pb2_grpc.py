@@ -35,6 +35,11 @@ class TasksStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.Get = channel.unary_unary(
+                '/containerd.services.tasks.v1.Tasks/Get',
+                request_serializer=protos_dot_cri_dot_containerd_dot_tasks__pb2.GetRequest.SerializeToString,
+                response_deserializer=protos_dot_cri_dot_containerd_dot_tasks__pb2.GetResponse.FromString,
+                _registered_method=True)
         self.Kill = channel.unary_unary(
                 '/containerd.services.tasks.v1.Tasks/Kill',
                 request_serializer=protos_dot_cri_dot_containerd_dot_tasks__pb2.KillRequest.SerializeToString,
@@ -55,6 +60,13 @@ class TasksStub:
 class TasksServicer:
     """Tasks of any container of a namespace.
     """
+
+    def Get(self, request, context):
+        """Returns the first process of a task.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def Kill(self, request, context):
         """Sends a signal. NOT_FOUND too where the task has already ended.
@@ -80,6 +92,11 @@ class TasksServicer:
 
 def add_TasksServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'Get': grpc.unary_unary_rpc_method_handler(
+                    servicer.Get,
+                    request_deserializer=protos_dot_cri_dot_containerd_dot_tasks__pb2.GetRequest.FromString,
+                    response_serializer=protos_dot_cri_dot_containerd_dot_tasks__pb2.GetResponse.SerializeToString,
+            ),
             'Kill': grpc.unary_unary_rpc_method_handler(
                     servicer.Kill,
                     request_deserializer=protos_dot_cri_dot_containerd_dot_tasks__pb2.KillRequest.FromString,
@@ -106,6 +123,33 @@ def add_TasksServicer_to_server(servicer, server):
 class Tasks:
     """Tasks of any container of a namespace.
     """
+
+    @staticmethod
+    def Get(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/containerd.services.tasks.v1.Tasks/Get',
+            protos_dot_cri_dot_containerd_dot_tasks__pb2.GetRequest.SerializeToString,
+            protos_dot_cri_dot_containerd_dot_tasks__pb2.GetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def Kill(request,
