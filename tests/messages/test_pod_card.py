@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from syncpod.messages.pod_card import POD_MEMO, pod_card
 from syncpod.pod import Pod
+from syncpod.temporal.node_start import node_start_arguments
 from syncpod.temporal.pod_start import start_arguments
 
 SECRET = "not for everybody"
@@ -46,3 +49,11 @@ def test_the_largest_pods_page_is_not_too_large_for_a_server() -> None:
     assert len(json.dumps(begun["static_details"], ensure_ascii=False).encode()) <= 20_000
     assert "- 480 more containers" in begun["static_details"]
     assert len(json.dumps(begun["memo"])) <= 10_000
+
+
+@pytest.mark.parametrize("has_attributes", [True, False])
+def test_a_nodes_workflow_is_found_by_its_name_and_says_what_to_type(has_attributes: bool) -> None:
+    begun = node_start_arguments("edge", has_attributes=has_attributes)
+    pairs = [(pair.key.name, pair.value) for pair in begun["search_attributes"]]
+    assert pairs == ([("NodeName", "edge")] if has_attributes else []), "a server refuses an unknown attribute"
+    assert "- `syncpod describe node edge`" in begun["static_details"].splitlines()
