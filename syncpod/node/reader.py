@@ -395,12 +395,14 @@ class PodReader:
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
         """Return the cached status if it is still valid: an exit is final, and otherwise only a new state brings news.
 
-        A running container's reason may change (OOMKilled, for one of many processes); its exit will show that.
+        A running container's reason may change (OOMKilled, for one of many processes); its exit will show that. If the
+        runtime lists as running what it said had ended, it is asked again: it was mistaken before, or is now, and a
+        process that nobody sees would run beside the next one.
         """
         known = self._containers.get(listed.id)
         if known is None or known.state == "unknown":
             return None
-        if known.state == "exited":
+        if known.state == "exited" and listed.state != "running":
             is_unknown = known.reason in (UNKNOWN_TO_RUNTIME, STATUS_UNKNOWN)
             if is_unknown and self.exits is not None and self.exits.of(known.id) is not None:
                 return None  # the kernel has said since how it ended

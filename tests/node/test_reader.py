@@ -19,6 +19,7 @@ import pytest_asyncio
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
+from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT
 from syncpod.lifecycle.observed import ObservedPod, Seq
@@ -283,6 +284,24 @@ async def test_an_exit_that_was_asked_for_is_not_asked_for_again(
         assert watched.taken() == LISTS
         assert ended is not None
         assert (ended.id, ended.state, ended.exit_code, ended.sandbox_id) == (done, "exited", 7, pod.sandbox_id)
+
+
+async def test_a_container_that_is_listed_as_running_although_it_was_said_to_have_ended_is_asked_about_again(
+    reader: PodReader, client: CriClient, make_pod: PodMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = client.container_status
+
+    async def mistaken(container_id: str, **how: Any) -> RuntimeContainerStatus:
+        status = await ask(container_id, **how)
+        return replace(status, state="exited", exit_code=0, finished_at=status.started_at)
+
+    async with make_pod() as pod:
+        await pod.run()
+        await pod.start()
+        with monkeypatch.context() as patched:
+            patched.setattr(client, "container_status", mistaken)
+            assert [each.state for each in (await reader.read(pod.uid)).containers] == ["exited"]
+        assert [each.state for each in (await reader.read(pod.uid)).containers] == ["running"]
 
 
 async def test_relist_with_nothing_new_is_two_calls(reader: PodReader, watched: Watched, make_pod: PodMaker) -> None:
