@@ -201,9 +201,9 @@ class _Scope:
         try:
             value = file.variables.value(selector.key) if file.variables is not None else None
         except EnvFileInvalid as invalid:
-            raise ContainerConfigError("couldn't parse env file") from invalid
+            raise ContainerConfigError(f"couldn't parse env file: {selector.path}: {invalid}") from invalid
         if value is None:
-            raise ContainerConfigError("couldn't parse env file")
+            raise ContainerConfigError(f"couldn't parse env file: {selector.path}: it cannot be read")
         if value:
             return _text(value)
         if selector.optional:

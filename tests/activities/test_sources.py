@@ -117,7 +117,10 @@ async def test_an_env_file_outside_its_volume_is_not_read(bench: Bench, tmp_path
     volume = pod.directory / "volumes" / "kubernetes.io~empty-dir" / "v"
     (volume / "app.env").symlink_to(tmp_path / "outside.env")
     fault, error, _ = await fault_of(pod.start())
-    assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, "couldn't parse env file")
+    assert (fault, error.message) == (
+        Fault.CREATE_CONTAINER_CONFIG_ERROR,
+        "couldn't parse env file: app.env: it cannot be read",
+    )
 
 
 async def test_files_of_variables_are_limited_together(bench: Bench) -> None:

@@ -337,10 +337,10 @@ def test_a_missing_required_source_is_reported_with_the_kubelets_message(
 
 FILES: dict[str, tuple[dict[str, Any], str]] = {
     "no such volume": (file_key("PORT", volume="none"), 'cannot find the volume "none" referenced by FileKeyRef'),
-    "no such file": (file_key("PORT", path="no"), "couldn't parse env file"),
+    "no such file": (file_key("PORT", path="no"), "couldn't parse env file: no: it cannot be read"),
     "no such file, which an optional variable needs as well": (
         file_key("PORT", path="no", optional=True),
-        "couldn't parse env file",
+        "couldn't parse env file: no: it cannot be read",
     ),
     "no such variable": (file_key("NO"), 'environment variable key "NO" not found in file "/pods/u/app.env"'),
     "an empty variable": (file_key("EMPTY"), 'environment variable key "EMPTY" not found in file "/pods/u/app.env"'),
@@ -356,9 +356,9 @@ def test_a_key_missing_in_an_env_file_is_reported_with_the_kubelets_message(
     assert str(failed.value) == message
 
 
-def test_the_error_of_an_invalid_env_file_omits_its_content() -> None:
+def test_the_error_of_an_invalid_env_file_names_the_line_and_omits_its_content() -> None:
     files = {("shared", "app.env"): EnvFile("/e", b"PASSWORD=s3cret\n")}
-    with pytest.raises(ContainerConfigError, match=r"^couldn't parse env file$"):
+    with pytest.raises(ContainerConfigError, match=r"^couldn't parse env file: app\.env: line 1 [a-z' ]+$"):
         variables({"env": [{"name": "X", "valueFrom": file_key("PASSWORD")}]}, Sources({}, files))
 
 
