@@ -1,8 +1,9 @@
 """Admission of pods: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
 
+import copy
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from syncpod.pod.containers import Container, EphemeralContainer
@@ -54,18 +55,54 @@ def admit(document: Any) -> Admission:
     The output of `kubectl get pod -o yaml` is accepted too: what an API server filled in is dropped, with a warning.
     Raises PodInvalid with everything that is wrong, unknown or not supported.
     """
-    pod = document if isinstance(document, Pod) else parse_pod(document)
-    written, warnings = without_cluster(pod)
+    written, warnings = without_cluster(document if isinstance(document, Pod) else parse_pod(document))
     pod = with_defaults(written)
-    problems = _of_what_is_written([*validate_pod(pod), *check_supported(pod)], written, pod)
-    if pod.spec.ephemeral_containers:
-        problems.append(
-            Problem("spec.ephemeralContainers", "must not be set in a manifest; they are added to a running pod")
-        )
-    problems = problems or [*check_size(pod)]
+    problems = _problems(written, pod) or [*check_size(pod)]
     if problems:
         raise PodInvalid(problems)
     return Admission(pod, (*warnings, *check_without_effect(pod)))
+
+
+def problems_beside(document: Any, unread: Sequence[Problem]) -> list[Problem]:
+    """Return what else is wrong with the document of a Pod, beside fields that cannot be read.
+
+    These are left out, so nothing that depends on one of them is told. Returns [] if the rest cannot be read either.
+    """
+    rest = copy.deepcopy(document)
+    for problem in unread:
+        if not _leave_out(rest, problem.path):
+            return []
+    try:
+        written, _ = without_cluster(parse_pod(rest))
+    except PodInvalid:
+        return []
+    paths = [problem.path for problem in unread]
+    return [each for each in _problems(written, with_defaults(written)) if not _is_within(each.path, paths)]
+
+
+def _leave_out(document: Any, path: str) -> bool:
+    """Remove a field of a document; say whether it could be: an element of a list cannot, since others would move."""
+    *steps, last = _STEP.findall(path) or [("", "")]
+    try:
+        for name, key in steps:
+            document = document[name or (int(key) if isinstance(document, list) else key)]
+        del document[last[0] or last[1]]
+    except (LookupError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_within(path: str, others: Sequence[str]) -> bool:
+    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in others)
+
+
+def _problems(written: Pod, pod: Pod) -> list[Problem]:
+    """Return what is wrong, unknown or not supported in a pod, which has its defaults; `written` has none."""
+    problems = _of_what_is_written([*validate_pod(pod), *check_supported(pod)], written, pod)
+    if pod.spec.ephemeral_containers:
+        told = "must not be set in a manifest; they are added to a running pod"
+        problems.append(Problem("spec.ephemeralContainers", told))
+    return problems
 
 
 def _of_what_is_written(problems: list[Problem], written: Pod, defaulted: Pod) -> list[Problem]:

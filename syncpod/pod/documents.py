@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from syncpod.pod.admission import problems_beside
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.kinds import Pod
 from syncpod.pod.other_kinds import COMPOSE, is_compose, way_on
@@ -17,7 +18,6 @@ from syncpod.pod.problems import (
     PodInvalid,
     Problem,
     on_one_line,
-    sentence,
 )
 
 _BLANKS = re.compile(r"\s*")
@@ -43,7 +43,8 @@ def load_documents(text: str | bytes, *, source: str = "-", left_out: list[str] 
     With `left_out`, objects of other kinds are not errors: their kinds and names are added to it.
 
     Objects are only parsed, strictly; `admit` defaults and validates them. Raises ManifestErrors with one sentence for
-    each invalid object, which names the source, the document and the field.
+    each invalid field, which names the source, the document and the field. If a Pod cannot be parsed, it also has what
+    `admit` would find in the rest of it.
     """
     loaded: list[Manifest] = []
     wrong: list[ManifestError] = []
@@ -64,6 +65,8 @@ def load_documents(text: str | bytes, *, source: str = "-", left_out: list[str] 
                     left_out.append(_called(item))
             except ManifestError as error:
                 wrong.append(error)
+            except ManifestErrors as several:
+                wrong.extend(several.errors)
 
     try:
         for number, document in read_documents(text, source=source):
@@ -202,5 +205,6 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
     try:
         return parser(document)
     except PodInvalid as error:
-        placed = (Problem(f"{at}{one.path}" if one.path else path, one.message) for one in error.problems)
-        raise ManifestError(source, number, sentence(placed)) from None
+        problems = [*error.problems, *(problems_beside(document, error.problems) if kind == "Pod" else ())]
+        placed = (Problem(f"{at}{one.path}" if one.path else path, one.message) for one in problems)
+        raise ManifestErrors(ManifestError(source, number, str(one)) for one in placed) from None

@@ -181,7 +181,36 @@ def test_an_unreadable_document_is_refused_in_one_sentence(text: str | bytes, re
         return
     with pytest.raises(ManifestErrors) as caught:
         load_documents(text, source="m.yaml")
-    assert str(caught.value) == reason
+    assert str(caught.value.errors[0]) == reason
+
+
+def test_all_that_is_wrong_with_a_pod_is_told_at_once_a_line_each() -> None:
+    """Fields that cannot be read hide none that can; what depends on them is not told."""
+    text = """
+apiVersion: v1
+kind: Pod
+metadata: {name: Bad_Name, namspace: here}
+spec:
+  containers:
+  - {name: app, image: 7, ports: [{containerPort: 99999}]}
+  - {name: app, resources: {limits: {example.com/gpu: 1}}}
+"""
+    with pytest.raises(ManifestErrors) as caught:
+        load_documents(text, source="m.yaml")
+    told = [line.removeprefix("m.yaml, document 1: ").split(": ")[0] for line in str(caught.value).splitlines()]
+    assert sorted(told) == [
+        "metadata.name",
+        "metadata.namspace",
+        "spec.containers[0].image",
+        "spec.containers[0].ports[0].containerPort",
+        "spec.containers[1].image",
+        "spec.containers[1].name",
+        "spec.containers[1].resources.limits[example.com/gpu]",
+    ]
+    in_a_list = "apiVersion: v1\nkind: Pod\nmetadata: {name: A}\nspec: {containers: [7]}"
+    with pytest.raises(ManifestErrors) as caught:
+        load_documents(in_a_list, source="m.yaml")
+    assert str(caught.value).count("\n") == 0, "an element of a list cannot be left out"
 
 
 def test_many_escaped_single_quotes_are_read_in_linear_time() -> None:
