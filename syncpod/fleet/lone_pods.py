@@ -38,7 +38,7 @@ def decide_lone(
     copy that has ended counts as available, so none is made in its place.
     """
     wish = Wish(_ONE, 1, max_surge=0, max_unavailable=1, recreate=True, deadline=None, when_lost=rule, grace=grace)
-    copies = [_copy(each) for each in members]
+    copies = sorted(map(_copy, members), key=lambda each: each.name)  # what is said depends on no order either
     decided = decide(wish, copies, state, now)
     return replace(decided, says=_says(copies, decided))
 

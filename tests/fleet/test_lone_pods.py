@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from syncpod.fleet.lone_pods import decide_lone, placement_changed
@@ -128,6 +128,7 @@ EVENTS = st.lists(
 )
 
 
+@example([("lose", "n1"), ("pass", "7"), ("lose", "n1"), ("drain", "n1"), ("drain", "n2")], REPLACE)
 @settings(max_examples=60)
 @given(events=EVENTS, rule=st.sampled_from((WAIT, REPLACE, STOP)))
 def test_whatever_happens_there_is_one_copy_in_the_end_and_never_two_where_none_may_be(
