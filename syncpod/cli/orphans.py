@@ -30,6 +30,14 @@ def without_workflow(namespace: str, name: str) -> str:
     )
 
 
+def note_earlier(name: str) -> None:
+    """Print a note that such a pod has the name of one that is applied, and what becomes of it."""
+    remark(
+        f"Note: an earlier pod {printable(name)} runs, and somebody has ended its workflow: its node ends it before it "
+        "starts this one"
+    )
+
+
 def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the pods of a namespace (None = all) that run without a workflow on this machine's node.
 
@@ -53,3 +61,11 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
 def orphan_of(namespace: str, name: str) -> dict[str, Any] | None:
     """Return the pod of this name among them; None if it is none of them."""
     return next(iter(orphans_here(namespace, [name])), None)
+
+
+async def note_if_earlier(namespace: str, name: str) -> None:
+    """Print the note of `note_earlier` if a pod of this name runs here without a workflow."""
+    import asyncio
+
+    if await asyncio.to_thread(orphan_of, namespace or "default", name) is not None:
+        note_earlier(name)

@@ -142,6 +142,7 @@ async def apply_all(
     """
     import asyncio
 
+    from syncpod.cli.orphans import note_earlier
     from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
     from syncpod.messages.applied import Change
@@ -167,10 +168,7 @@ async def apply_all(
         say(f"pod/{pod.metadata.name} {one.change.value}")
         applied.append(one)
         if one.change is Change.CREATED and (one.pod.metadata.namespace, pod.metadata.name) in there:
-            remark(
-                f"Note: an earlier pod {pod.metadata.name} runs, and somebody has ended its workflow: its node ends it "
-                "before it starts this one"
-            )
+            note_earlier(pod.metadata.name)
         for warning in (*warnings, *await _missing_features(client, one)):
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:

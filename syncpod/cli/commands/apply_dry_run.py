@@ -36,6 +36,7 @@ async def say_pods(client: Client, admissions: Sequence[Admission], node: str, m
     With `asks`, their workflows are asked what they would refuse, and nodes whether they are cordoned, and whether they
     would run a new pod as things are, beside the pods before it. Raises Failure for those that would be refused.
     """
+    from syncpod.cli.orphans import note_if_earlier
     from syncpod.cli.temporal.foresight import Foresight
 
     foresight = Foresight(client)
@@ -48,6 +49,8 @@ async def say_pods(client: Client, admissions: Sequence[Admission], node: str, m
             continue
         name = admission.pod.metadata.name
         say(f"pod/{name} {change}{mark}")
+        if change is Change.CREATED:
+            await note_if_earlier(admission.pod.metadata.namespace, name)
         for warning in admission.warnings:
             warn(f"pod {name}: {warning}")
     if failures:

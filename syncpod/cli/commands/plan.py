@@ -41,6 +41,7 @@ def plan(
     """
     from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.worker_process import local_node
+    from syncpod.cli.orphans import note_if_earlier
     from syncpod.cli.several import together
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.foresight import Foresight
@@ -62,6 +63,8 @@ def plan(
         for admission in manifests.pods:
             planned, refusal = await plan_of_manifest(client, admission, local_node(node), foresight)
             plans.append(planned)
+            if planned["change"] == "create" and "images" not in planned:
+                await note_if_earlier(admission.pod.metadata.namespace, admission.pod.metadata.name)
             refusals.extend((refusal,) if refusal is not None else ())
             for warning in admission.warnings:
                 warn(f"pod {admission.pod.metadata.name}: {warning}")
