@@ -16,16 +16,22 @@ RESTART_SECONDS = 30.0
 
 
 async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Run `run` until it returns; when it raises, log that and start it again."""
+    """Run `run` until it returns; when it raises, log that and start it again.
+
+    What the machine refuses, such as a descriptor, is logged as a sentence: it is no defect.
+    """
     while True:
         try:
             await run()
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError) as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             # A CancelledError although nobody cancelled this task: `run` awaited another task that was cancelled.
-            log.exception("%s failed; it starts again in %d s", name, RESTART_SECONDS)
+            if isinstance(error, OSError) and error.errno:
+                log.warning("%s failed; it starts again in %d s: %s", name, RESTART_SECONDS, error)
+            else:
+                log.exception("%s failed; it starts again in %d s", name, RESTART_SECONDS)
             await asyncio.sleep(RESTART_SECONDS)
         else:
             return

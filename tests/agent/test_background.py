@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import time
 from collections.abc import Awaitable, Callable
 
@@ -24,9 +26,24 @@ async def awaits_a_cancelled_task() -> None:
     await given_up
 
 
-@pytest.mark.parametrize("fails", [raises, awaits_a_cancelled_task])
+async def finds_no_descriptor() -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/proc/self/statm")
+
+
+async def waits_too_long() -> None:
+    async with asyncio.timeout(0):
+        await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize(
+    ("fails", "is_defect"),
+    [(raises, True), (awaits_a_cancelled_task, True), (waits_too_long, True), (finds_no_descriptor, False)],
+)
 async def test_a_failed_background_task_is_logged_and_restarted(
-    fails: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fails: Callable[[], Awaitable[None]],
+    is_defect: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", 0.001)
     begun = 0
@@ -42,6 +59,7 @@ async def test_a_failed_background_task_is_logged_and_restarted(
     await until(lambda: begun == 3 or running.done())
     assert not running.done()
     assert caplog.text.count("housekeeping failed") == 2
+    assert ("Traceback" in caplog.text) == is_defect, "what the machine refuses is a sentence"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert running.cancelled()
