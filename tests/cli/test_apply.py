@@ -35,6 +35,7 @@ from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.applied import Change
 from syncpod.messages.identity import POD_WORKFLOW
+from syncpod.messages.node import NODE_WORKFLOW
 from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.messages.steps import Fault
 from syncpod.pod import parse_pod
@@ -652,20 +653,54 @@ class Liar:
 
     @workflow.query
     def pod(self) -> dict[str, Any]:
-        return {"metadata": 5}
+        return LIES[workflow.info().workflow_id.rpartition("-")[2]]
 
 
-async def test_an_answer_that_is_no_pod_counts_as_none(syncpod: Command, client: Client) -> None:
+LIES: dict[str, dict[str, Any]] = {
+    "nopod": {"metadata": 5},
+    "another": {"metadata": {"name": "another"}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
+    "empty": {"metadata": {"name": "n-empty", "namespace": "default"}, "spec": {}},
+}
+
+
+@workflow.defn(name=NODE_WORKFLOW)
+class LyingNode:
+    """Answers for a node, in its worker's place."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.update
+    def cordon(self, _asked: Any) -> int:
+        return 5
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_an_answer_that_is_not_the_pod_counts_as_none(syncpod: Command, client: Client, lie: str) -> None:
     """Whoever polls a node's task queue may answer for its pods."""
-    name, queue = f"n-{fresh_name()}", f"node/{fresh_name()}"
+    name, queue = "n-empty" if lie == "empty" else f"n-{fresh_name()}-{lie}", f"node/{fresh_name()}"
     async with Worker(client, task_queue=queue, workflows=[Liar], workflow_runner=UnsandboxedWorkflowRunner()):
         lying = await client.start_workflow(POD_WORKFLOW, id=f"pod/default/{name}", task_queue=queue)
         try:
-            done = await syncpod("get", "pod", name)
+            done, logs = await syncpod("get", "pod", name), await syncpod("logs", name)
         finally:
             await lying.terminate()
     assert (done.code, "Traceback" in done.err) == (0, False), done
     assert f"{name} ? Unknown?" in " ".join(done.out.split())
+    assert (logs.code, f'pod "{name}" does not answer' in logs.err) == (1, True), logs
+
+
+async def test_the_answer_to_an_update_that_cannot_be_read_is_a_failure(syncpod: Command, client: Client) -> None:
+    name = f"n-{fresh_name()}"
+    queue = f"node/{name}"
+    async with Worker(client, task_queue=queue, workflows=[LyingNode], workflow_runner=UnsandboxedWorkflowRunner()):
+        lying = await client.start_workflow(NODE_WORKFLOW, id=queue, task_queue=queue)
+        try:
+            done = await syncpod("cordon", name)
+        finally:
+            await lying.terminate()
+    assert (done.code, "what a workflow has answered cannot be read" in done.err) == (1, True), done
 
 
 async def test_a_forced_deletion_frees_the_name_of_a_pod_whose_node_never_existed(

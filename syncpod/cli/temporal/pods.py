@@ -283,10 +283,19 @@ async def _query(
             raise
         stuck = error.status == RPCStatusCode.FAILED_PRECONDITION and _STUCK in error.message
     else:
-        with contextlib.suppress(ValidationError):  # whoever polls the task queue may answer
-            return FetchedPod(Pod.model_validate(wire), wire, current=True)
+        if (pod := _answered(wire, workflow_id)) is not None:
+            return FetchedPod(pod, wire, current=True)
     recorded = await _execution(handle, execution)
     return None if recorded is None else _silent(recorded, is_listed=execution is not None, stuck=stuck)
+
+
+def _answered(wire: dict[str, Any], workflow_id: str) -> Pod | None:
+    """Return the pod that its workflow has answered; None if it is not that pod: whoever polls its queue may answer."""
+    with contextlib.suppress(ValidationError):
+        pod = Pod.model_validate(wire)
+        if pod.spec.containers and pod_workflow_id(pod.metadata.namespace, pod.metadata.name) == workflow_id:
+            return pod
+    return None
 
 
 def _silent(recorded: WorkflowExecution, *, is_listed: bool, stuck: bool = False) -> FetchedPod | None:

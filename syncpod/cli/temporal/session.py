@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _ADDRESS: Final = "TEMPORAL_ADDRESS"
+_UNKNOWN_ENCODING: Final = "Unknown payload encoding"
+"""How the SDK's KeyError begins for a payload that no converter of ours reads."""
 _NAMED: Final = (
     f" ({_ADDRESS} names this one, perhaps from an earlier `syncpod env`: `unset {_ADDRESS}`, and `syncpod up` starts "
     "a server of its own)"
@@ -143,10 +145,12 @@ def run_on(
     config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]], state_dir: Path | None = None
 ) -> _Result:
     """Do the same on the server of `config`, with the key of `state_dir`, None = this user's."""
+    from pydantic import ValidationError
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
 
     from syncpod.messages.encryption import Undecipherable
+    from syncpod.messages.problem import payload_problem
 
     async def connected() -> _Result:
         client = await connect(config, state_dir)
@@ -159,6 +163,12 @@ def run_on(
         raise refused(error) from None
     except Undecipherable as error:
         raise Failure(str(error)) from None
+    except KeyError as error:
+        if not str(error.args[0]).startswith(_UNKNOWN_ENCODING):
+            raise
+        raise _unreadable(str(error.args[0])) from None
+    except ValidationError as error:
+        raise _unreadable(payload_problem(error)) from None
     except ValueError as error:
         if WorkflowExecutionStatus.__name__ not in str(error):
             raise
@@ -166,6 +176,14 @@ def run_on(
         raise Failure(
             "a workflow is neither running nor ended: perhaps it is paused (`temporal workflow unpause` resumes it)"
         ) from None
+
+
+def _unreadable(why: str) -> Failure:
+    """Return the failure to read an answer: whoever polls the task queue of a workflow may answer for it."""
+    return Failure(
+        f"what a workflow has answered cannot be read: {why}; perhaps a worker of another version answers, or somebody "
+        "else's"
+    )
 
 
 async def _note_another_cluster(client: Client, address: str, state_dir: Path | None) -> None:
