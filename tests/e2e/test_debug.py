@@ -53,7 +53,7 @@ async def test_a_debug_container_sees_the_pod_and_its_exit_is_kept(pods: Pods, e
     told = described.out.partition("Ephemeral Containers:\n")[2].partition("\nConditions:")[0]
     assert told.startswith("  look:\n") and "Exit Code:" in told and "Target Container:" in told, described.out
     assert {"out me", "err"} <= set(logged.out.splitlines())  # the runtime logs both in order of arrival
-    assert planned.out == f"pod/{pod.name}: as it is, nothing to do\n"
+    assert planned.out == f"pod/{pod.name}: unchanged, nothing to do\n"
     (spec,) = json.loads(shown.out)["spec"]["ephemeralContainers"]
     assert (spec["name"], spec["targetContainerName"]) == ("look", "app")
 
