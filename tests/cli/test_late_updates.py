@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
-from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateRPCTimeoutOrCancelledError
 
 from syncpod.cli.temporal import pod_apply
 from syncpod.cli.temporal.updates import send_update
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import parse_pod
 from tests.cli.manifests import manifest
 
@@ -18,6 +20,8 @@ POD = parse_pod(manifest("late"))
 
 class LateServer:
     """A client whose updates time out a number of times; the SDK words a cancellation just so."""
+
+    identity = "somebody"
 
     def __init__(self, late: int) -> None:
         self.late = late
@@ -36,6 +40,9 @@ class LateServer:
             return {"asked": await asyncio.sleep(0 if self.late else 3600, self.asked)}
         except asyncio.CancelledError:
             raise WorkflowUpdateRPCTimeoutOrCancelledError from None
+
+    async def describe(self, **_: Any) -> Any:
+        return Mock(status=WorkflowExecutionStatus.RUNNING, workflow_type=POD_WORKFLOW, task_queue="node/n1")
 
     async def execute_update_with_start_workflow(self, *_: Any, **__: Any) -> dict[str, Any]:
         return await self.execute_update()
@@ -86,6 +93,7 @@ async def test_of_many_pods_that_wait_for_a_busy_node_one_asks_whether_it_is_the
     monkeypatch.setattr(pod_apply, "lives", lives)
     monkeypatch.setattr(pod_apply, "begun_by", begun_by)
     monkeypatch.setattr(pod_apply, "_SOON_SECONDS", 0)
+    monkeypatch.setattr(pod_apply, "_OWN_SECONDS", 0)
     client = cast(Client, LateServer(late=0))
     assert [await silent("n1") for _ in range(3)] == [False, False, False]
     assert [await silent("n2") for _ in range(2)] == [True, True]
