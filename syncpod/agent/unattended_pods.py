@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from syncpod.agent.open_pods import OpenPods
 from syncpod.lifecycle.observed import ObservedPod
@@ -19,7 +19,7 @@ from syncpod.node.tombstones import tombstone_at
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
 
-WHY = "its workflow has ended or is not known to the Temporal server; this is what it told last"
+WHY: Final = "its workflow has ended or is not known to the Temporal server; this is what it told last"
 """Why such a pod is marked."""
 
 
@@ -34,10 +34,8 @@ class Unattended(NamedTuple):
 class UnattendedPods:
     """Finds them; belongs to the agent's event loop."""
 
-    def __init__(
-        self, node: NodeContext, listings: Callable[[], Iterable[ObservedPod]], open_pods: OpenPods | None
-    ) -> None:
-        """Look among `listings`; without `open_pods`, which knows the open workflows, nothing is found."""
+    def __init__(self, node: NodeContext, listings: Callable[[], Iterable[ObservedPod]], open_pods: OpenPods) -> None:
+        """Look among `listings`; `open_pods` knows the open workflows."""
         self._node = node
         self._listings = listings
         self._open_pods = open_pods
@@ -47,8 +45,6 @@ class UnattendedPods:
 
         Raises OpenPodsUnknown if the server does not say which of their workflows are open.
         """
-        if self._open_pods is None:
-            return []
         suspects: dict[str, Unattended] = {}
         for listing in self._listings():
             if namespace not in (None, listing.namespace) or (names and listing.name not in names):
