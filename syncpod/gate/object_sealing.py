@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet_objects import FLEET_KEY, GIVEN, KEPT
-from syncpod.messages.sealing import CONTENT_KEY_BYTES, NONCE_BYTES, Fresh, open_sealed, receiver_ids, seal
+from syncpod.messages.sealing import Fresh, open_sealed, receiver_ids, seal
 from syncpod.messages.signature import PayloadPlace
 
 
@@ -74,10 +73,7 @@ class ObjectSealing:
     def _seal(
         self, receivers: Sequence[EllipticCurvePublicKey], place: PayloadPlace, content: bytes
     ) -> tuple[dict[str, str], bytes]:
-        fresh = Fresh(
-            generate_private_key(SECP256R1()), secrets.token_bytes(CONTENT_KEY_BYTES), secrets.token_bytes(NONCE_BYTES)
-        )
-        metadata, data = seal(self._keys.own, receivers, place, content, fresh)
+        metadata, data = seal(self._keys.own, receivers, place, content, Fresh.made())
         return {name: text.decode() for name, text in metadata.items()}, data
 
 

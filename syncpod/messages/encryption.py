@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from syncpod.messages.signature import PayloadPlace, key_id
+from syncpod.messages.signature import PayloadPlace, framed, key_id
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -86,8 +86,8 @@ def decrypt(keys: Mapping[str, bytes], place: PayloadPlace | None, metadata: Map
 
 
 def _bound(namespace: bytes, workflow: bytes) -> bytes:
-    """Return what a ciphertext is bound to, beside its key: each part with its length before it."""
-    return b"".join(len(part).to_bytes(8, "big") + part for part in (_VERSION, namespace, workflow))
+    """Return the bytes that a ciphertext is bound to, beside its key."""
+    return framed((_VERSION, namespace, workflow))
 
 
 @lru_cache(maxsize=2048)

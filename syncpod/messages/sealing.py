@@ -1,4 +1,6 @@
-"""Sealing of payloads between a fleet and one node: nobody else can read or make such a payload. Pure.
+"""Sealing of payloads between a fleet and one node: nobody else can read or make such a payload.
+
+Pure, except that `Fresh.made` takes random bytes.
 
 The fleet's database holds the messages to a node and the answers. Both sides have an elliptic curve key (P-256): the
 node uses that of its certificate, and the fleet has its own, whose public part is in the invitation. Each payload is
@@ -14,11 +16,12 @@ an earlier one of the same kind. The receiver has to notice that: an intent has 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from syncpod.messages.signature import PayloadPlace
+from syncpod.messages.signature import PayloadPlace, framed
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -57,6 +60,14 @@ class Fresh:
     """CONTENT_KEY_BYTES."""
     nonce: bytes
     """NONCE_BYTES."""
+
+    @classmethod
+    def made(cls) -> Fresh:
+        """Return new ones, from the system's source of randomness."""
+        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+
+        key = generate_private_key(SECP256R1())
+        return cls(key, secrets.token_bytes(CONTENT_KEY_BYTES), secrets.token_bytes(NONCE_BYTES))
 
 
 def is_sealed(metadata: Mapping[str, bytes]) -> bool:
@@ -166,9 +177,9 @@ def _wrapping(agreed: bytes, place: PayloadPlace, by: str, to: str, point: bytes
 
 
 def _bound(place: PayloadPlace, *more: bytes) -> bytes:
-    """Return the bytes that a sealed payload is bound to: each part, preceded by its length."""
-    parts = (_VERSION, *(each.encode() for each in (place.namespace, place.workflow_id, place.activity_type)), *more)
-    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    """Return the bytes that a sealed payload is bound to."""
+    place_texts = (place.namespace, place.workflow_id, place.activity_type)
+    return framed((_VERSION, *(text.encode() for text in place_texts), *more))
 
 
 def _point(key: EllipticCurvePublicKey) -> bytes:

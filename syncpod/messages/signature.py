@@ -107,13 +107,13 @@ def verify(
 
 
 def _mac(key: bytes, place: PayloadPlace, metadata: Mapping[str, bytes], data: bytes) -> str:
-    """Return the HMAC over parts of which each has its length before it: no two payloads have the same."""
+    """Return the HMAC over a place, metadata and data."""
     parts = [str(len(metadata)).encode()]
     for name in sorted(metadata):
         parts += (name.encode(), metadata[name])
     parts.append(data)
     mac = _begun(key).copy()
-    mac.update(_at(place) + _framed(parts))
+    mac.update(_at(place) + framed(parts))
     return mac.hexdigest()
 
 
@@ -127,8 +127,9 @@ def _begun(key: bytes) -> hmac.HMAC:
 def _at(place: PayloadPlace) -> bytes:
     """Return the first parts of what is signed: the same for all of a workflow's payloads."""
     texts = (place.namespace, place.workflow_id, place.activity_id, place.activity_type)
-    return _framed([_VERSION, *(text.encode() for text in texts)])
+    return framed([_VERSION, *(text.encode() for text in texts)])
 
 
-def _framed(parts: Iterable[bytes]) -> bytes:
+def framed(parts: Iterable[bytes]) -> bytes:
+    """Return parts as the bytes for a MAC or a cipher, each with its length before it: no other parts have the same."""
     return b"".join([each for part in parts for each in (len(part).to_bytes(8, "big"), part)])

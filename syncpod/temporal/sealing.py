@@ -13,7 +13,6 @@ Each payload names its fleet. So what another fleet sends to a workflow, which n
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -29,8 +28,6 @@ from temporalio.converter import (
 
 from syncpod.messages.encryption import FLEET, KEY, Undecipherable, is_encrypted, is_of_another_fleet, lacks_key
 from syncpod.messages.sealing import (
-    CONTENT_KEY_BYTES,
-    NONCE_BYTES,
     Fresh,
     Unsealable,
     is_sealed,
@@ -279,13 +276,9 @@ def _sealed(
     place: PayloadPlace,
     payload: Payload,
 ) -> Payload:
-    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-
     if is_sealed(payload.metadata):
         return payload
-    key = generate_private_key(SECP256R1())
-    fresh = Fresh(key, secrets.token_bytes(CONTENT_KEY_BYTES), secrets.token_bytes(NONCE_BYTES))
-    metadata, data = seal(own, receivers, place, payload.SerializeToString(), fresh)
+    metadata, data = seal(own, receivers, place, payload.SerializeToString(), Fresh.made())
     return Payload(metadata=metadata, data=data)
 
 

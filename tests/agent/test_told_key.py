@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import secrets
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -122,7 +121,7 @@ def test_what_is_no_key_is_refused_in_one_clause(home: Home, document: str, why:
 
 def forged(by: EllipticCurvePrivateKey, invitation: Invitation, document: str) -> SealedKey:
     """What somebody tells a node with a key of theirs."""
-    fresh = Fresh(generate_private_key(SECP256R1()), secrets.token_bytes(32), secrets.token_bytes(12))
+    fresh = Fresh.made()
     place = PayloadPlace(invitation.node, "", "", FLEET_KEY)
     receiver = private_key(invitation.key).public_key()
     metadata, data = seal([by], [receiver], place, document.encode(), fresh)

@@ -6,7 +6,6 @@ Holds: Nobody else reads or forges a sealed message between a fleet and a node.
 from __future__ import annotations
 
 import logging
-import secrets
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
@@ -50,7 +49,7 @@ SPEC = "a-spec-that-nobody-may-read"
 
 
 def fresh() -> Fresh:
-    return Fresh(generate_private_key(SECP256R1()), secrets.token_bytes(32), secrets.token_bytes(12))
+    return Fresh.made()
 
 
 def opened(
