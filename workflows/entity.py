@@ -22,6 +22,7 @@ from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import decisions_of, too_old
+    from syncpod.messages.command_table import RENEW, Copies, SignalSpec
     from syncpod.messages.signature import PURPOSE
     from syncpod.messages.signed import OVERTAKEN, RESULT, Accepted, Commands, Refused, plain
     from workflows.alarm import Alarm
@@ -103,19 +104,31 @@ class Entity:
         """Collect one signal that the workflow gives itself; it neither awaits nor raises."""
         self.inbox.put(name, tuple(args))
 
-    def receive(self, name: str, args: Sequence[Any]) -> None:
-        """Collect one signal, for a handler, unless it is refused; it neither awaits nor raises."""
-        if self.is_accepted(name, args):
-            self.put(name, [plain(each) for each in args])
+    def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
+        """Collect one signal, unless it is refused; it neither awaits nor raises. `renew` is obeyed at once."""
+        if signal.copies is Copies.REFUSED:
+            if not self.is_accepted(signal.name, args):
+                return
+        elif refusal := self._commands.refusal_of(f"signal/{signal.name}", args):
+            self.refuse(signal.name, refusal)
+            return
+        if signal.name == RENEW.name:
+            self.renew()
+        else:
+            self.put(signal.name, [plain(each) for each in args])
 
     def is_accepted(self, name: str, args: Sequence[Any]) -> bool:
         """Say whether a signal is accepted, and note it, so that no copy of it is obeyed. A refused one is shown."""
         # Replay: whether a signature holds is the same in each replay (syncpod.temporal.signing).
         self._state.accepted, refusal = self._commands.checked(self._state.accepted, f"signal/{name}", args)
         if refusal:
-            self._owner.refuse(name, refusal)
-            self.wake()
+            self.refuse(name, refusal)
         return not refusal
+
+    def refuse(self, name: str, why: str) -> None:
+        """Have the workflow show that a signal was not accepted, and why."""
+        self._owner.refuse(name, why)
+        self.wake()
 
     def allow(self, name: str, args: Sequence[Any]) -> tuple[Any, ...]:
         """Return what an update was given, for its validator. Raises ApplicationError if it is refused."""
@@ -159,13 +172,13 @@ class Entity:
         for name, args in self.inbox.take(self._part):
             self._owner.absorb(name, args)
 
-    async def change(self, change: Callable[[], None]) -> None:
+    async def change(self, change: Callable[[], object]) -> None:
         """Carry out an accepted update, after all that came before it. Raises ApplicationError, like `attempt`."""
         await self.take_in()
         self.wake()
         self.attempt(change)
 
-    def attempt(self, change: Callable[[], None]) -> None:
+    def attempt(self, change: Callable[[], object]) -> None:
         """Run a change. Any exception becomes an ApplicationError, which refuses or fails the update."""
         try:
             change()

@@ -12,6 +12,8 @@ from temporalio.client import Client
 
 from syncpod.messages.identity import POD_WORKFLOW, PodRef, pod_workflow_id
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary
+from syncpod.messages.node_commands import NODE_COMMANDS
+from syncpod.messages.pod_commands import POD_COMMANDS
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
 from syncpod.pod import Pod, pod_to_wire
@@ -55,13 +57,8 @@ class PodStarts(Kind):
     """Starts of pods' workflows; without a snapshot, from the node's record of the pod."""
 
     workflow_type: str = POD_WORKFLOW
-    repeated = frozenset(("pleg", "probe", "renew"))
-    as_signal: Mapping[str, str] = {
-        "apply": "update_pod",
-        "delete": "delete_pod",
-        "resize": "resize",
-        "add_ephemeral_container": "add_ephemeral_container",
-    }
+    repeated = POD_COMMANDS.resent
+    as_signal: Mapping[str, str] = {name: POD_COMMANDS.same_as(name) or name for name in POD_COMMANDS.updates}
 
     def __init__(self, node: NodeContext, has_attributes: Callable[[], bool]) -> None:
         """`has_attributes`: whether the namespace has our search attributes."""
@@ -93,8 +90,8 @@ class NodeStarts(Kind):
     """
 
     workflow_type: str = NODE_WORKFLOW
-    repeated = frozenset(("node_status", "renew"))
-    as_signal: Mapping[str, str] = {name: name for name in ("apply", "delete", "cordon", "uncordon")}
+    repeated = NODE_COMMANDS.resent
+    as_signal: Mapping[str, str] = {name: name for name in NODE_COMMANDS.updates}
 
     def __init__(self, client: Client, node: NodeContext, has_attributes: Callable[[], bool]) -> None:
         """`has_attributes`: whether the namespace has our search attributes."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages.command_table import Payload, SignalSpec
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
+from syncpod.messages.pod_commands import BACKOFF_QUEUE, DELETE_POD, EVICT, PLEG, PROBE
 from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, PlegEvent, ProbeChanged
 
 _RPC = timedelta(seconds=5)
@@ -28,33 +29,33 @@ class PodSignals:
     async def pleg(self, ref: PodRef, events: tuple[PlegEvent, ...], status: ObservedPod) -> bool:
         """Tell a pod what the runtime has of it, and what changed."""
         signal = Pleg(events=events, status=status, node=self._facts())
-        return await self._send(pod_workflow_id(ref.namespace, ref.name), "pleg", signal)
+        return await self._send(pod_workflow_id(ref.namespace, ref.name), PLEG, signal)
 
     async def backoff_expired(self, workflow_id: str, container: str, restart: int) -> bool:
         """Tell a pod that a container's back-off is over."""
-        return await self._send(workflow_id, "backoff_queue", BackoffExpired(container=container, restart=restart))
+        return await self._send(workflow_id, BACKOFF_QUEUE, BackoffExpired(container=container, restart=restart))
 
     async def end_backoff(self, workflow_id: str, subject: str, appeared: str) -> bool:
         """Tell a pod that what a container, or a step of the whole pod, waits for is available now."""
         signal = BackoffExpired(container=subject, appeared=appeared)
-        return await self._send(workflow_id, "backoff_queue", signal)
+        return await self._send(workflow_id, BACKOFF_QUEUE, signal)
 
     async def probe(self, ref: PodRef, change: ProbeChanged) -> bool:
         """Tell a pod that the result of a probe of one of its containers has changed."""
-        return await self._send(pod_workflow_id(ref.namespace, ref.name), "probe", change)
+        return await self._send(pod_workflow_id(ref.namespace, ref.name), PROBE, change)
 
     async def evict(self, ref: PodRef, order: Evict) -> bool:
         """Tell a pod that its node evicts it."""
-        return await self._send(pod_workflow_id(ref.namespace, ref.name), "evict", order)
+        return await self._send(pod_workflow_id(ref.namespace, ref.name), EVICT, order)
 
     async def delete(self, ref: PodRef) -> bool:
         """Have a pod's workflow end it."""
         order = DeletePod(grace_period_seconds=0, uid=ref.uid)
-        return await self._send(pod_workflow_id(ref.namespace, ref.name), "delete_pod", order)
+        return await self._send(pod_workflow_id(ref.namespace, ref.name), DELETE_POD, order)
 
-    async def _send(self, workflow_id: str, name: str, payload: Any) -> bool:
+    async def _send(self, workflow_id: str, signal: SignalSpec[Payload], payload: Payload) -> bool:
         try:
-            await self._client.get_workflow_handle(workflow_id).signal(name, payload, rpc_timeout=_RPC)
+            await self._client.get_workflow_handle(workflow_id).signal(signal.name, payload, rpc_timeout=_RPC)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False

@@ -19,6 +19,7 @@ from typing import Final
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.journal.records import SENDER, Life, Line
+from syncpod.messages.pod_commands import DELETE, POD_COMMANDS
 from syncpod.temporal.senders import Sent
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,8 @@ _RETRY_SECONDS: Final = 10.0
 _LONGEST: Final = 200
 """Characters of an identity that are kept: its sender may say anything."""
 _THE_NODE: Final = "the node"
-_SENT_AS: Final = {"apply": ("apply", "update_pod"), "delete": ("delete", "delete_pod", "cancel")}
-"""What a line's subject may have been sent as, if not by its own name."""
+_CANCEL: Final = "cancel"
+"""A request to cancel a workflow, which is a deletion."""
 
 _PASSING: Final = frozenset(
     (
@@ -65,7 +66,7 @@ def sender_of(line: Line, sent: Sequence[Sent]) -> str:
 
     A signal is recorded just before it is obeyed, an update just after: of several, the nearest is meant.
     """
-    names = _SENT_AS.get(line.subject, (line.subject,))
+    names = {line.subject, POD_COMMANDS.same_as(line.subject), _CANCEL if line.subject == DELETE.name else ""}
     meant = [each for each in sent if each.name in names and each.identity]
     return min(meant, key=lambda each: abs(each.at - line.at)).identity if meant else ""
 

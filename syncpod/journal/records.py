@@ -36,6 +36,8 @@ class Fact(StrEnum):
     SUCCESSOR_APPLIED = "successor applied"
     """During the deletion another pod of its name was applied, which follows it."""
     SUCCESSOR_DROPPED = "successor dropped"
+    ASKED = "asked"
+    """A person has sent the signal that the line is about, and no other fact says more."""
     BACK_OFF_ENDED = "back-off ended"
     """By a person. The agent ends one too, when something that was missing has appeared; that is not this fact."""
     BACK_OFF_OF_ALL_ENDED = "back-off of all ended"
@@ -49,9 +51,8 @@ class Fact(StrEnum):
     """Of a wait: that of a container that has ended. Any other wait has its own reason as its fact."""
 
 
-_COMMANDS: Final = frozenset({"restart", "set_condition"})
-"""The signals that only somebody outside the node sends."""
-_ENDED_BY_A_PERSON: Final = frozenset({Fact.BACK_OFF_ENDED, Fact.BACK_OFF_OF_ALL_ENDED})
+_BY_A_PERSON: Final = frozenset({Fact.ASKED, Fact.BACK_OFF_ENDED, Fact.BACK_OFF_OF_ALL_ENDED})
+"""The facts of signals that somebody outside the node has sent."""
 
 
 RESTART_OF_ALL: Final = "restart_all_containers"
@@ -82,7 +83,7 @@ class Line:
         """Whether somebody outside the node asked for it, apart from what made the pod."""
         if self.kind == "update":
             return self.fact != Fact.MADE
-        return self.kind == "signal" and (self.subject in _COMMANDS or self.fact in _ENDED_BY_A_PERSON)
+        return self.kind == "signal" and self.fact in _BY_A_PERSON
 
 
 @dataclass(frozen=True, slots=True)

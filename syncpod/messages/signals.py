@@ -1,10 +1,10 @@
-"""The payload of each signal to a pod's workflow; some of them are updates too."""
+"""The payload of each signal to a pod's workflow; some of them are updates too. `pod_commands` has their table."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
 
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import Message, NodeFacts
@@ -36,6 +36,12 @@ class DeletePod(Message):
     grace_period_seconds: int | None = None
     uid: str = ""
     """If set, only the pod with this UID is deleted (the API's precondition)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_null(cls, given: Any) -> Any:
+        """Take JSON's null as an empty object: a client may send it where it has nothing to say."""
+        return {} if given is None else given
 
 
 class BackoffExpired(Message):

@@ -12,7 +12,7 @@ NOW = datetime(2026, 11, 26, 7, tzinfo=UTC)
 
 @pytest.mark.parametrize("signal", ["restart", "set_condition"])
 def test_the_sender_of_each_signal_that_explain_shows_as_a_change_is_asked_for(signal: str) -> None:
-    line = Line(NOW, "signal", signal, "example.com/ready is True")
+    line = Line(NOW, "signal", signal, "example.com/ready is True", fact=Fact.ASKED)
     assert changes_of([line])
     assert line.is_command
 

@@ -1,14 +1,13 @@
-"""docs/temporal.md lists each signal, update and query, and each field of their payloads, as the workflows say it.
+"""docs/temporal.md lists each signal, update and query, and each field of their payloads, as the tables of commands do.
 
-`python -m tests.deploy.test_clients_page` prints the table of a fleet's workflows.
+`python -m tests.deploy.test_clients_page` writes these tables.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,12 @@ import pytest
 from pydantic import BaseModel
 from temporalio import workflow
 
+from syncpod.messages.command_table import CommandSpec, CommandTable
+from syncpod.messages.fleet_commands import FLEET_NODE_COMMANDS, FLEET_OBJECT_COMMANDS, WORKLOAD_COMMANDS
 from syncpod.messages.identity import Message
-from syncpod.messages.node import Cordon, DeleteFromNode, NodeStatus, RecallPods, SyncPods
+from syncpod.messages.node_commands import NODE_COMMANDS, SYNC_PODS, SYNC_PODS_NOW
+from syncpod.messages.pod_commands import POD_COMMANDS
 from syncpod.messages.queries import SEARCH_ATTRIBUTES, EventRecord, HistoryRecord
-from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, ProbeChanged, Restart, SetCondition
-from syncpod.pod.resources import PodResize
 from workflows.fleet.errand import FleetErrandWorkflow
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow
@@ -28,73 +28,84 @@ from workflows.fleet.workload import WorkloadWorkflow
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
 
-PAGE = (Path(__file__).parents[2] / "docs/temporal.md").read_text()
+PATH = Path(__file__).parents[2] / "docs/temporal.md"
+PAGE = PATH.read_text()
 OF_A_POD, _, REST = PAGE.partition("\n## A node\n")
-OF_A_NODE, _, OF_A_FLEET = REST.partition("\n## A fleet\n")
 FLEETS = (FleetNodeWorkflow, WorkloadWorkflow, FleetObjectWorkflow, FleetErrandWorkflow)
-MODELS: list[tuple[str, str, type[BaseModel]]] = [
-    *(
-        (OF_A_POD, name, model)
-        for name, model in (
-            ("delete_pod", DeletePod),
-            ("backoff_expired", BackoffExpired),
-            ("backoff_queue", BackoffExpired),
-            ("restart", Restart),
-            ("set_condition", SetCondition),
-            ("evict", Evict),
-            ("pleg", Pleg),
-            ("probe", ProbeChanged),
-            ("delete", DeletePod),
-            ("resize", PodResize),
-        )
-    ),
-    *(
-        (OF_A_NODE, name, model)
-        for name, model in (
-            ("sync_pods", SyncPods),
-            ("delete", DeleteFromNode),
-            ("recall_pods", RecallPods),
-            ("node_status", NodeStatus),
-        )
-    ),
-]
+FLEET_TABLES = {"FleetNode": FLEET_NODE_COMMANDS, "Workload": WORKLOAD_COMMANDS, "FleetObject": FLEET_OBJECT_COMMANDS}
 
 
-def names(defined: Mapping[str | None, Any]) -> set[str]:
-    return {name for name in defined if name is not None}
+def payload_of(command: CommandSpec[Any]) -> str:
+    """A payload as a table shows it."""
+    shape = f"`{command.shape}`" if command.shape.startswith("{") else command.shape
+    optional = getattr(command, "is_optional", False)
+    return f"{shape}, or no payload where commands are not signed" if optional else shape
+
+
+def tables_of(table: CommandTable) -> Iterable[list[str]]:
+    """The tables of what a pod's or a node's workflow takes: a row for each signal, update and query."""
+    yield [
+        "| signal | payload | meaning |",
+        "|---|---|---|",
+        *(f"| `{name}` | {payload_of(each)} | {each.text} |" for name, each in table.signals.items()),
+    ]
+    yield [
+        "| update | payload | meaning | answer |",
+        "|---|---|---|---|",
+        *(f"| `{name}` | {payload_of(each)} | {each.text} | {each.answer} |" for name, each in table.updates.items()),
+    ]
+    yield [
+        "| query | arguments | answer |",
+        "|---|---|---|",
+        *(f"| `{name}` | {each.arguments} | {each.answer or each.meaning} |" for name, each in table.queries.items()),
+    ]
+
+
+def fleet_table() -> list[str]:
+    """The table of a fleet's workflows."""
+    lines = ["| workflow | | name | meaning, and payload |", "|---|---|---|---|"]
+    for kind, table in FLEET_TABLES.items():
+        for sort, rows in (("signal", table.signals), ("update", table.updates)):
+            lines += [f"| `{kind}` | {sort} | `{name}` | {row.text}: `{row.shape}` |" for name, row in rows.items()]
+        lines += [f"| `{kind}` | query | `{name}` | {row.meaning} |" for name, row in table.queries.items()]
+    return lines
+
+
+def expected() -> list[list[str]]:
+    """Every table of the page that is made of the tables of commands, in its order."""
+    return [*tables_of(POD_COMMANDS), *tables_of(NODE_COMMANDS), fleet_table()]
+
+
+MADE = re.compile(
+    r"^\| (?:signal|update|query|workflow) \|.* (?:meaning|answer|and payload) \|\n(?:\|.*\n)+", re.MULTILINE
+)
+"""A table of the page that is made."""
+
+
+def written() -> str:
+    """The page with these tables as they should be."""
+    tables = iter(expected())
+    return MADE.sub(lambda _: "\n".join([*next(tables), ""]), PAGE)
+
+
+def test_the_page_has_the_tables_of_commands() -> None:
+    assert [each.splitlines() for each in MADE.findall(PAGE)] == expected()
+
+
+@pytest.mark.parametrize("table", [POD_COMMANDS, NODE_COMMANDS, *FLEET_TABLES.values()], ids=lambda _: "")
+def test_a_payload_has_every_field_in_order_with_its_default(table: CommandTable) -> None:
+    for command in (*table.signals.values(), *table.updates.values()):
+        if command.form or not issubclass(command.payload, BaseModel):
+            continue
+        payload = json.loads(command.shape)
+        assert list(payload) == wire_names(command.payload)
+        command.payload.model_validate(payload, extra="forbid")
+        if issubclass(command.payload, Message) and command not in (SYNC_PODS, SYNC_PODS_NOW):
+            assert command.payload.model_validate(payload) == command.payload()
 
 
 def wire_names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def test_the_page_lists_each_signal_update_and_query_of_a_pod() -> None:
-    row = re.search(r"^\| signals \| updates \| queries \|\n.*\n\|(.*)\|(.*)\|(.*)\|$", OF_A_POD, re.MULTILINE)
-    assert row is not None
-    listed = [set(re.findall(r"`(\w+)`", cell)) for cell in row.groups()]
-    defined = workflow._Definition.must_from_class(PodWorkflow)
-    assert listed == [names(defined.signals), names(defined.updates), names(defined.queries)]
-    rows = {name for name in re.findall(r"^\| `(\w+)` \|", OF_A_POD, re.MULTILINE)}
-    assert rows == set().union(*listed)
-
-
-def test_the_page_lists_each_signal_update_and_query_of_a_node() -> None:
-    defined = workflow._Definition.must_from_class(NodeWorkflow)
-    assert set(re.findall(r"^\| `(\w+)` \|", OF_A_NODE, re.MULTILINE)) == names(defined.signals)
-    assert {name for name in names(defined.updates) | names(defined.queries) if f"`{name}`" not in OF_A_NODE} == set()
-    assert json.loads(re.findall(r"take `(\{.*?\})`", OF_A_NODE)[0]).keys() == set(wire_names(Cordon))
-
-
-@pytest.mark.parametrize(
-    ("page", "name", "model"), MODELS, ids=lambda value: value if str(value).isidentifier() else ""
-)
-def test_a_payload_has_every_field_in_order_with_its_default(page: str, name: str, model: type[BaseModel]) -> None:
-    (written,) = re.findall(rf"^\| `{name}` \| `(.+?)`[ ,]", page, re.MULTILINE)
-    payload = json.loads(written)
-    assert list(payload) == wire_names(model)
-    model.model_validate(payload, extra="forbid")
-    if issubclass(model, Message) and name != "sync_pods":
-        assert model.model_validate(payload) == model()
 
 
 def described(kind: type[Any]) -> dict[tuple[str, str], str]:
@@ -116,40 +127,9 @@ def test_each_signal_update_and_query_of_each_workflow_is_described_with_its_pay
         assert (". Payload: " in says) == (sort != "query" and name != ""), (sort, name)
 
 
-@pytest.mark.parametrize(("page", "kind"), [(OF_A_POD, PodWorkflow), (OF_A_NODE, NodeWorkflow)])
-def test_the_page_says_the_same_of_signals_and_updates_as_the_workflow(page: str, kind: type[Any]) -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (`.+?`|[^|`]+?)(?:, [^|]*)? \| (.+) \|$", page, re.MULTILINE)
-    payloads = {name: (payload.strip("`"), told) for name, payload, told in rows}
-    for (sort, name), says in described(kind).items():
-        if sort == "query" or not name or (sort == "update" and kind is NodeWorkflow and name not in payloads):
-            continue
-        meaning, _, payload = says.partition(". Payload: ")
-        shown, told = payloads[name]
-        assert shown.replace('"team"', '""') == payload, name
-        if sort == "signal":
-            assert told.replace("`", "").lower().startswith(meaning.lower()), name
-
-
-def fleet_table() -> list[str]:
-    """The rows of the table of a fleet's workflows."""
-    rows = []
-    for kind in FLEETS:
-        of = workflow._Definition.must_from_class(kind).name
-        for (sort, name), says in described(kind).items():
-            if name:
-                meaning, _, payload = says.partition(". Payload: ")
-                rows.append(f"| `{of}` | {sort} | `{name}` | {meaning}{f': `{payload}`' if payload else ''} |")
-    return rows
-
-
-def test_the_page_lists_what_a_fleets_workflows_take() -> None:
-    assert [line for line in OF_A_FLEET.splitlines() if line.startswith("| `")] == fleet_table()
-
-
 @pytest.mark.parametrize(("query", "model"), [("history", HistoryRecord), ("events", EventRecord)])
 def test_an_answer_lists_each_field_of_its_records(query: str, model: type[BaseModel]) -> None:
-    (answer,) = re.findall(rf"^\| `{query}` \| none \|.*?: (.*) \|$", OF_A_POD, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", answer) == wire_names(model)
+    assert re.findall(r"`(\w+)`", POD_COMMANDS.queries[query].answer) == wire_names(model)
 
 
 def test_the_page_names_each_search_attribute() -> None:
@@ -157,4 +137,4 @@ def test_the_page_names_each_search_attribute() -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join([*fleet_table(), ""]))
+    PATH.write_text(written())

@@ -160,11 +160,11 @@ def test_a_wait_that_an_operator_cut_short_is_said_to_be() -> None:
     lines = [
         Line(at(10), "signal", "backoff_expired", "application", reason="an operator", fact=Fact.BACK_OFF_ENDED),
         Line(at(19), "signal", "backoff_expired", "app", reason="an operator", fact=Fact.BACK_OFF_ENDED),
-        Line(at(12.5), "signal", "restart", "other", reason="an operator restarts other"),
+        Line(at(12.5), "signal", "restart", "other", reason="an operator restarts other", fact=Fact.ASKED),
         Line(at(21), "hold", "app", reason="CrashLoopBackOff 20s: x", fact="CrashLoopBackOff", seconds=20),
-        Line(at(24), "signal", "restart", "app", reason="an operator restarts app"),
+        Line(at(24), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
         Line(at(30), "hold", "app", reason="CrashLoopBackOff 40s: x", fact="CrashLoopBackOff", seconds=40),
-        Line(at(31.2), "signal", "restart", "app", reason="an operator restarts app"),
+        Line(at(31.2), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
         Line(at(22), "signal", "backoff_expired", "app", reason="its secret has come or changed"),
     ]
     assert [end.cut_short for end in ends_of(instances, lines, [])["app"]] == [False, True, True, False, False]
@@ -204,7 +204,7 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
             Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
             Line(at(1), "step", "start_container", "app", outcome="done", reason="first start"),
             Line(at(1), "step", "start_container", "app", outcome=Outcome.NOT_BEGUN, reason="first start"),
-            Line(at(2), "signal", "restart", "app", reason="an operator restarts app"),
+            Line(at(2), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
             Line(
                 at(3),
                 "step",

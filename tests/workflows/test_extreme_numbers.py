@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages.signals import Evict
+from syncpod.messages.signals import DeletePod, Evict
 from syncpod.messages.steps import KillContainer, KillPod, KillTarget
 from syncpod.pod import admit_pod, container_hash, pod_to_wire
 from workflows.pod import decide, desired, outcome, report, start
@@ -73,12 +73,12 @@ def killed(state: PodState, now: datetime) -> KillPod:
 @example(30, LARGEST, LARGEST)
 def test_a_pod_with_any_grace_is_deleted_with_any_other(grace: int, asked: int | None, shorter: int | None) -> None:
     state = a_running_pod(grace)
-    desired.delete(state, {} if asked is None else {"gracePeriodSeconds": asked}, NOW)
+    desired.delete(state, DeletePod(grace_period_seconds=asked), NOW)
     wanted = max(1, grace) if asked is None else asked
     first = killed(state, NOW)
     assert first.targets[0].grace_seconds <= max(1, wanted)
     if shorter is not None:
-        desired.delete(state, {"gracePeriodSeconds": shorter}, NOW)
+        desired.delete(state, DeletePod(grace_period_seconds=shorter), NOW)
     again = killed(state, NOW + timedelta(seconds=3))
     assert again.targets[0].grace_seconds <= min(max(1, wanted), max(1, wanted if shorter is None else shorter))
     report.update_status(state, (), NOW)
@@ -110,7 +110,7 @@ def test_a_probe_may_have_any_grace_which_does_not_affect_the_pods(grace: int, o
     assert step is not None
     assert isinstance(step.input, KillContainer)
     assert step.input.target.grace_seconds == own
-    desired.delete(state, {}, NOW)
+    desired.delete(state, DeletePod(), NOW)
     assert killed(state, NOW).targets[0].grace_seconds == max(1, grace)
 
 
@@ -131,5 +131,5 @@ def test_the_remainder_of_any_grace_is_a_valid_runtime_timeout(grace: int, waite
 def test_a_deletion_with_an_invalid_grace_is_refused(grace: int, why: str) -> None:
     state = a_running_pod(30)
     with pytest.raises(Rejected, match=f"gracePeriodSeconds: {why}"):
-        desired.delete(state, {"gracePeriodSeconds": grace}, NOW)
+        desired.delete(state, DeletePod(grace_period_seconds=grace), NOW)
     assert state.deletion is None

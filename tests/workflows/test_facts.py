@@ -17,6 +17,7 @@ from temporalio.client import Client
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD
+from syncpod.messages.signals import DeletePod
 from syncpod.messages.steps import Outcome, StartContainer, StepInput, StepResult
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import Pod, admit_ephemeral_container, admit_pod, container_hash
@@ -280,7 +281,7 @@ def test_a_container_whose_state_the_runtime_has_lost_is_killed_and_restarted(po
 
 def test_a_deleted_job_whose_state_the_runtime_has_lost_ends_as_the_runtime_says() -> None:
     state = seen(a_pod("Never", "a"), listing(1, state_lost("a")))
-    desired.delete(state, {"gracePeriodSeconds": 1}, NOW)
+    desired.delete(state, DeletePod(grace_period_seconds=1), NOW)
     killed(state, listing(2, exited("a", 0)))
     assert [(end.exit_code, end.cause, end.is_settled) for end in state.exits] == [(0, "deleted", False)]
 

@@ -271,7 +271,7 @@ async def test_a_wrong_object_is_refused_in_one_sentence(fleet: Fleet) -> None:
         ([{"keys": "many"}], "keys: "),
         (["words"], ""),
         ([{"kind": "Secret", "name": "other"}], f"must be object/Secret/default/{keys}, is Secret/default/other"),
-        ([{}, {}], "takes one object, got 2 payloads"),
+        ([{}, {}], "takes one payload, got 2"),
     ):
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await handle.execute_update("put", args=args)

@@ -14,6 +14,7 @@ from syncpod.journal.records import Fact, Line
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.signals import DeletePod
 from syncpod.messages.steps import KillPod, RemoveContainers, StepResult
 from syncpod.pod import admit_pod
 from workflows.pod import absorb, desired, journaled, outcome, report
@@ -49,11 +50,11 @@ def test_a_change_of_the_spec_is_told_from_one_of_labels(state: PodState) -> Non
 
 
 def test_a_deletion_has_its_grace_and_what_follows_the_pod(state: PodState) -> None:
-    desired.delete(state, {"gracePeriodSeconds": 30}, NOW)
+    desired.delete(state, DeletePod(grace_period_seconds=30), NOW)
     assert (newest(state).fact, newest(state).seconds) == (Fact.DELETED, 30)
     desired.apply(state, MANIFEST, NOW)
     assert newest(state).fact == Fact.SUCCESSOR_APPLIED
-    desired.delete(state, {"gracePeriodSeconds": 2}, NOW)
+    desired.delete(state, DeletePod(grace_period_seconds=2), NOW)
     lines = journaled.told(state, (), (), NOW, since=None, is_gone=False).lines[-2:]
     assert [each.fact for each in lines] == [Fact.SUCCESSOR_DROPPED, Fact.GRACE_SHORTENED]
     assert lines[-1].seconds == 2

@@ -9,7 +9,7 @@ import pytest
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.signals import ProbeChanged
+from syncpod.messages.signals import DeletePod, ProbeChanged
 from syncpod.messages.steps import KillPod, StepResult
 from tests.workflows.test_killing import NOW, a_pod, begun, listing
 from workflows.pod import desired, outcome
@@ -58,7 +58,7 @@ def test_a_pod_whose_sandbox_was_replaced_has_its_whole_grace_when_deleted() -> 
     outcome.observe(state, in_sandbox(listing(4, web="running"), "s1", ready=True), NOW)
 
     tomorrow = NOW + timedelta(days=1)
-    desired.delete(state, {}, tomorrow)
+    desired.delete(state, DeletePod(), tomorrow)
     step = begun(state, tomorrow).input
     assert isinstance(step, KillPod)
     assert (step.grace_seconds, step.targets[0].grace_seconds) == (30, 30)
@@ -69,7 +69,7 @@ def test_only_readiness_failures_count_for_an_ending_pod(
     probe: Literal["readiness", "liveness", "startup"], counts: bool
 ) -> None:
     state = a_pod(web="running")
-    desired.delete(state, {}, NOW)
+    desired.delete(state, DeletePod(), NOW)
     outcome.take_probe_result(
         state, ProbeChanged(container="web", container_id="web-0", probe=probe, result="failure"), NOW
     )

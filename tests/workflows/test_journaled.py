@@ -17,7 +17,7 @@ from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.signals import Evict
+from syncpod.messages.signals import DeletePod, Evict
 from syncpod.messages.steps import Fault, StepResult
 from tests.workflows.test_facts import NOW, SANDBOX, a_pod, exited, listing, running, seen
 from workflows.pod import absorb, decide, desired, outcome
@@ -78,7 +78,7 @@ KILLS: dict[KillCause, tuple[str, Callable[[PodState], object]]] = {
     KillCause.SANDBOX: ("Always", lose_sandbox),
     KillCause.STATE_LOST: ("Always", lose_state),
     KillCause.LOST_FOR_GOOD: ("Never", lose_state),
-    KillCause.DELETED: ("Always", lambda state: desired.delete(state, {}, NOW)),
+    KillCause.DELETED: ("Always", lambda state: desired.delete(state, DeletePod(), NOW)),
     KillCause.EVICTED: ("Always", lambda state: outcome.evict(state, Evict(reason="Evicted"), NOW)),
     KillCause.DEADLINE: ("Always", expire),
     KillCause.FAILED: ("Always", lambda state: outcome.evict(state, Evict(reason="Preempting"), NOW)),

@@ -14,6 +14,7 @@ import pytest
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import EndedLife
+from syncpod.messages.signals import DeletePod
 from syncpod.messages.steps import Fault, KillPod, StepEvent, StepResult
 from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, container_hash, pod_to_wire
 from workflows.pod import decide, desired, outcome, report
@@ -76,7 +77,7 @@ def told_by_the_step(*names: str) -> tuple[StepEvent, ...]:
 def test_a_killing_event_is_recorded_once_for_each_running_container_when_its_kill_begins() -> None:
     """Row 77: the event, then preStop and the grace."""
     state = a_pod(web="running", side="created")
-    desired.delete(state, {}, NOW)
+    desired.delete(state, DeletePod(), NOW)
     step = begun(state, NOW)
     assert step.name == StepName.KILL_POD
     assert killing(state) == [("web", "Stopping container web", 1, NOW)], "the one that does not run is not ended yet"
@@ -117,7 +118,7 @@ def test_a_defect_in_a_step_is_an_event_backs_off_and_does_not_delay_a_deletion(
     waiting = state.status.container_statuses[0].state.waiting
     assert waiting is not None
     assert (waiting.reason, waiting.message) == ("ContainerCreating", f"InternalError: {message}")
-    desired.delete(state, {}, NOW)
+    desired.delete(state, DeletePod(), NOW)
     assert begun(state, NOW).name == StepName.KILL_POD
 
 
@@ -127,7 +128,7 @@ def test_a_grace_of_zero_becomes_one_second_only_if_the_pod_ends(ending: bool, g
     spec = state.pod.spec.model_copy(update={"termination_grace_period_seconds": 0})
     state.pod = state.pod.model_copy(update={"spec": spec})
     if ending:
-        desired.delete(state, {}, NOW)
+        desired.delete(state, DeletePod(), NOW)
     else:
         lost = listing(2, web="running")
         sandbox = lost.sandboxes[0].model_copy(update={"state": "SANDBOX_NOTREADY"})
@@ -168,12 +169,12 @@ def test_a_defect_in_a_kill_does_not_delay_the_pods_end(end: str) -> None:
     if end == "deleted":
         state.replacing = {"web-0": True}
     else:
-        desired.delete(state, {}, NOW)
+        desired.delete(state, DeletePod(), NOW)
         state.ends_sooner = False
     step = begun(state, NOW)
     outcome.failed_step(state, step, Fault.FAILED_KILL_POD.value, "OverflowError: too large", None, NOW, NOW)
     assert [hold.reason for hold in decide.next_step(state, NOW).holds] == ["FailedKillPod"]
-    desired.delete(state, {} if end == "deleted" else {"gracePeriodSeconds": 1}, NOW)
+    desired.delete(state, DeletePod(grace_period_seconds=None if end == "deleted" else 1), NOW)
     if state.ends_sooner:
         state.forget_stuck_kills()  # as the loop does
     assert begun(state, NOW).name == StepName.KILL_POD
@@ -182,7 +183,7 @@ def test_a_defect_in_a_kill_does_not_delay_the_pods_end(end: str) -> None:
 def test_a_removal_is_told_which_sandboxes_a_kill_has_stopped() -> None:
     """It stops the other sandboxes: one may have kept its network."""
     state = a_pod(web="exited")
-    desired.delete(state, {}, NOW)
+    desired.delete(state, DeletePod(), NOW)
     kill = begun(state, NOW)
     stopped = listing(2, web="exited")
     dead = stopped.sandboxes[0].model_copy(update={"state": "SANDBOX_NOTREADY"})
@@ -209,7 +210,7 @@ def killed(state: PodState, *, over: bool = True) -> PodState:
 
 def test_a_run_ends_after_the_kill_and_the_node_removes_what_is_left() -> None:
     state = a_pod(web="running")
-    desired.delete(state, {}, NOW)
+    desired.delete(state, DeletePod(), NOW)
     state = killed(state)
     assert (state.removed, decide.next_step(state, LATER).step) == (True, None)
     assert PublishedPod(state, LATER).ended_life is None
@@ -219,7 +220,7 @@ def test_a_run_ends_after_the_kill_and_the_node_removes_what_is_left() -> None:
 def test_a_kill_that_was_not_told_of_the_deletion_is_followed_by_one_that_is() -> None:
     """The pod was deleted while it was killed for another reason, or the worker is of an older version."""
     state = a_pod(web="running")
-    desired.delete(state, {}, NOW)
+    desired.delete(state, DeletePod(), NOW)
     state = killed(state, over=False)
     step = begun(state, LATER)
     assert isinstance(step.input, KillPod)
@@ -228,7 +229,7 @@ def test_a_kill_that_was_not_told_of_the_deletion_is_followed_by_one_that_is() -
 
 def test_a_run_ends_after_the_kill_too_if_another_pod_was_applied_in_its_place() -> None:
     state = a_pod(web="running")
-    desired.delete(state, {}, NOW)
+    desired.delete(state, DeletePod(), NOW)
     heir = pod_to_wire(state.pod) | {"metadata": {"name": "web", "namespace": "default", "uid": "another"}}
     desired.apply(state, heir, NOW)
     state = killed(state)

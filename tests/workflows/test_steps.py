@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 from unittest.mock import create_autospec
 
 import pytest
-from temporalio import activity, workflow
+from temporalio import activity
 
 import workflows.pod
 from activities.node.context import Node
@@ -25,9 +25,8 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import STEPS, Interruption
 from syncpod.messages.steps import StepResult
 from tests.simulator.steps import _BODIES
-from workflows.pod import absorb, decide
+from workflows.pod import decide
 from workflows.pod.state import PodState
-from workflows.pod.workflow import PodWorkflow
 
 DECIDE = [Path(plan.__file__), *Path(next(iter(workflows.pod.__path__))).glob("*.py")]
 """The modules that decide to take a step."""
@@ -58,11 +57,6 @@ def test_each_step_has_a_module_of_its_name_that_takes_its_input(name: StepName)
     body = step_body(name)
     assert list(get_type_hints(body).values())[1:] == [STEPS[name].input, StepResult]
     assert (body.__module__, body.__name__) == (f"activities.{body.__name__}", STEPS[name].module or name.value)
-
-
-def test_signal_handlers_and_absorbed_signals_match() -> None:
-    handled = {name for name in workflow._Definition.must_from_class(PodWorkflow).signals if name is not None}
-    assert handled == {*absorb.SIGNALS, "renew"}
 
 
 def test_every_step_is_simulated() -> None:

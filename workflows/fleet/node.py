@@ -23,6 +23,7 @@ from temporalio.exceptions import FailureError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import too_old
+    from syncpod.messages.command_table import SignalSpec, UpdateSpec
     from syncpod.messages.fleet import (
         ATTEND,
         FLEET_NODE_MEMO,
@@ -30,15 +31,12 @@ with workflow.unsafe.imports_passed_through():
         RECALL_INTENT,
         TAKE_INTENT,
         FleetNodeSummary,
-        Place,
         PodsChanged,
-        Withdraw,
         fleet_node_id,
     )
-    from syncpod.messages.fleet_objects import FleetObjectRef
+    from syncpod.messages.fleet_commands import FLEET_NODE, FLEET_NODE_COMMANDS, INTENT, PODS_CHANGED
     from syncpod.messages.signed import Marked, microseconds, plain
     from syncpod.messages.workload import ANNOUNCE_ROOM
-    from workflows.described import NOTHING, takes
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import node_changes, node_report
     from workflows.fleet.inbox import FleetInbox
@@ -46,7 +44,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.fleet.node_state import FleetNodeState
     from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.fleet.under_way import UnderWay
-    from workflows.rejections import sentence
+    from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
+    from workflows.rejections import Rejected, sentence
 
 _PART: Final = 256
 DOUBTED: Final = 16
@@ -56,6 +55,7 @@ ABSENT_AGAIN: Final = timedelta(seconds=5)
 
 
 @workflow.defn(name=FLEET_NODE_WORKFLOW)
+@takes(FLEET_NODE_COMMANDS)
 class FleetNodeWorkflow:
     """The pods that a fleet wants on one node, and the node's reports, for as long as the node is in the fleet."""
 
@@ -172,8 +172,8 @@ class FleetNodeWorkflow:
         try:
             # Replay: numbered by the workflow, since its owner goes by the order of what each node tells it.
             self.state.told = max(self.state.told + 1, microseconds(workflow.now()))
-            marked = Marked(news, "signal/pods_changed", self.state.told)
-            await workflow.get_external_workflow_handle(owner).signal("pods_changed", marked)
+            marked = Marked(news, f"signal/{PODS_CHANGED.name}", self.state.told)
+            await workflow.get_external_workflow_handle(owner).signal(PODS_CHANGED.name, marked)
         except FailureError as error:
             text = f"cannot tell the owner {owner} about {len(news.pods)} pods: {error.message}"
             self.state.event(workflow.now(), "Warning", "FailedOwner", text)
@@ -198,19 +198,11 @@ class FleetNodeWorkflow:
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
-        """Handle `object_changed` and `key_changed`, and show any other or invalid signal as a rejection."""
-        if name == "key_changed":
-            node_changes.key_changed(self.state)
-            return
-        if name == "object_changed":
-            try:
-                ref = FleetObjectRef.model_validate(args[0] if len(args) == 1 else None)
-            except ValueError as wrong:
-                self.state.reject(workflow.now(), f"signal {name}", sentence(wrong))
-                return
-            node_changes.object_changed(self.state, ref.key)
-            return
-        self.state.reject(workflow.now(), f"signal {name}", "unknown; known: key_changed, object_changed, renew")
+        """Fold one signal into the state, or show it as a rejection."""
+        try:
+            node_changes.SIGNALS[name](self.state, args, workflow.now())
+        except (Rejected, ValueError) as wrong:
+            self.state.reject(workflow.now(), f"signal {name}", sentence(wrong))
 
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
@@ -230,119 +222,35 @@ class FleetNodeWorkflow:
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
-    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
-    def renew(self, *args: Any) -> None:
-        """Continue as new at the next quiet point."""
-        if self.entity.is_accepted("renew", args):
-            self.entity.renew()
+    def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
+        """Collect a signal; never awaits or raises."""
+        self.entity.receive(signal, args)
 
-    @workflow.signal(description=takes(FleetObjectRef, "A ConfigMap or a Secret has changed"))
-    def object_changed(self, *args: Any) -> None:
-        """Learn that an object has changed (:class:`syncpod.messages.fleet_objects.FleetObjectRef`)."""
-        # A copy only has the list sent anew. So none is remembered: no later command can keep one out.
-        if why := self.commands.refusal_of("signal/object_changed", args):
-            self.refuse("object_changed", why)
-            self.entity.wake()
-            return
-        self.entity.put("object_changed", [plain(each) for each in args])
-
-    @workflow.signal(description=takes(NOTHING, "The fleet uses another sealing key"))
-    def key_changed(self, *args: Any) -> None:
-        """Learn that the fleet uses another sealing key."""
-        if self.entity.is_accepted("key_changed", args):
-            self.entity.put("key_changed", [])
-
-    @workflow.signal(
-        dynamic=True, description="What a node reports, and a signal of any other name, which is shown as a rejection"
-    )
-    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+    @workflow.signal(dynamic=True, description=UNKNOWN)
+    def receive_unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        self.entity.put(name, args)
+        self.entity.refuse(name, unknown_signal(FLEET_NODE_COMMANDS, len(args)))
 
-    @workflow.update(description=takes(Place, "Run pods on the node for a workload"))
-    async def place(self, *args: Any) -> dict[str, Any]:
-        """Run pods on the node: ``{"owner": "workload/…", "pods": [<v1 Pod>, …]}``."""
-        return await self.change("place", args)
-
-    @place.validator
-    def check_place(self, *args: Any) -> None:
-        """Refuse pods that the node cannot take."""
-        self.check("place", args)
-
-    @workflow.update(description=takes(Withdraw, "End pods on the node"))
-    async def withdraw(self, *args: Any) -> dict[str, Any]:
-        """End pods on the node: ``{"pods": [{"namespace": "default", "name": "web"}], "reason": "…"}``."""
-        return await self.change("withdraw", args)
-
-    @withdraw.validator
-    def check_withdraw(self, *args: Any) -> None:
-        """Refuse an invalid payload."""
-        self.check("withdraw", args)
-
-    @workflow.update(description=takes(NOTHING, "Place no new pods on the node; existing ones keep running"))
-    async def cordon(self, *args: Any) -> dict[str, Any]:
-        """Place no new pods on the node. Existing ones keep running."""
-        return await self.change("cordon", args)
-
-    @cordon.validator
-    def check_cordon(self, *args: Any) -> None:
-        """Refuse whoever may not command the fleet."""
-        self.check("cordon", args)
-
-    @workflow.update(description=takes(NOTHING, "Place new pods on the node again"))
-    async def uncordon(self, *args: Any) -> dict[str, Any]:
-        """Place new pods on the node again."""
-        return await self.change("uncordon", args)
-
-    @uncordon.validator
-    def check_uncordon(self, *args: Any) -> None:
-        """Refuse whoever may not command the fleet."""
-        self.check("uncordon", args)
-
-    @workflow.update(
-        description=takes(
-            NOTHING, "Place no new pods on the node, and have their owners move its existing pods elsewhere"
-        )
-    )
-    async def drain(self, *args: Any) -> dict[str, Any]:
-        """Place no new pods on the node, and have their owners move its existing pods elsewhere."""
-        return await self.change("drain", args)
-
-    @drain.validator
-    def check_drain(self, *args: Any) -> None:
-        """Refuse whoever may not command the fleet."""
-        self.check("drain", args)
-
-    @workflow.update(description=takes(NOTHING, "Remove the node from the fleet"))
-    async def remove(self, *args: Any) -> dict[str, Any]:
-        """Remove the node from the fleet. The caller has made sure that the node can do no harm."""
-        return await self.change("remove", args)
-
-    @remove.validator
-    def check_remove(self, *args: Any) -> None:
-        """Refuse whoever may not command the fleet."""
-        self.check("remove", args)
-
-    async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
+    async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
         """Carry out an accepted update. An update before it may have made it impossible."""
-        given = self.entity.obey(name, args)
-        await self.entity.change(lambda: node_changes.change(self.state, name, given, workflow.now()))
+        given = self.entity.obey(update.name, args)
+        await self.entity.change(lambda: node_changes.change(self.state, update.name, given, workflow.now()))
         return {"node": self.state.name, "generation": self.state.generation}
 
-    def check(self, name: str, args: tuple[Any, ...]) -> None:
+    def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
         """Try a change on a copy of the state, so that an invalid one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
-        given = self.entity.allow(name, args)
+        given = self.entity.allow(update.name, args)
         copy = self.state.model_copy(deep=True)
-        self.entity.attempt(lambda: node_changes.change(copy, name, given, workflow.now()))
+        self.entity.attempt(lambda: node_changes.change(copy, update.name, given, workflow.now()))
 
-    @workflow.query(description="The whole node: presence, pods, capacity and events")
+    @query_handler(FLEET_NODE)
     def fleet_node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.fleet.FleetNodeView`)."""
         return node_report.view(self.state).model_dump(mode="json", by_alias=True)
 
-    @workflow.query(description="The list of pods that the node should run")
+    @query_handler(INTENT)
     def intent(self) -> dict[str, Any]:
         """Return the list of pods that the node should run (:class:`syncpod.messages.fleet.Intent`)."""
         return self.state.intent().model_dump(mode="json", by_alias=True)

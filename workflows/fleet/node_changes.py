@@ -7,11 +7,23 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from syncpod.messages.command_table import Nothing
 from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, Place, Withdraw
-from syncpod.messages.fleet_objects import ObjectsSealed
+from syncpod.messages.fleet_commands import (
+    CORDON,
+    DRAIN,
+    KEY_CHANGED,
+    OBJECT_CHANGED,
+    PLACE,
+    REMOVE,
+    UNCORDON,
+    WITHDRAW,
+)
+from syncpod.messages.fleet_objects import FleetObjectRef, ObjectsSealed
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT
 from syncpod.messages.signed import microseconds
 from syncpod.pod import PodInvalid, admit, pod_to_wire
+from workflows.effects import Effect, effects
 from workflows.event_log import clipped
 from workflows.fleet.claimed_pods import Claims
 from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
@@ -34,24 +46,9 @@ sent to a node that was away, and has taken none of them."""
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one update into the state. Raises Rejected, PodInvalid or ValidationError before it has changed anything."""
-    if name == "remove":
-        _remove(state, now)
-        return
-    if state.removed:
+    if name != REMOVE.name and state.removed:
         raise Rejected(f"node {state.name} has been removed from the fleet")
-    if name in ("cordon", "uncordon", "drain"):
-        _schedulable(state, name == "uncordon", now)
-        _drain(state, name, now)
-        return
-    if len(args) != 1 or not isinstance(args[0], dict):
-        raise Rejected(f"takes one object, got {len(args)} payloads")
-    if name == "place":
-        _place(state, Place.model_validate(args[0], extra="forbid"), now)
-    else:
-        asked = Withdraw.model_validate(args[0], extra="forbid")
-        _withdraw(state, asked, now)
-        if asked.force:
-            _forget(state, asked, now)
+    UPDATES[name](state, args, now)
 
 
 def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
@@ -157,7 +154,13 @@ def _size(document: dict[str, Any]) -> int:
 
 
 def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
-    """Have the node end pods. Pods that are not placed here are ignored."""
+    """Have the node end pods, and forget them at once if that is forced. Pods that are not placed here are ignored."""
+    _have_ended(state, asked, now)
+    if asked.force:
+        _forget(state, asked, now)
+
+
+def _have_ended(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
     keys = [key for each in asked.pods if (key := f"{each.namespace}/{each.name}") in state.placed]
     if not keys:
         return
@@ -180,7 +183,7 @@ def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
         state.event(now, "Warning", "ForcedDeletion", text)
 
 
-def _remove(state: FleetNodeState, now: datetime) -> None:
+def _remove(state: FleetNodeState, _: Nothing, now: datetime) -> None:
     """Remove the node from the fleet. Pods that it has not ended count as gone: nobody will hear of them."""
     if state.removed:
         return
@@ -203,18 +206,25 @@ def _end(state: FleetNodeState, key: str, why: str, now: datetime) -> None:
     state.note(key)
 
 
-def _schedulable(state: FleetNodeState, schedulable: bool, now: datetime) -> None:
-    if state.unschedulable == (not schedulable):
-        return
-    state.unschedulable = not schedulable
-    state.note_all()  # a DaemonSet must not end a pod that it could not replace
-    reason = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
-    state.event(now, "Normal", reason, f"Node {state.name} status is now: {reason}")
+def _cordon(state: FleetNodeState, _: Nothing, now: datetime) -> None:
+    _schedulable(state, schedulable=False, draining=state.draining, now=now)
 
 
-def _drain(state: FleetNodeState, name: str, now: datetime) -> None:
-    """Begin or end a drain: owners move their pods elsewhere while it lasts. A cordon alone changes nothing of that."""
-    draining = name == "drain" or (name == "cordon" and state.draining)
+def _uncordon(state: FleetNodeState, _: Nothing, now: datetime) -> None:
+    _schedulable(state, schedulable=True, draining=False, now=now)
+
+
+def _drain(state: FleetNodeState, _: Nothing, now: datetime) -> None:
+    _schedulable(state, schedulable=False, draining=True, now=now)
+
+
+def _schedulable(state: FleetNodeState, *, schedulable: bool, draining: bool, now: datetime) -> None:
+    """Place new pods on the node or not, and begin or end a drain: owners move their pods elsewhere while it lasts."""
+    if state.unschedulable == schedulable:
+        state.unschedulable = not schedulable
+        state.note_all()  # a DaemonSet must not end a pod that it could not replace
+        reason = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
+        state.event(now, "Normal", reason, f"Node {state.name} status is now: {reason}")
     if draining != state.draining:
         state.draining = draining
         state.note_all()
@@ -321,9 +331,13 @@ def key_changed(state: FleetNodeState) -> None:
     state.key_generation = state.generation
 
 
-def object_changed(state: FleetNodeState, key: str) -> None:
+def _key_changed(state: FleetNodeState, _: Nothing, _now: datetime) -> None:
+    key_changed(state)
+
+
+def _object_changed(state: FleetNodeState, ref: FleetObjectRef, _now: datetime) -> None:
     """Send the node its list anew if its pods refer to this object, which has changed or is gone."""
-    if key in state.referred:
+    if ref.key in state.referred:
         state.generation += 1
 
 
@@ -416,3 +430,18 @@ def _named(keys: Iterable[str]) -> str:
     names = sorted(keys)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"pods {', '.join(names[:5])}{more}" if len(names) > 1 else f"pod {names[0]}"
+
+
+SIGNALS: Final[Mapping[str, Effect[FleetNodeState, Any, None]]] = effects(
+    Effect(KEY_CHANGED, _key_changed), Effect(OBJECT_CHANGED, _object_changed)
+)
+"""The effect of each signal. `renew` concerns the run alone."""
+UPDATES: Final[Mapping[str, Effect[FleetNodeState, Any, None]]] = effects(
+    Effect(PLACE, _place),
+    Effect(WITHDRAW, _withdraw),
+    Effect(CORDON, _cordon),
+    Effect(UNCORDON, _uncordon),
+    Effect(DRAIN, _drain),
+    Effect(REMOVE, _remove),
+)
+"""The effect of each update."""

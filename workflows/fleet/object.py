@@ -17,6 +17,8 @@ from temporalio.common import RawValue, RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import DECISION_VERSION, too_old
+    from syncpod.messages.command_table import Nothing, SignalSpec, UpdateSpec
+    from syncpod.messages.fleet_commands import DELETE_OBJECT, FLEET_OBJECT_COMMANDS, IS_DELETING, PUT, SEALED
     from syncpod.messages.fleet_objects import (
         ANNOUNCE_OBJECT,
         FLEET_OBJECT_MEMO,
@@ -28,10 +30,11 @@ with workflow.unsafe.imports_passed_through():
         object_id,
     )
     from syncpod.messages.signed import Accepted
-    from workflows.described import NOTHING, takes
+    from workflows.effects import Effect, effects
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.signed import fleet_commands, require_its_history
+    from workflows.handlers import query_handler, takes
     from workflows.rejections import Rejected, sentence
 
 _PART: Final = 256
@@ -58,6 +61,7 @@ class ObjectState(BaseModel):
 
 
 @workflow.defn(name=FLEET_OBJECT_WORKFLOW)
+@takes(FLEET_OBJECT_COMMANDS)
 class FleetObjectWorkflow:
     """A ConfigMap or a Secret, until it is deleted."""
 
@@ -68,6 +72,7 @@ class FleetObjectWorkflow:
         self.refusal = self.commands.refusal or refusal
         self.state.accepted = self.commands.accepted_before(self.state.accepted)
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
+        self.updates = effects(Effect(PUT, self.put), Effect(DELETE_OBJECT, self.delete))
         self.is_busy = False
 
     @workflow.run
@@ -134,32 +139,47 @@ class FleetObjectWorkflow:
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
-    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
-    def renew(self, *args: Any) -> None:
-        """Continue as new at the next quiet point."""
-        if self.entity.is_accepted("renew", args):
-            self.entity.renew()
+    def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
+        """Obey `renew`, the only signal; never awaits or raises."""
+        self.entity.receive(signal, args)
 
     @workflow.signal(dynamic=True, description="A signal of any other name is ignored")
-    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+    def receive_unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Ignore a signal of an unknown name."""
 
-    @workflow.update(description=takes(PutObject, "Keep this content of a ConfigMap or a Secret"))
-    async def put(self, *args: Any) -> dict[str, Any]:
-        """Keep this content (:class:`syncpod.messages.fleet_objects.PutObject`)."""
-        given = _given(self.entity.obey("put", args))
-        state, before = self.state, self.state.put
-        if given.replaces:
-            await self.entity.change(lambda: self.replace(given))
-            return {"change": "unchanged"}
+    async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
+        """Carry out an accepted update."""
+        given, answer = self.entity.obey(update.name, args), dict[str, Any]()
 
         def change() -> None:
-            state.put, state.since, state.deleting = given, state.since or workflow.now(), False
-            workflow.upsert_memo(_memo(state))
+            answer.update(self.updates[update.name](self.state, given, workflow.now()))
 
         await self.entity.change(change)
-        was = "created" if before is None else "unchanged" if before.version == given.version else "configured"
-        return {"change": was}
+        return answer
+
+    def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
+        """Refuse a command that is not accepted, an invalid object, and one that belongs to another workflow."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        given = self.entity.allow(update.name, args)
+        if update.name == PUT.name:
+            self.entity.attempt(lambda: Effect(PUT, _require_own)(self.state, given, workflow.now()))
+
+    def put(self, state: ObjectState, given: PutObject, now: datetime) -> dict[str, Any]:
+        """Keep this content."""
+        before = state.put
+        if given.replaces:
+            self.replace(given)
+            return {"change": "unchanged"}
+        state.put, state.since, state.deleting = given, state.since or now, False
+        workflow.upsert_memo(_memo(state))
+        same = before is not None and before.version == given.version
+        return {"change": "created" if before is None else "unchanged" if same else "configured"}
+
+    def delete(self, state: ObjectState, _: Nothing, _now: datetime) -> dict[str, Any]:
+        """Delete the object, on the nodes too."""
+        state.deleting = True
+        return {}
 
     def replace(self, given: PutObject) -> None:
         """Keep the same content as it is sealed for another key of the fleet, unless it has changed meanwhile.
@@ -174,39 +194,13 @@ class FleetObjectWorkflow:
         state.put = state.put.model_copy(update=given.model_dump(include={"version", "metadata", "sealed"}))
         workflow.upsert_memo(_memo(state))
 
-    @put.validator
-    def check_put(self, *args: Any) -> None:
-        """Refuse an invalid object, or one that belongs to another workflow."""
-        if self.refusal:
-            raise invalid(self.refusal)
-        given = self.entity.allow("put", args)
-        self.entity.attempt(lambda: _ignored(_given(given)))
-
-    @workflow.update(description=takes(NOTHING, "Delete the object, on the nodes too"))
-    async def delete(self, *args: Any) -> dict[str, Any]:
-        """Delete the object, on the nodes too."""
-        self.entity.obey("delete", args)
-
-        def change() -> None:
-            self.state.deleting = True
-
-        await self.entity.change(change)
-        return {}
-
-    @delete.validator
-    def check_delete(self, *args: Any) -> None:
-        """Refuse whoever may not command the fleet."""
-        if self.refusal:
-            raise invalid(self.refusal)
-        self.entity.allow("delete", args)
-
-    @workflow.query(description="The sealed object; null if it is gone")
+    @query_handler(SEALED)
     def sealed(self) -> dict[str, Any] | None:
         """Return the sealed object (:class:`syncpod.messages.fleet_objects.SealedObject`); None = it is gone."""
         put = self.state.put
         return SealedObject.model_validate(put.model_dump()).model_dump(mode="json", by_alias=True) if put else None
 
-    @workflow.query(description="Whether the object is being deleted")
+    @query_handler(IS_DELETING)
     def is_deleting(self) -> bool:
         """Say whether the object is being deleted; not, if it was put again meanwhile."""
         return self.state.deleting
@@ -229,14 +223,10 @@ def _begun(start: Any, decisions: int) -> tuple[ObjectState, str]:
     return state, ""
 
 
-def _given(given: tuple[Any, ...]) -> PutObject:
-    """Return the object that an update carries. Raises Rejected if it belongs to another workflow, ValidationError."""
-    if len(given) != 1:
-        raise Rejected(f"takes one object, got {len(given)} payloads")
-    put = PutObject.model_validate(given[0])
+def _require_own(_state: ObjectState, put: PutObject, _now: datetime) -> None:
+    """Raise Rejected for an object that belongs to another workflow."""
     if object_id(put.kind, put.namespace, put.name) != workflow.info().workflow_id:
         raise Rejected(f"must be {workflow.info().workflow_id}, is {put.key}")
-    return put
 
 
 def _memo(state: ObjectState) -> dict[str, Any]:
@@ -254,7 +244,3 @@ def _view(state: ObjectState) -> FleetObjectView:
         version=put.version,
         since=state.since,
     )
-
-
-def _ignored(_value: object) -> None:
-    """Discard a result, so that a lambda returns None."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -23,20 +23,17 @@ from temporalio.common import RawValue
 with workflow.unsafe.imports_passed_through():
     from syncpod.fleet.rollout import WorkloadDecision
     from syncpod.lifecycle.version import too_old
+    from syncpod.messages.command_table import Copies, SignalSpec, UpdateSpec
     from syncpod.messages.fleet import PodsChanged
-    from syncpod.messages.identity import Message
+    from syncpod.messages.fleet_commands import DELETE, PODS_CHANGED, ROOM, TEMPLATE, WORKLOAD, WORKLOAD_COMMANDS
     from syncpod.messages.signed import Received, microseconds, plain
     from syncpod.messages.workload import (
         WORKLOAD_MEMO,
         WORKLOAD_WORKFLOW,
-        Pause,
-        RolloutRestart,
         Room,
-        Undo,
-        Undone,
         WorkloadSummary,
     )
-    from workflows.described import NOTHING, takes
+    from workflows.effects import Effect, effects
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet import workload_changes, workload_report
     from workflows.fleet.inbox import FleetInbox
@@ -44,16 +41,16 @@ with workflow.unsafe.imports_passed_through():
     from workflows.fleet.under_way import UnderWay
     from workflows.fleet.workload_questions import WorkloadQuestions
     from workflows.fleet.workload_state import WorkloadState
+    from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.rejections import Rejected, sentence
 
 _PART: Final = 256
 _DECISIONS: Final = 8
 """The most decisions in one workflow task."""
 
-Given = TypeVar("Given", bound=Message)
-
 
 @workflow.defn(name=WORKLOAD_WORKFLOW)
+@takes(WORKLOAD_COMMANDS)
 class WorkloadWorkflow:
     """A Deployment, a DaemonSet or a single Pod, until it is deleted and its last pod is gone."""
 
@@ -69,6 +66,8 @@ class WorkloadWorkflow:
         self.busy = UnderWay(self.entity.wake)
         self.owner = workflow.info().workflow_id
         self.questions = WorkloadQuestions(self.state, self.owner, self.busy)
+        self.signals = effects(Effect(PODS_CHANGED, self.pods_changed), Effect(ROOM, self.room))
+        self.updates = workload_changes.updates_of(self.owner)
         self.decided: WorkloadDecision | None = None
         self.published: WorkloadSummary | None = None
 
@@ -132,20 +131,20 @@ class WorkloadWorkflow:
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
-        """Handle `pods_changed`, and show any other or invalid signal as a rejection."""
-        if name == "room":
-            self.questions.room()
-            return
-        if name != "pods_changed":
-            self.state.reject(workflow.now(), f"signal {name}", "unknown; known: pods_changed, renew, room")
-            return
+        """Fold one signal into the state, or show it as a rejection."""
         try:
-            news = PodsChanged.model_validate(args[0] if len(args) == 1 else None)
-        except ValueError as wrong:
+            self.signals[name](self.state, args, workflow.now())
+        except (Rejected, ValueError) as wrong:
             self.state.reject(workflow.now(), f"signal {name}", sentence(wrong))
-            return
-        workload_changes.pods_reported(self.state, news, workflow.now())
+
+    def pods_changed(self, state: WorkloadState, news: PodsChanged, now: datetime) -> None:
+        """Take a node's report of pods."""
+        workload_changes.pods_reported(state, news, now)
         self.questions.hear(news)
+
+    def room(self, _state: WorkloadState, _room: Room, _now: datetime) -> None:
+        """Learn that a node takes new pods now."""
+        self.questions.room()
 
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
@@ -165,151 +164,48 @@ class WorkloadWorkflow:
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
-    @workflow.signal(
-        description=takes(PodsChanged, "From the node's own workflow in the fleet: what has become of pods")
-    )
-    def pods_changed(self, *args: Any) -> None:
-        """Take a node's report of pods (:class:`syncpod.messages.fleet.PodsChanged`)."""
-        why = self.commands.refusal_of("signal/pods_changed", args)
+    def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
+        """Collect a signal; never awaits or raises. A copy of a node's news is refused by the order of that news."""
         signed = [each for each in args if isinstance(each, Received)]
-        if not why and not all(workload_changes.is_news(self.state, each) for each in signed):
-            why = self.commands.refused("signal/pods_changed", "it is a copy of what its node said before")
-        if why:
-            self.refuse("pods_changed", why)
-            self.entity.wake()
-            return
-        self.entity.put("pods_changed", [plain(each) for each in args])
+        if signal.copies is Copies.JUDGED and not all(workload_changes.is_news(self.state, each) for each in signed):
+            purpose = f"signal/{signal.name}"
+            why = self.commands.refusal_of(purpose, args)
+            why = why or self.commands.refused(purpose, "it is a copy of what its node said before")
+            self.entity.refuse(signal.name, why)
+        else:
+            self.entity.receive(signal, args)
 
-    @workflow.signal(description=takes(Room, "A node takes new pods now"))
-    def room(self, *args: Any) -> None:
-        """Learn that a node takes pods now (:class:`syncpod.messages.workload.Room`)."""
-        # A copy only has the nodes surveyed once more. So none is remembered: no later command can keep one out.
-        if why := self.commands.refusal_of("signal/room", args):
-            self.refuse("room", why)
-            self.entity.wake()
-            return
-        self.entity.put("room", [])
-
-    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
-    def renew(self, *args: Any) -> None:
-        """Continue as new at the next quiet point."""
-        if self.entity.is_accepted("renew", args):
-            self.entity.renew()
-
-    @workflow.signal(dynamic=True, description="A signal of any other name is shown as a rejection")
-    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+    @workflow.signal(dynamic=True, description=UNKNOWN)
+    def receive_unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        self.entity.put(name, args)
+        self.entity.refuse(name, unknown_signal(WORKLOAD_COMMANDS, len(args)))
 
-    @workflow.update(
-        description=takes(
-            "an apps/v1 Deployment or DaemonSet, or a v1 Pod", "The desired workload: make it, or change it"
-        )
-    )
-    async def apply(self, *args: Any) -> dict[str, Any]:
-        """Adopt the document of an apps/v1 Deployment or DaemonSet, or of a v1 Pod."""
-        given = self.entity.obey("apply", args)
-        warnings: list[str] = []
+    async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
+        """Carry out an accepted update. An update before it may have made it impossible."""
+        given, answer = self.entity.obey(update.name, args), dict[str, Any]()
 
         def change() -> None:
-            warnings.extend(workload_changes.apply(self.state, self.owner, _only(given), workflow.now()))
+            answer.update(self.updates[update.name](self.state, given, workflow.now()))
 
         await self.entity.change(change)
-        return {"warnings": warnings}
+        if update.name == DELETE.name and self.state.missed:
+            self.questions.survey_anew()  # it ends only when these have answered, so they are asked at once
+        return answer
 
-    @apply.validator
-    def check_apply(self, *args: Any) -> None:
-        """Refuse a document that is invalid, or of another workload."""
+    def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
+        """Try an update on a copy of the state, so that a wrong one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
-        given = self.entity.allow("apply", args)
-        copy = self.state.model_copy(deep=True)
-        self.entity.attempt(lambda: _ignored(workload_changes.apply(copy, self.owner, _only(given), workflow.now())))
+        given, copy = self.entity.allow(update.name, args), self.state.model_copy(deep=True)
+        self.entity.attempt(lambda: self.updates[update.name](copy, given, workflow.now()))
 
-    @workflow.update(description=takes(Undo, "Apply an earlier template again"))
-    async def undo(self, *args: Any) -> dict[str, Any]:
-        """Apply an earlier template again: ``{"toRevision": 3}``."""
-        given = self.entity.obey("undo", args)
-        done: list[Undone] = []
-
-        def change() -> None:
-            done.append(workload_changes.undo(self.state, self.owner, _given(Undo, given), workflow.now()))
-
-        await self.entity.change(change)
-        return done[0].model_dump(mode="json", by_alias=True)
-
-    @undo.validator
-    def check_undo(self, *args: Any) -> None:
-        """Refuse an undo that is not possible."""
-        if self.refusal:
-            raise invalid(self.refusal)
-        given = self.entity.allow("undo", args)
-        copy = self.state.model_copy(deep=True)
-        self.entity.attempt(
-            lambda: _ignored(workload_changes.undo(copy, self.owner, _given(Undo, given), workflow.now()))
-        )
-
-    @workflow.update(description=takes(RolloutRestart, "Replace all pods, as in a rollout"))
-    async def restart(self, *args: Any) -> dict[str, Any]:
-        """Replace all pods, as in a rollout: ``{"at": "2026-01-31T12:00:00Z"}``."""
-        given = self.entity.obey("restart", args)
-        await self.entity.change(
-            lambda: workload_changes.restart(self.state, self.owner, _given(RolloutRestart, given), workflow.now())
-        )
-        return {}
-
-    @restart.validator
-    def check_restart(self, *args: Any) -> None:
-        """Refuse a restart that is not possible."""
-        if self.refusal:
-            raise invalid(self.refusal)
-        given, copy = self.entity.allow("restart", args), self.state.model_copy(deep=True)
-        self.entity.attempt(
-            lambda: workload_changes.restart(copy, self.owner, _given(RolloutRestart, given), workflow.now())
-        )
-
-    @workflow.update(description=takes(Pause, "Pause rollouts, or resume them"))
-    async def pause(self, *args: Any) -> dict[str, Any]:
-        """Pause rollouts, or resume them: ``{"paused": false}``."""
-        given = self.entity.obey("pause", args)
-        await self.entity.change(lambda: workload_changes.pause(self.state, _given(Pause, given), workflow.now()))
-        return {}
-
-    @pause.validator
-    def check_pause(self, *args: Any) -> None:
-        """Refuse what is no Deployment."""
-        if self.refusal:
-            raise invalid(self.refusal)
-        given, copy = self.entity.allow("pause", args), self.state.model_copy(deep=True)
-        self.entity.attempt(lambda: workload_changes.pause(copy, _given(Pause, given), workflow.now()))
-
-    @workflow.update(description=takes(NOTHING, "Remove all pods, and then end this workflow"))
-    async def delete(self, *args: Any) -> dict[str, Any]:
-        """Remove all pods, and then end this workflow."""
-        self.entity.obey("delete", args)
-
-        def change() -> None:
-            workload_changes.delete(self.state, workflow.now())
-            if self.state.missed:
-                self.questions.survey_anew()  # it ends only when these have answered, so they are asked at once
-
-        await self.entity.change(change)
-        return {"pods": len(self.state.pods)}
-
-    @delete.validator
-    def check_delete(self, *args: Any) -> None:
-        """Refuse whoever may not command the fleet."""
-        if self.refusal:
-            raise invalid(self.refusal)
-        self.entity.allow("delete", args)
-
-    @workflow.query(description="The whole workload: its pods, its rollout and its events")
+    @query_handler(WORKLOAD)
     def workload(self) -> dict[str, Any]:
         """Return the whole workload (:class:`syncpod.messages.workload.WorkloadView`)."""
         whole = workload_report.view(self.state, self.decided, self.questions.asked)
         return whole.model_dump(mode="json", by_alias=True)
 
-    @workflow.query(description="The template with the revision that is the argument; null if it is not remembered")
+    @query_handler(TEMPLATE)
     def template(self, revision: str = "") -> dict[str, Any] | None:
         """Return the template with this revision; None if it is not remembered."""
         return self.state.templates.get(plain(revision))
@@ -338,19 +234,3 @@ def _begun(start: Any, decisions: int) -> tuple[WorkloadState, str]:
 
 def _memo(summary: WorkloadSummary) -> dict[str, Any]:
     return {WORKLOAD_MEMO: summary.model_dump(mode="json", by_alias=True)}
-
-
-def _only(given: tuple[Any, ...]) -> Any:
-    """Return the one payload of an update. Raises Rejected."""
-    if len(given) != 1:
-        raise Rejected(f"takes one object, got {len(given)} payloads")
-    return given[0]
-
-
-def _given(kind: type[Given], given: tuple[Any, ...]) -> Given:
-    """Return the payload of an update. Raises ValidationError, Rejected."""
-    return kind.model_validate(_only(given), extra="forbid")
-
-
-def _ignored(_value: object) -> None:
-    """Discard a result, so that a lambda returns None."""

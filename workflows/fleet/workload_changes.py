@@ -37,12 +37,15 @@ from syncpod.fleet.workload_pods import (
     revision_of,
     wish_of,
 )
+from syncpod.messages.command_table import Nothing
 from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged
+from syncpod.messages.fleet_commands import APPLY, DELETE, PAUSE, ROLLOUT_RESTART, UNDO
 from syncpod.messages.node import PodKey
 from syncpod.messages.signed import Received
 from syncpod.messages.workload import Pause, RolloutRestart, Surveyed, Undo, Undone
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.pod.wire import Time, to_wire
+from workflows.effects import Effect, effects
 from workflows.fleet.workload_state import WorkloadPod, WorkloadState
 from workflows.rejections import Rejected
 
@@ -541,3 +544,33 @@ def _name(state: WorkloadState) -> str:
 
 def _namespace(state: WorkloadState) -> str:
     return str((state.document or {}).get("metadata", {}).get("namespace") or "default")
+
+
+def updates_of(owner: str) -> Mapping[str, Effect[WorkloadState, Any, dict[str, Any]]]:
+    """Return the effect and the answer of each update of the workload with this workflow id."""
+
+    def do_apply(state: WorkloadState, document: Any, now: datetime) -> dict[str, Any]:
+        return {"warnings": list(apply(state, owner, document, now))}
+
+    def do_undo(state: WorkloadState, asked: Undo, now: datetime) -> dict[str, Any]:
+        return undo(state, owner, asked, now).model_dump(mode="json", by_alias=True)
+
+    def do_restart(state: WorkloadState, asked: RolloutRestart, now: datetime) -> dict[str, Any]:
+        restart(state, owner, asked, now)
+        return {}
+
+    def do_pause(state: WorkloadState, asked: Pause, now: datetime) -> dict[str, Any]:
+        pause(state, asked, now)
+        return {}
+
+    def do_delete(state: WorkloadState, _: Nothing, now: datetime) -> dict[str, Any]:
+        delete(state, now)
+        return {"pods": len(state.pods)}
+
+    return effects(
+        Effect(APPLY, do_apply),
+        Effect(UNDO, do_undo),
+        Effect(ROLLOUT_RESTART, do_restart),
+        Effect(PAUSE, do_pause),
+        Effect(DELETE, do_delete),
+    )

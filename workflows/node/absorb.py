@@ -33,7 +33,18 @@ from syncpod.messages.node import (
     SyncPods,
     document_size,
 )
-from syncpod.pod import content_uid
+from syncpod.messages.node_commands import (
+    APPLY,
+    CORDON,
+    DELETE,
+    NODE_STATUS,
+    RECALL_PODS,
+    STATIC_PODS,
+    SYNC_PODS,
+    UNCORDON,
+)
+from syncpod.pod import admit, content_uid
+from workflows.effects import Effect, effects
 from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of
 from workflows.rejections import Rejected, sentence
 
@@ -64,39 +75,21 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
 
     If it raises Rejected or ValidationError, it has changed nothing.
     """
-    if name in ("cordon", "uncordon"):
-        asked = Cordon.model_validate(args[0]) if args and isinstance(args[0], dict) else Cordon()
-        _schedulable(state, name == "uncordon", asked.by, now)
-        return
-    if len(args) != 1:
-        raise Rejected(f"takes one payload, got {len(args)}")
-    if not isinstance(args[0], dict):
-        raise Rejected("must be an object")
-    match name:
-        case "sync_pods":
-            state.touch_all()
-            _sync_pods(state, SyncPods.model_validate(args[0]), now)
-        case "static_pods":
-            state.touch_all()
-            _static_pods(state, StaticPods.model_validate(args[0]), now)
-        case "recall_pods":
-            state.touch_all()
-            _recall(state, RecallPods.model_validate(args[0]), now)
-        case "apply":
-            _apply(state, ApplyToNode.model_validate(args[0], extra="forbid"), now)
-        case "delete":
-            _delete(state, DeleteFromNode.model_validate(args[0], extra="forbid"))
-        case "node_status":
-            _status(state, NodeStatus.model_validate(args[0]), now)
-        case _:
-            raise Rejected("no such signal or update")
+    if name not in EFFECTS:
+        raise Rejected("no such signal or update")
+    EFFECTS[name](state, args, now)
+
+
+def require_valid(asked: Any) -> None:
+    """Check the document of an `apply`. Raises PodInvalid with the path of the wrong field."""
+    admit(ApplyToNode.model_validate(asked).pod)
 
 
 def too_many(name: str, args: tuple[Any, ...]) -> str:
     """Return the sentence that refuses a list with too many pods for one workflow task; "" if it is not too long."""
     pods = (
         args[0].get("pods")
-        if name in ("sync_pods", "static_pods") and len(args) == 1 and isinstance(args[0], dict)
+        if name in (SYNC_PODS.name, STATIC_PODS.name) and len(args) == 1 and isinstance(args[0], dict)
         else None
     )
     if not isinstance(pods, list) or len(pods) <= LISTED_LIMIT:
@@ -116,6 +109,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     """
     if not signal.source or len(signal.source) > 63 or signal.source in (API_SOURCE, FILE_SOURCE):
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
+    state.touch_all()
     before = state.sources.get(signal.source, Source())
     spent = _require_room(state, signal)
     pods, problems = _listed(signal, before, state.name, now)
@@ -246,6 +240,7 @@ def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
     """Take what the agent runs for its directory of manifests. It is shown, and no list may have these pods."""
     if not _has_room(state, 0, known=len(signal.pods), but=FILE_SOURCE):
         raise Rejected(f"pods: with the lists' they are too many to be shown: {len(signal.pods)}")
+    state.touch_all()
     before = state.static
     state.static = {
         key_of(each.namespace, each.name): each
@@ -293,6 +288,7 @@ def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
     """
     if len(signal.pods) > MADE_LIMIT:
         raise Rejected(f"pods: must be no more than {MADE_LIMIT}, there are {len(signal.pods)}")
+    state.touch_all()
     recalled = 0
     for pod in signal.pods:
         key = key_of(pod.namespace, pod.name)
@@ -336,7 +332,7 @@ def _apply(state: NodeState, signal: ApplyToNode, now: datetime) -> None:
     state.backoff = backoff.forget(state.backoff, key)
 
 
-def _delete(state: NodeState, signal: DeleteFromNode) -> None:
+def _delete(state: NodeState, signal: DeleteFromNode, _now: datetime) -> None:
     if not signal.name or "/" in signal.name or "/" in signal.namespace:
         raise Rejected("name: required" if not signal.name else "name: must be a name")
     if signal.grace_period_seconds is not None and signal.grace_period_seconds < 0:
@@ -360,6 +356,14 @@ def _require_free(state: NodeState, key: str) -> None:
 # --- the node itself --------------------------------------------------------------------------------------------------
 
 
+def _cordon(state: NodeState, asked: Cordon, now: datetime) -> None:
+    _schedulable(state, False, asked.by, now)
+
+
+def _uncordon(state: NodeState, asked: Cordon, now: datetime) -> None:
+    _schedulable(state, True, asked.by, now)
+
+
 def _schedulable(state: NodeState, schedulable: bool, by: str, now: datetime) -> None:
     if state.unschedulable is schedulable:
         sender = " ".join(by.split())[:_SENDER_LENGTH]
@@ -379,3 +383,16 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
         state.event(now, "Normal", "Starting", f"the worker of node {state.name} has started")
         state.event(now, "Warning", "MissingClusterDNS", NO_CLUSTER_DNS)
     state.status = signal
+
+
+EFFECTS: Final[Mapping[str, Effect[NodeState, Any, None]]] = effects(
+    Effect(SYNC_PODS, _sync_pods),
+    Effect(STATIC_PODS, _static_pods),
+    Effect(RECALL_PODS, _recall),
+    Effect(APPLY, _apply),
+    Effect(DELETE, _delete),
+    Effect(NODE_STATUS, _status),
+    Effect(CORDON, _cordon),
+    Effect(UNCORDON, _uncordon),
+)
+"""The effect of each signal and update. Those of one name have the same effect; `renew` concerns the run alone."""

@@ -25,25 +25,20 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import too_old
+    from syncpod.messages.command_table import SignalSpec, UpdateSpec
     from syncpod.messages.node import (
         NODE_MEMO,
         NODE_WORKFLOW,
-        Cordon,
-        DeleteFromNode,
-        NodeStatus,
         NodeStepName,
         NodeSummary,
         PodWorkflowResult,
         PodWorkflowResults,
-        RecallPods,
-        StaticPods,
-        SyncPods,
         node_workflow_id,
     )
+    from syncpod.messages.node_commands import APPLY, NODE, NODE_COMMANDS, SYNC_PODS_NOW
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
-    from syncpod.pod import PodInvalid, admit
-    from workflows.described import NOTHING, takes
     from workflows.entity import Entity, decisions_taken, decoded, invalid
+    from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.node import absorb, decide, report
     from workflows.node.decide import Step
     from workflows.node.inbox import NodeInbox
@@ -53,13 +48,12 @@ with workflow.unsafe.imports_passed_through():
     from workflows.rejections import sentence
     from workflows.restarted import CannotBeginAnew, restarted, signals_left
 
-APPLY = '{"pod": <v1 Pod>}'
-"""The payload of `apply`."""
 PART = 256
 """Signals absorbed per workflow task. That takes a fraction of a second, even with the largest number of pods."""
 
 
 @workflow.defn(name=NODE_WORKFLOW)
+@takes(NODE_COMMANDS)
 class NodeWorkflow:
     """A node's desired pods, for as long as the node has a name."""
 
@@ -207,141 +201,44 @@ class NodeWorkflow:
             now = PublishedNode(self.state.as_it_is(), workflow.now(), info.get_current_history_length())
             hand(info.run_id, now)
 
-    # --- signals: collect, never await, never raise -------------------------------------------------------------------
+    # --- signals and updates (`syncpod.messages.node_commands`) -------------------------------------------------------
 
-    @workflow.signal(
-        description=takes(
-            SyncPods, "The full list of one source: v1 Pods. A pod of the source that the list omits is ended"
-        )
-    )
-    def sync_pods(self, *args: Any) -> None:
-        """Take the full list of one source: ``{"source": "file", "pods": [<v1 Pod>, …]}``."""
-        self.entity.receive("sync_pods", args)
+    def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
+        """Collect a signal; never awaits or raises."""
+        self.entity.receive(signal, args)
 
-    @workflow.signal(
-        description=takes(
-            StaticPods, "From the agent: the pods that it runs for its directory of manifests. It asks for nothing"
-        )
-    )
-    def static_pods(self, *args: Any) -> None:
-        """Take what the node's agent runs for its directory of manifests."""
-        self.entity.receive("static_pods", args)
-
-    @workflow.signal(description=takes(RecallPods, "From the agent: pods that were made for lists"))
-    def recall_pods(self, *args: Any) -> None:
-        """Take the pods that the node's records show as made for lists; this run may not know them."""
-        self.entity.receive("recall_pods", args)
-
-    @workflow.signal(name="apply", description=takes(APPLY, "Make or change one pod"))
-    def apply_later(self, *args: Any) -> None:
-        """Make or change one pod: ``{"pod": <v1 Pod>}``."""
-        self.entity.receive("apply", args)
-
-    @workflow.signal(name="delete", description=takes(DeleteFromNode, "End one pod that was applied by itself"))
-    def delete_later(self, *args: Any) -> None:
-        """End one pod: ``{"namespace": "default", "name": "web", "gracePeriodSeconds": 30}``."""
-        self.entity.receive("delete", args)
-
-    @workflow.signal(description=takes(NodeStatus, "From the agent: the state of the node"))
-    def node_status(self, *args: Any) -> None:
-        """Take the report of the node's agent."""
-        self.entity.receive("node_status", args)
-
-    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
-    def renew(self, *args: Any) -> None:
-        """Continue as new at the next quiet point: any worker, even an older one, can take over the next run."""
-        if self.entity.is_accepted("renew", args):
-            self.entity.renew()
-
-    @workflow.signal(dynamic=True, description="A signal of any other name is shown as a rejection")
-    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+    @workflow.signal(dynamic=True, description=UNKNOWN)
+    def receive_unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "sync_pods, static_pods, recall_pods, apply, delete, node_status, renew"
-        self.state.reject(workflow.now(), f"signal {name}", f"unknown, with {len(args)} payloads; known: {known}")
-        self.entity.wake()
+        self.entity.refuse(name, unknown_signal(NODE_COMMANDS, len(args)))
 
-    # --- updates: validated before anything is written ----------------------------------------------------------------
-
-    @workflow.update(description=takes(APPLY, "Make or change one pod; the pod's workflow is told next"))
-    async def apply(self, *args: Any) -> dict[str, Any]:
-        """Make or change one pod. Returns at once; the pod's workflow is told next."""
-        return await self.change("apply", args)
-
-    @apply.validator
-    def check_apply(self, *args: Any) -> None:
-        """Refuse an invalid document, with the path of the wrong field."""
-        (given,) = self.check("apply", args)
-        try:
-            admit(given["pod"])
-        except PodInvalid as wrong:
-            raise invalid(str(wrong)) from None
-
-    @workflow.update(
-        description=takes(DeleteFromNode, "End one pod that was applied by itself; its workflow is told next")
-    )
-    async def delete(self, *args: Any) -> dict[str, Any]:
-        """End one pod. Returns at once; the pod's workflow is told next."""
-        return await self.change("delete", args)
-
-    @delete.validator
-    def check_delete(self, *args: Any) -> None:
-        """Refuse a wrong payload, and a pod that a list governs."""
-        self.check("delete", args)
-
-    @workflow.update(name="sync_pods", description=takes(SyncPods, "The full list of one source, as with the signal"))
-    async def sync_pods_now(self, *args: Any) -> None:
-        """Take the full list of one source, as the signal does; an update reaches a workflow at rest sooner."""
-        self.entity.put("sync_pods", self.entity.obey("sync_pods", args))
-
-    @sync_pods_now.validator
-    def check_sync_pods(self, *args: Any) -> None:
-        """Refuse whoever may not command the node. What is wrong with a list is shown, as with the signal."""
-        if self.refusal:
-            raise invalid(self.refusal)
-        self.entity.allow("sync_pods", args)
-
-    @workflow.update(description=takes(Cordon, "Take no new pods except from lists; existing pods keep running"))
-    async def cordon(self, *args: Any) -> dict[str, Any]:
-        """Take no new pods except from lists; existing pods keep running."""
-        return await self.change("cordon", args)
-
-    @cordon.validator
-    def check_cordon(self, *args: Any) -> None:
-        """Refuse whoever may not command the node."""
-        self.check("cordon", args)
-
-    @workflow.update(description=takes(Cordon, "Take new pods again"))
-    async def uncordon(self, *args: Any) -> dict[str, Any]:
-        """Take new pods again."""
-        return await self.change("uncordon", args)
-
-    @uncordon.validator
-    def check_uncordon(self, *args: Any) -> None:
-        """Refuse whoever may not command the node."""
-        self.check("uncordon", args)
-
-    async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
-        """Carry out an accepted update after the signals before it, which may have made it impossible."""
-        given = self.entity.obey(name, args)
-        await self.entity.change(lambda: absorb.change(self.state, name, given, workflow.now()))
+    async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any] | None:
+        """Carry out an accepted update. Returns at once; the pods' workflows are told next."""
+        given = self.entity.obey(update.name, args)
+        if update.name == SYNC_PODS_NOW.name:
+            self.entity.put(update.name, given)  # an update reaches a workflow at rest sooner than the signal does
+            return None
+        await self.entity.change(lambda: absorb.change(self.state, update.name, given, workflow.now()))
         return {"name": self.state.name, "unschedulable": self.state.unschedulable}
 
-    def check(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Try a change on a copy of the state, so that a wrong one is refused before anything is written.
+    def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
+        """Try an update on a copy of the state, so that a wrong one is refused before anything is written.
 
-        Returns what the update was given.
+        What is wrong with a list is shown, as with the signal.
         """
         if self.refusal:
             raise invalid(self.refusal)
-        given = self.entity.allow(name, args)
-        self.entity.attempt(lambda: absorb.change(self.state.model_copy(deep=True), name, given, workflow.now()))
-        return given
+        given = self.entity.allow(update.name, args)
+        if update.name == SYNC_PODS_NOW.name:
+            return
+        copy = self.state.model_copy(deep=True)
+        self.entity.attempt(lambda: absorb.change(copy, update.name, given, workflow.now()))
+        if update.name == APPLY.name:
+            self.entity.attempt(lambda: absorb.require_valid(*given))
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    @workflow.query(
-        description="The whole node: desired pods with their states, conditions, capacity, sources and events"
-    )
+    @query_handler(NODE)
     def node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.node.NodeView`)."""
         return PublishedNode(self.state, workflow.now()).node()

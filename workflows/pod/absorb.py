@@ -1,24 +1,44 @@
-"""Signals to a pod, folded into its state.
+"""Signals to a pod and updates of it: the effect of each on the pod's state.
 
-The workflow's handlers only collect them; they are parsed here. No signal can fail the pod: one that makes no sense
+The workflow's handlers only collect signals; they are parsed here. No signal can fail the pod: one that makes no sense
 becomes a rejection, an event that ``describe`` shows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff, conditions, restart_pacing
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.signals import BackoffExpired, Evict, Pleg, ProbeChanged, Restart, SetCondition
+from syncpod.messages.applied import AppliedPod
+from syncpod.messages.command_table import Sender
+from syncpod.messages.pod_commands import (
+    ADD_EPHEMERAL_CONTAINER,
+    APPLY,
+    BACKOFF_EXPIRED,
+    BACKOFF_QUEUE,
+    DELETE,
+    DELETE_POD,
+    EVICT,
+    PLEG,
+    POD_COMMANDS,
+    PROBE,
+    RESIZE,
+    RESTART,
+    SET_CONDITION,
+    UPDATE_POD,
+)
+from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, ProbeChanged, Restart, SetCondition
 from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition
-from workflows.described import wrong_number
-from workflows.pod import facts, resizing, restart_of_all
+from workflows.effects import Effect, effects
+from workflows.pod import facts, report, resizing, restart_of_all
 from workflows.pod.desired import apply, ask_to_be_admitted, delete, resize, try_ephemeral_container
 from workflows.pod.outcome import evict, meet_node, observe, take_probe_result
 from workflows.pod.state import PodState
@@ -28,6 +48,18 @@ QUEUE_TOLERANCE = timedelta(milliseconds=200)
 """How early a signal may report a back-off's end: the node's queue and the server have different clocks."""
 
 
+@dataclass(frozen=True)
+class Said:
+    """What the pod's history says of a signal that was obeyed: the reason of a line, and its container and fact."""
+
+    reason: str
+    container: str = ""
+    fact: str = ""
+    """A `Fact`; "" for a person's signal = `Fact.ASKED`."""
+    signal: str = ""
+    """The name of the signal that the line is about; "" = that of the signal that came."""
+
+
 class _Late(Exception):
     """The node's agent has signalled about an earlier pod of this name. Nothing is wrong, so it causes no event."""
 
@@ -35,18 +67,34 @@ class _Late(Exception):
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal into the state, or record its rejection. Never raises.
 
+    An update's name has the update carried out: a run that replaces a stuck one is handed the accepted updates so.
+
     It catches everything on purpose: a signal stays in the history, so an exception here would fail the same workflow
     task again and again, on every worker.
     """
     try:
-        if len(args) != 1:
-            raise Rejected(wrong_number(name, len(args)))
         with state.all_or_nothing():
-            (SIGNALS | _UPDATES)[name](state, args[0], now)
+            if name in UPDATES:
+                UPDATES[name](state, args, now)
+            elif name in SIGNALS:
+                _note(state, name, SIGNALS[name](state, args, now), now)
+            else:
+                raise Rejected("no such signal")
     except _Late as late:
         state.note(now, "rejected", name, f"signal {name}: {late}")
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
         state.reject(now, name, f"signal {name}: {sentence(wrong)}")
+
+
+def _note(state: PodState, name: str, said: Sequence[Said], now: datetime) -> None:
+    """Add what a signal's effect says to the pod's history.
+
+    `syncpod.cli.temporal.operator_signals` waits for the line of what it has sent.
+    """
+    for line in said:
+        signal = POD_COMMANDS.signals[line.signal or name]
+        fact = line.fact or (Fact.ASKED if signal.sender is Sender.PERSON else "")
+        state.note(now, "signal", signal.name, line.reason, container=line.container, fact=fact)
 
 
 def tidy(state: PodState, now: datetime) -> None:
@@ -59,12 +107,17 @@ def tidy(state: PodState, now: datetime) -> None:
 # --- signals ----------------------------------------------------------------------------------------------------------
 
 
-def _update_pod(state: PodState, payload: Any, now: datetime) -> None:
-    apply(state, payload, now)
+def _update_pod(state: PodState, document: Any, now: datetime) -> Sequence[Said]:
+    apply(state, document, now)
+    return ()
 
 
-def _pleg(state: PodState, payload: Any, now: datetime) -> None:
-    signal = Pleg.model_validate(payload)
+def _delete_pod(state: PodState, signal: DeletePod, now: datetime) -> Sequence[Said]:
+    delete(state, signal, now)
+    return ()
+
+
+def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[Said]:
     uid = signal.status.uid
     if uid and uid != state.pod.metadata.uid:
         raise _Late(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
@@ -76,25 +129,25 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
     if any(event.type == "Boot" for event in signal.events):
         resizing.ask_again(state)
         ask_to_be_admitted(state)
+    return ()
 
 
-def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
+def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> Sequence[Said]:
     """End back-offs of a subject: the node's queue ends those that are over, an operator or the agent ends all.
 
     A subject is a container, or a failed step of the whole pod (`create_sandbox`). The queue names the restart too. The
     agent signals that something missing has appeared. Such a signal is ignored if the container already runs or the
     subject no longer exists: it may arrive after the back-off has ended.
     """
-    signal = BackoffExpired.model_validate(payload)
     newest = state.own.newest(signal.container)
     runs = newest is not None and newest.state == "running"
     subjects = (*_containers(state), *_failed_steps(state))
     if signal.appeared and (runs or signal.container not in subjects):
-        return
+        return ()
     if signal.restart is None:
-        _release(state, signal, subjects, runs=runs, now=now)
-    else:
-        _pass(state, signal.container, signal.restart, subjects, now)
+        return (_release(state, signal, subjects, runs=runs),)
+    _pass(state, signal.container, signal.restart, subjects, now)
+    return ()
 
 
 def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
@@ -107,7 +160,7 @@ def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...]
         state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
 
 
-def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...], *, runs: bool, now: datetime) -> None:
+def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...], *, runs: bool) -> Said:
     """End every back-off of a subject, for an operator or for the agent. Raises Rejected."""
     subject = signal.container
     if subject not in subjects:
@@ -116,16 +169,14 @@ def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...],
     if runs and not is_stuck:
         raise Rejected(f"container {subject} runs: there is no back-off to end")
     container = subject if subject in _containers(state) else ""
+    state.released = {**state.released, subject: _number_held(state, subject)}
     if signal.appeared:
         why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
-        state.note(now, "signal", "backoff_queue", why, container=container)
-    else:
-        restarting = (*state.pod.spec.init_containers, *state.pod.spec.containers)
-        is_part = subject == backoff.RESTART_ALL or subject in [each.name for each in restarting]
-        fact = Fact.BACK_OFF_OF_ALL_ENDED if is_part and restart_of_all.release(state) else Fact.BACK_OFF_ENDED
-        why = f"an operator ends the back-off of {subject}"
-        state.note(now, "signal", "backoff_expired", why, container=container, fact=fact)
-    state.released = {**state.released, subject: _number_held(state, subject)}
+        return Said(why, container, signal=BACKOFF_QUEUE.name)
+    restarting = (*state.pod.spec.init_containers, *state.pod.spec.containers)
+    is_part = subject == backoff.RESTART_ALL or subject in [each.name for each in restarting]
+    fact = Fact.BACK_OFF_OF_ALL_ENDED if is_part and restart_of_all.release(state) else Fact.BACK_OFF_ENDED
+    return Said(f"an operator ends the back-off of {subject}", container, fact)
 
 
 def _containers(state: PodState) -> tuple[str, ...]:
@@ -160,13 +211,12 @@ def _is_at_limit(state: PodState, subject: str) -> bool:
     )
 
 
-def _restart(state: PodState, payload: Any, now: datetime) -> None:
+def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[Said]:
     """Restart running containers, and start the others, without a back-off.
 
     A container that its restart policy left finished runs once more. Nothing is started in a pod that is ending. Plain
     init containers and ephemeral containers are never run again.
     """
-    signal = Restart.model_validate(payload, extra="forbid")
     if state.ending:
         raise Rejected("the pod is ending or has ended: nothing of it is started again")
     if state.rejection is not None:
@@ -178,36 +228,34 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
         known = ", ".join(sorted((*mains, *sidecars)))
         raise Rejected(f"container: is {signal.container!r}, must be a main container or a sidecar, one of {known}")
     fact = Fact.BACK_OFF_OF_ALL_ENDED if restart_of_all.release(state) else ""
-    for name in (signal.container,) if signal.container else mains:
+    names = (signal.container,) if signal.container else mains
+    for name in names:
         newest = facts.known(state).newest(name)
         if newest is not None:
             state.replacing = {**state.replacing, newest.id: True}
         if newest is None or newest.state != "running":
             state.released = {**state.released, name: state.next_restart(name)}
-        state.note(now, "signal", "restart", f"an operator restarts {name}", container=name, fact=fact)
+    return [Said(f"an operator restarts {name}", name, fact) for name in names]
 
 
-def _set_condition(state: PodState, payload: Any, now: datetime) -> None:
+def _set_condition(state: PodState, signal: SetCondition, now: datetime) -> Sequence[Said]:
     """Take a condition that somebody else owns; if it is one of the pod's readiness gates, Ready depends on it."""
-    signal = SetCondition.model_validate(payload, extra="forbid")
     given = PodCondition(type=signal.type, status=signal.status, reason=signal.reason, message=signal.message)
     known = state.status.conditions
     if problem := conditions.foreign_problem(given, known):
         raise Rejected(problem)
     stamped = conditions.stamp(given, known, now=now.replace(microsecond=0), generation=state.pod.metadata.generation)
     state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, stamped)})
-    state.note(now, "signal", "set_condition", f"{signal.type} is {signal.status}")
+    return (Said(f"{signal.type} is {signal.status}"),)
 
 
-def _evict(state: PodState, payload: Any, now: datetime) -> None:
-    signal = Evict.model_validate(payload)
+def _evict(state: PodState, signal: Evict, now: datetime) -> Sequence[Said]:
     if signal.uid != state.pod.metadata.uid:
         raise Rejected(f"uid: is {state.pod.metadata.uid}, not {signal.uid!r}")
-    evict(state, signal, now)
+    return (Said(f"{signal.reason}: {signal.message}"),) if evict(state, signal, now) else ()
 
 
-def _probe(state: PodState, payload: Any, now: datetime) -> None:
-    change = ProbeChanged.model_validate(payload)
+def _probe(state: PodState, change: ProbeChanged, now: datetime) -> Sequence[Said]:
     if change.uid and change.uid != state.pod.metadata.uid:
         raise _Late(f"is about the pod {change.uid}, this is {state.pod.metadata.uid}")
     try:
@@ -216,27 +264,65 @@ def _probe(state: PodState, payload: Any, now: datetime) -> None:
         raise Rejected(f"container: the pod has no container {change.container!r}") from None
     if probe_of(container, change.probe) is None or not change.container_id:
         raise Rejected(f"probe: container {change.container} has no {change.probe} probe of {change.container_id!r}")
-    take_probe_result(state, change, now)
-
-
-SIGNALS = {
-    "update_pod": _update_pod,
-    "delete_pod": delete,
-    "pleg": _pleg,
-    "probe": _probe,
-    "backoff_expired": _backoff_expired,
-    "backoff_queue": _backoff_expired,
-    "restart": _restart,
-    "set_condition": _set_condition,
-    "evict": _evict,
-}
-"""The signals that are folded into the state, each with its function. `renew` concerns the run alone."""
-
-_UPDATES = {"resize": resize, "add_ephemeral_container": try_ephemeral_container}
-"""Accepted updates that a run which replaces a stuck one takes over as if they were signals. Nobody can send these."""
+    if not take_probe_result(state, change, now):
+        return ()
+    what = f"{change.probe.capitalize()} probe: {change.result}"
+    return (Said(what, change.container, f"{change.probe} {change.result}"),)
 
 
 def _forget_not_ready(state: PodState) -> None:
     for key, entry in state.backoff.entries.items():
         if entry.reason in NOT_READY_FAULTS:
             state.backoff = backoff.forget(state.backoff, key)
+
+
+# --- updates ----------------------------------------------------------------------------------------------------------
+
+
+def _apply(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
+    change = apply(state, document, now)
+    meta, node = state.pod.metadata, state.pod.spec.node_name
+    return AppliedPod(uid=meta.uid, generation=meta.generation, change=change, node=node).on_wire()
+
+
+def _delete(state: PodState, request: DeletePod, now: datetime) -> dict[str, Any]:
+    """End the pod. If the deletion begins now, the answer says since when, as the pod's history has it.
+
+    By that, the update's sender knows that the record is about it.
+    """
+    was_ending = state.deletion is not None
+    delete(state, request, now)
+    begins = not was_ending and state.deletion is not None
+    return report.identity(state) | ({"since": now.isoformat()} if begins else {})
+
+
+def _resize(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
+    resize(state, document, now)
+    return report.identity(state)
+
+
+def _add_ephemeral_container(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
+    try_ephemeral_container(state, document, now)
+    return report.identity(state)
+
+
+SIGNALS: Final[Mapping[str, Effect[PodState, Any, Sequence[Said]]]] = effects(
+    Effect(UPDATE_POD, _update_pod),
+    Effect(DELETE_POD, _delete_pod),
+    Effect(PLEG, _pleg),
+    Effect(PROBE, _probe),
+    Effect(BACKOFF_EXPIRED, _backoff_expired),
+    Effect(BACKOFF_QUEUE, _backoff_expired),
+    Effect(RESTART, _restart),
+    Effect(SET_CONDITION, _set_condition),
+    Effect(EVICT, _evict),
+)
+"""The effect of each signal, and what the history says of it. `renew` concerns the run alone."""
+
+UPDATES: Final[Mapping[str, Effect[PodState, Any, dict[str, Any]]]] = effects(
+    Effect(APPLY, _apply),
+    Effect(DELETE, _delete),
+    Effect(RESIZE, _resize),
+    Effect(ADD_EPHEMERAL_CONTAINER, _add_ephemeral_container),
+)
+"""The effect of each update, and its answer."""

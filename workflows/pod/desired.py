@@ -154,14 +154,13 @@ def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> No
         raise PodInvalid(problems)
 
 
-def delete(state: PodState, payload: Any, now: datetime) -> None:
+def delete(state: PodState, request: DeletePod, now: datetime) -> None:
     """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
     A request also drops the successor, unless it names the UID of the ending pod: deleting a name after applying it
     means that no pod of that name is wanted. A request that names the successor's UID does not change the grace of the
     pod that is ending. Raises Rejected for another UID, and for a grace below 0 or above the API's greatest number.
     """
-    request = DeletePod.model_validate(payload if payload is not None else {}, extra="forbid")
     lives = (state.pod.metadata.uid, _successor_uid(state))
     if request.uid and request.uid not in lives:
         raise Rejected(f"uid: is {state.pod.metadata.uid}, not {request.uid}")

@@ -203,31 +203,33 @@ def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
         state.event(now, "Warning", STATUS_UNKNOWN, text, exit_.name)
 
 
-def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> None:
-    """Take a probe's result for an instance, which may not be in the view yet; events are those of prober/prober.go."""
+def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> bool:
+    """Take a probe's result for an instance, which may not be in the view yet; say whether it is another than before.
+
+    Events are those of prober/prober.go.
+    """
     what = f"{change.probe.capitalize()} probe"
     failures = max(change.failures, int(change.result == "failure"))
     if change.result == "unknown" and not failures:  # the probe could not be carried out, which is no result
         text = f"{what} errored and resulted in unknown state: {change.message}"
         state.event(now, "Warning", "Unhealthy", text, change.container)
-        return
+        return False
     if state.ending and change.probe != "readiness" and change.result != "success":
-        return  # only readiness counts by then (worker.go, v1.36, doProbe: success once deletion is requested)
+        return False  # only readiness counts by then (worker.go, v1.36, doProbe: success once deletion is requested)
     if failures:
         text = failure_text(change.probe, change.failure or change.message)
         state.event(now, "Warning", "Unhealthy", text, change.container, times=failures)
     if change.warning:
         state.event(now, "Warning", "ProbeWarning", f"{what} warning: {change.message}", change.container)
     if change.result == "unknown":
-        return
+        return False
     before = state.probes.get(change.probe, {})
     if before.get(change.container_id) == change.result:
-        return
+        return False
     present = {container.id for container in state.observed.containers}
     kept = {known: result for known, result in before.items() if known in present or known in _newest(before)}
     state.probes = {**state.probes, change.probe: {**kept, change.container_id: change.result}}
-    fact = f"{change.probe} {change.result}"
-    state.note(now, "signal", "probe", f"{what}: {change.result}", container=change.container, fact=fact)
+    return True
 
 
 def _newest(results: dict[str, str]) -> tuple[str, ...]:
@@ -238,8 +240,8 @@ def _newest(results: dict[str, str]) -> tuple[str, ...]:
 # --- verdicts on the whole pod ----------------------------------------------------------------------------------------
 
 
-def evict(state: PodState, order: Evict, now: datetime) -> None:
-    """Fail the pod and end it within the grace. For a pod that is already ending, only the grace is shortened.
+def evict(state: PodState, order: Evict, now: datetime) -> bool:
+    """Fail the pod and end it within the grace; say so. For a pod that is already ending, only the grace is shortened.
 
     Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
     """
@@ -250,11 +252,12 @@ def evict(state: PodState, order: Evict, now: datetime) -> None:
         if order.disruption:
             _mark_disrupted(state, message, now)
         state.event(now, "Warning", reason, message)
-        state.note(now, "signal", "evict", f"{reason}: {message}")
         state.kill_by, state.ends_sooner = deadline, True
-    elif state.kill_by is not None:
+        return True
+    if state.kill_by is not None:
         state.ends_sooner = state.ends_sooner or deadline < state.kill_by
         state.kill_by = min(state.kill_by, deadline)
+    return False
 
 
 def _mark_disrupted(state: PodState, message: str, now: datetime) -> None:

@@ -32,15 +32,16 @@ from temporalio.workflow import ActivityCancellationType
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.phase import TERMINAL_PHASES
     from syncpod.lifecycle.step_name import StepName
-    from syncpod.messages.applied import AppliedPod, Change
+    from syncpod.messages.applied import Change
+    from syncpod.messages.command_table import SignalSpec, UpdateSpec
     from syncpod.messages.identity import POD_WORKFLOW
-    from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, ProbeChanged, Restart, SetCondition
+    from syncpod.messages.pod_commands import APPLY, DELETE_POD, EVENTS, HISTORY, PLAN, POD, POD_COMMANDS
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.messages.steps import CreateSandbox, StartContainer, StepInput
     from syncpod.pod import pod_to_wire
-    from workflows.described import A_POD, AN_EPHEMERAL_CONTAINER, NOTHING, takes, wrong_number
     from workflows.entity import Entity, decisions_taken, decoded, invalid
+    from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.pod import (
         absorb,
         decide,
@@ -78,9 +79,6 @@ CANCEL: Final = (
 
 TOGETHER: Final = 4
 """Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
-
-RESIZE: Final = '{"containers": [{"name": "web", "resources": {}}], "initContainers": [], "resources": null}'
-"""The payload of the update `resize`."""
 
 GUARANTEE: Final = timedelta(seconds=1)
 """How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
@@ -131,6 +129,7 @@ class Pull(NamedTuple):
 
 
 @workflow.defn(name=POD_WORKFLOW)
+@takes(POD_COMMANDS)
 class PodWorkflow:
     """The life of one pod, from its first apply to its deletion."""
 
@@ -514,7 +513,7 @@ class PodWorkflow:
             self.refuse("cancel", CANCEL)
             self.show()  # nothing else would show it, since a refusal wakes nothing
         else:
-            self.entity.put("delete_pod", ({},))
+            self.entity.put(DELETE_POD.name, ({},))
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""
@@ -569,199 +568,51 @@ class PodWorkflow:
         under_way = tuple(self.under_way.values())
         return PublishedPod(self.state.model_copy(), workflow.now(), length, self.holds, under_way, is_gone)
 
-    # --- signals: collect, never await, never raise -------------------------------------------------------------------
+    # --- signals and updates (`syncpod.messages.pod_commands`) --------------------------------------------------------
 
-    @workflow.signal(description=takes(A_POD, "The desired pod, as with the update apply"))
-    def update_pod(self, *args: Any) -> None:
-        """Take one v1 Pod document as the desired pod."""
-        self.entity.receive("update_pod", args)
+    def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
+        """Collect a signal; never awaits or raises."""
+        self.entity.receive(signal, args)
 
-    @workflow.signal(
-        description=takes(
-            DeletePod, "End the pod; null is the pod's own grace period; with uid, only the pod with that UID"
-        )
-    )
-    def delete_pod(self, *args: Any) -> None:
-        """End the pod: ``{"gracePeriodSeconds": 30}``, or ``{}`` for its own grace."""
-        self.entity.receive("delete_pod", args)
-
-    @workflow.signal(
-        description=takes(
-            Pleg,
-            "From the node's agent: the pod as the runtime lists it, what has changed, and facts of the node",
-        )
-    )
-    def pleg(self, *args: Any) -> None:
-        """Take the pod as the runtime has it, from the node's agent."""
-        self.entity.receive("pleg", args)
-
-    @workflow.signal(
-        description=takes(ProbeChanged, "From the node's agent: the result of a probe of one container instance")
-    )
-    def probe(self, *args: Any) -> None:
-        """Take a probe's changed result, from the node's agent."""
-        self.entity.receive("probe", args)
-
-    @workflow.signal(
-        description=takes(
-            BackoffExpired,
-            "End the back-off of container, or of a failed step by its name, such as create_sandbox",
-        )
-    )
-    def backoff_expired(self, *args: Any) -> None:
-        """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
-        self.entity.receive("backoff_expired", args)
-
-    @workflow.signal(
-        description=takes(BackoffExpired, "From the node's agent: a back-off is over, or what was missing has appeared")
-    )
-    def backoff_queue(self, *args: Any) -> None:
-        """Take the end of a back-off, as `backoff_expired`: a person who reads the history sees who has sent which."""
-        self.entity.receive("backoff_queue", args)
-
-    @workflow.signal(
-        description=takes(
-            Restart,
-            "End a container and start it again, without a back-off; empty means every main container",
-        )
-    )
-    def restart(self, *args: Any) -> None:
-        """End a container and start it again: ``{"container": "web"}``, or ``{}`` for every main container."""
-        self.entity.receive("restart", args)
-
-    @workflow.signal(
-        description=takes(
-            SetCondition,
-            "Set a condition of the pod, such as a readiness gate's; the node's own types are refused",
-        )
-    )
-    def set_condition(self, *args: Any) -> None:
-        """Take another owner's condition, a readiness gate's: ``{"type": "example.com/a", "status": "True"}``."""
-        self.entity.receive("set_condition", args)
-
-    @workflow.signal(
-        description=takes(
-            Evict, "From the node's agent: fail the pod for good; disruption adds the condition DisruptionTarget"
-        )
-    )
-    def evict(self, *args: Any) -> None:
-        """Evict the pod, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
-        self.entity.receive("evict", args)
-
-    @workflow.signal(description=takes(NOTHING, "Continue as new at the next quiet point"))
-    def renew(self, *args: Any) -> None:
-        """Continue as new at the next quiet point: any worker, even an older one, can take over the next run."""
-        if self.entity.is_accepted("renew", args):
-            self.entity.renew()
-
-    @workflow.signal(dynamic=True, description="A signal of any other name is shown as a rejection")
-    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+    @workflow.signal(dynamic=True, description=UNKNOWN)
+    def receive_unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = ", ".join((*absorb.SIGNALS, "renew"))
-        self.state.reject(workflow.now(), name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}")
-        self.entity.wake()
+        self.entity.refuse(name, f"signal {name}: {unknown_signal(POD_COMMANDS, len(args))}")
 
-    # --- updates: validated before anything is written ----------------------------------------------------------------
-
-    @workflow.update(description=takes(A_POD, "The desired pod: make it, or change it"))
-    async def apply(self, *args: Any) -> dict[str, Any]:
-        """Take one v1 Pod document as the desired pod; returns an `AppliedPod`: UID, generation, change and node."""
-        changes: list[Change] = []
-        await self.change("apply", lambda *given: changes.append(desired.apply(*given)), args)
-        (change,) = changes
-        # The first apply of a new run is most likely the one that has started it: both came in one request.
-        if self.is_new and change is Change.UNCHANGED:
-            change = Change.CREATED
-        self.is_new = False
-        pod = self.state.pod
-        applied = AppliedPod(
-            uid=pod.metadata.uid, generation=pod.metadata.generation, change=change, node=pod.spec.node_name
-        )
-        return applied.on_wire()
-
-    @apply.validator
-    def check_apply(self, *args: Any) -> None:
-        """Refuse an invalid document, with the path of the wrong field."""
-        self.check("apply", desired.apply, args)
-
-    @workflow.update(
-        description=takes(RESIZE, "Change CPU and memory; containers and amounts that are missing stay as they are")
-    )
-    async def resize(self, *args: Any) -> dict[str, Any]:
-        """Change CPU and memory: ``{"containers": [{"name": "web", "resources": …}]}``; returns as `apply` does."""
-        await self.change("resize", desired.resize, args)
-        return report.identity(self.state)
-
-    @resize.validator
-    def check_resize(self, *args: Any) -> None:
-        """Refuse an invalid resize, with the path of the wrong field."""
-        self.check("resize", desired.resize, args)
-
-    @workflow.update(description=takes(AN_EPHEMERAL_CONTAINER, "Add an ephemeral container"))
-    async def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
-        """Add one v1 EphemeralContainer to the pod; returns the pod's UID and generation."""
-        await self.change("add_ephemeral_container", desired.add_ephemeral_container, args)
-        return report.identity(self.state)
-
-    @add_ephemeral_container.validator
-    def check_add_ephemeral_container(self, *args: Any) -> None:
-        """Refuse an invalid container, with the path of the wrong field."""
-        self.check("add_ephemeral_container", desired.try_ephemeral_container, args)
-
-    @workflow.update(description=takes(DeletePod, "End the pod, as the signal delete_pod does"))
-    async def delete(self, *args: Any) -> dict[str, Any]:
-        """End the pod, as the signal ``delete_pod`` does; returns its UID and generation.
-
-        If the deletion begins with this update, also returns since when, as the pod's history has it: by that, whoever
-        has sent the update knows that the record is about it.
-        """
-        since: list[datetime] = []
-
-        def change(state: PodState, document: Any, now: datetime) -> None:
-            was_ending = state.deletion is not None
-            desired.delete(state, document, now)
-            if not was_ending and state.deletion is not None:
-                since.append(now)
-
-        await self.change("delete", change, self.deletion_of(args))
-        answer = report.identity(self.state)
-        return answer | {"since": since[0].isoformat()} if since else answer
-
-    @delete.validator
-    def check_delete(self, *args: Any) -> None:
-        """Refuse a wrong payload."""
-        self.check("delete", desired.delete, self.deletion_of(args))
-
-    def deletion_of(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Return what a deletion was given, by default nothing. One that is to be signed needs a payload."""
-        return args if args or self.commands.signed else ({},)
-
-    async def change(self, name: str, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
+    async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
         """Carry out an accepted update after the signals before it, which may have made it impossible."""
-        (document,) = self.entity.obey(name, args)
-        await self.entity.change(lambda: change(self.state, document, workflow.now()))
+        given, answer = self.entity.obey(update.name, args), dict[str, Any]()
 
-    def check(self, name: str, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
-        """Try a change on a copy of the state, so that a wrong one is refused before anything is written."""
+        def change() -> None:
+            with self.state.all_or_nothing():
+                answer.update(absorb.UPDATES[update.name](self.state, given, workflow.now()))
+
+        await self.entity.change(change)
+        return self.as_created(answer) if update.name == APPLY.name else answer
+
+    def as_created(self, applied: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to an apply; the first one of a new run has most likely started it: both came in one."""
+        created = {"change": Change.CREATED.value} if self.is_new and applied["change"] == Change.UNCHANGED else {}
+        self.is_new = False
+        return applied | created
+
+    def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
+        """Try an update on a copy of the state, so that a wrong one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
         if self.state.removed:
             raise ApplicationError("the pod is gone; apply it again", type="Gone", non_retryable=True)
-        if len(args) != 1:
-            raise invalid(wrong_number(name, len(args)))
-        (document,) = self.entity.allow(name, args)
-        self.entity.attempt(lambda: change(self.state.model_copy(), document, workflow.now()))
+        given = self.entity.allow(update.name, args)
+        self.entity.attempt(lambda: absorb.UPDATES[update.name](self.state.model_copy(), given, workflow.now()))
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    @workflow.query(description="The v1 Pod with its status, as kubectl get -o json prints it")
+    @query_handler(POD)
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status, as ``kubectl get -o json`` has it."""
         return self.as_published().pod()
 
-    @workflow.query(
-        description='The steps that come next. Arguments: none; or a v1 Pod; or the payload of resize, then "resize"'
-    )
+    @query_handler(PLAN)
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
         """Return the steps that would be taken now, or after `candidate` was applied.
 
@@ -769,12 +620,12 @@ class PodWorkflow:
         """
         return self.as_published().plan(plain(candidate), plain(update))
 
-    @workflow.query(description="Decisions, steps, signals and exits, oldest first")
+    @query_handler(HISTORY)
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit with time, reason and attempt, oldest first."""
         return self.as_published().history()
 
-    @workflow.query(description="Events in the kubelet's words, and rejections, oldest first")
+    @query_handler(EVENTS)
     def events(self) -> list[dict[str, Any]]:
         """Return the pod's events in the kubelet's words, rejections among them, oldest first."""
         return self.as_published().events()

@@ -59,6 +59,8 @@ async def _set(client: Client, namespace: str, name: str, payload: dict[str, str
     from syncpod.cli.temporal.operator_signals import signal
     from syncpod.cli.temporal.pods import require_pod
     from syncpod.lifecycle.conditions import foreign_problem
+    from syncpod.messages.pod_commands import SET_CONDITION
+    from syncpod.messages.signals import SetCondition
     from syncpod.pod import PodCondition
 
     pod = (await require_pod(client, namespace, name)).pod
@@ -66,5 +68,5 @@ async def _set(client: Client, namespace: str, name: str, payload: dict[str, str
         raise BadInput(problem)
     if pod.metadata.deletion_timestamp is not None and pod.status.phase in ("Succeeded", "Failed"):
         raise Failure(f'pod "{name}" has ended and is being deleted')
-    await signal(client, pod, "set_condition", payload)
+    await signal(client, pod, SET_CONDITION, SetCondition.model_validate(payload))
     say(f"pod/{name} condition {payload['type']} is {payload['status']}")

@@ -55,6 +55,8 @@ async def _restart(
     from syncpod.cli.machine.containers import chosen_container
     from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
     from syncpod.lifecycle.restart import is_sidecar
+    from syncpod.messages.pod_commands import RESTART
+    from syncpod.messages.signals import Restart
 
     pod = await pod_to_signal(client, namespace, name)
     if any(each.name == container and not is_sidecar(each) for each in pod.spec.init_containers):
@@ -62,7 +64,7 @@ async def _restart(
             f'container "{container}" of pod "{name}" is an init container: init containers are never restarted alone'
         )
     chosen = [chosen_container(pod, container)] if container else [each.name for each in pod.spec.containers]
-    await signal(client, pod, "restart", {"container": container})
+    await signal(client, pod, RESTART, Restart(container=container))
     say(f"pod/{name} restarting ({', '.join(chosen)})")
     if wait:
         before = {each: _instance(pod, each) for each in chosen}

@@ -54,6 +54,8 @@ async def _retry(
 ) -> None:
     from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
     from syncpod.cli.temporal.pods import require_pod
+    from syncpod.messages.pod_commands import BACKOFF_EXPIRED
+    from syncpod.messages.signals import BackoffExpired
 
     pod = (await require_pod(client, namespace, name)).pod
     held = await _held(client, namespace, name)
@@ -63,7 +65,7 @@ async def _retry(
     if not subjects:
         raise _nothing_waits(pod, container, held)
     for subject in subjects:
-        await signal(client, pod, "backoff_expired", {"container": subject})
+        await signal(client, pod, BACKOFF_EXPIRED, BackoffExpired(container=subject))
     say(f"pod/{name} retrying ({', '.join(subjects)})")
     if wait:
         say(f"pod/{name} {await until_up(client, pod, patience, lambda _: True)}")

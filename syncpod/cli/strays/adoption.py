@@ -16,6 +16,7 @@ from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pods import Squatted, require_pods_own
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
+from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.queries import HistoryRecord
 from syncpod.messages.steps import Outcome
 from syncpod.pod import pod_to_wire
@@ -54,7 +55,7 @@ async def start_for(
         await require_pods_own(client, record.pod.metadata.namespace, record.pod.metadata.name)
     except Squatted:
         replace = True
-    signal: dict[str, Any] = {} if delete is None else {"start_signal": "delete_pod", "start_signal_args": [delete]}
+    signal: dict[str, Any] = {} if delete is None else {"start_signal": DELETE_POD.name, "start_signal_args": [delete]}
     conflict = WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
     if replace:
         conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING

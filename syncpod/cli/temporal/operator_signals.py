@@ -21,6 +21,7 @@ from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of,
 from syncpod.cli.temporal.pods import handle_of, not_found, require_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.lifecycle.rejection import was_rejected
+from syncpod.messages.command_table import Payload, SignalSpec
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.queries import HistoryRecord
 from syncpod.messages.sources import is_asked_again, list_of
@@ -54,12 +55,12 @@ def _how_to_go_on(pod: Pod) -> str:
     return f"Its node is not asked again: `syncpod delete{flag} pod {name}`, and then apply it anew"
 
 
-async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -> None:
+async def signal(client: Client, pod: Pod, sent: SignalSpec[Payload], payload: Payload) -> None:
     """Send a signal to a pod, and return when the pod has accepted it.
 
     Raises Failure with the pod's reason if it rejects the signal, and if it does not answer: then the signal is kept.
     """
-    meta = pod.metadata
+    meta, name = pod.metadata, sent.name
     before = await records_of(client, pod, name)
     try:
         await handle_of(client, meta.namespace, meta.name).signal(name, payload)

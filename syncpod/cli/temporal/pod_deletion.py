@@ -27,6 +27,7 @@ from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE
+from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.queries import HistoryRecord
 from syncpod.messages.sources import list_of
 from syncpod.settings.node import NodeSettings
@@ -59,9 +60,9 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
     if fetched.pod.metadata.deletion_timestamp is None:
         request["uid"] = fetched.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
     is_signed = session.signs(client)
-    before = None if is_signed else await records_of(client, fetched.pod, "delete_pod")
+    before = None if is_signed else await records_of(client, fetched.pod, DELETE_POD.name)
     try:
-        await handle_of(client, namespace, name).signal("delete_pod", request)
+        await handle_of(client, namespace, name).signal(DELETE_POD.name, request)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
@@ -79,9 +80,11 @@ async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[H
         now = await read_pod(client, *fetched.key)
         if now is None or not now.current or now.pod.metadata.deletion_timestamp is not None:
             return
-        for record in (await records_of(client, fetched.pod, "delete_pod") or Counter()) - before:
+        for record in (await records_of(client, fetched.pod, DELETE_POD.name) or Counter()) - before:
             if record.kind == "rejected":
-                raise Failure(f'pod "{fetched.pod.metadata.name}": {record.reason.removeprefix("signal delete_pod: ")}')
+                raise Failure(
+                    f'pod "{fetched.pod.metadata.name}": {record.reason.removeprefix(f"signal {DELETE_POD.name}: ")}'
+                )
         await asyncio.sleep(_LOOK_SECONDS)
 
 

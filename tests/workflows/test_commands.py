@@ -1,10 +1,10 @@
-"""A signal or an update without a payload is told what would be one."""
+"""The tables of commands, the handlers of the workflows and the effects belong together."""
 
 from __future__ import annotations
 
 import pytest
 
-from workflows.described import wrong_number
+from syncpod.messages.pod_commands import POD_COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,5 @@ from workflows.described import wrong_number
     ],
 )
 def test_a_wrong_number_of_payloads_names_one_that_is_right(name: str, given: int, says: str) -> None:
-    assert wrong_number(name, given) == says
+    command = POD_COMMANDS.signals.get(name) or POD_COMMANDS.updates[name]
+    assert command.wrong_number(given) == says

@@ -1,0 +1,193 @@
+"""What a row has in the tables of the signals, updates and queries that workflows take.
+
+A signal or an update is a command. The tables are `pod_commands`, `node_commands` and `fleet_commands`. A workflow's
+handlers, its rules for signatures, the decoding of payloads, the descriptions that ``temporal workflow metadata``
+shows, and the tables of docs/temporal.md are made from the rows; docs/code-map.md lists the places of a new one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from syncpod.messages.identity import Message
+
+
+class Nothing(Message):
+    """The payload of a command that needs none. Where commands are signed it is sent all the same, as ``{}``."""
+
+
+Payload = TypeVar("Payload")
+
+
+class Sender(Enum):
+    """Who sends a command. Each of them has the keys of the node, or of the fleet, where commands are signed."""
+
+    PERSON = ""
+    """By `syncpod` or any other Temporal client. A misspelt field is refused, since its default would count."""
+    PROGRAM = "From the keeper of a list"
+    AGENT = "From the node's agent"
+    FLEET_NODE = "From the node's own workflow in the fleet"
+    FLEET_WORKER = "From the fleet's worker"
+
+
+class Copies(Enum):
+    """What becomes of a signed signal that has come before: whoever reaches the server can send it again."""
+
+    REFUSED = "refused"
+    """The workflow remembers the number of each signal."""
+    OBEYED = "obeyed"
+    """A copy does no harm. No number is remembered, so no later command can keep one out."""
+    JUDGED = "judged"
+    """The workflow judges by its own state whether a signal is a copy."""
+
+
+@dataclass(frozen=True)
+class CommandSpec(Generic[Payload]):
+    """A signal or an update."""
+
+    name: str
+    """Its name on the wire."""
+    payload: type[Payload]
+    """The model of its payload; `dict`: a document that its effect checks."""
+    meaning: str
+    """What it asks for, without a full stop: the beginning of its description, and of its line in docs/temporal.md."""
+    sender: Sender = Sender.PERSON
+    form: str = ""
+    """The payload in words or as JSON, if `payload` is no model."""
+
+    @property
+    def shape(self) -> str:
+        """The payload as JSON, with all its fields and their defaults; or the form of the document."""
+        if self.form or not issubclass(self.payload, BaseModel):
+            return self.form
+        return json.dumps({field.alias or name: _as_json(field.get_default(call_default_factory=True))
+                           for name, field in self.payload.model_fields.items()})  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        """Who sends it and what it asks for, as Markdown."""
+        if not self.sender.value:
+            return self.meaning
+        return f"{self.sender.value}: {self.meaning[0].lower()}{self.meaning[1:]}"
+
+    @property
+    def description(self) -> str:
+        """The description that ``temporal workflow metadata`` and the Temporal UI show."""
+        return f"{self.text.replace('`', '')}. Payload: {self.shape}"
+
+    @property
+    def needs_payload(self) -> bool:
+        """Whether it is refused without a payload, also where commands are not signed."""
+        return self.takes_payload
+
+    @property
+    def takes_payload(self) -> bool:
+        """Whether its payload says anything."""
+        return not issubclass(self.payload, Nothing)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a field that its model does not have is refused."""
+        return self.sender in (Sender.PERSON, Sender.FLEET_WORKER)
+
+    def decoded(self, given: Any) -> Payload:
+        """Return the payload as its model; a document as it is. Raises ValidationError."""
+        if not issubclass(self.payload, BaseModel):
+            return given  # type: ignore[no-any-return]
+        if not self.takes_payload:
+            return self.payload()
+        return self.payload.model_validate(given, extra="forbid" if self.is_strict else None)
+
+    def wrong_number(self, given: int) -> str:
+        """Return what is wrong if there is not one payload, and what would be one."""
+        one = f": {self.form if self.form and self.form[0] != '{' else '`{}`'} is one"
+        return f"takes one payload, got {given}" + ("" if given else one)
+
+
+@dataclass(frozen=True)
+class SignalSpec(CommandSpec[Payload]):
+    """A signal."""
+
+    copies: Copies = Copies.REFUSED
+    same_as: str = ""
+    """The update of the same effect. The history then has lines of that update."""
+    is_resent: bool = False
+    """Whether a run that replaces a stuck one gets it without being handed it: the agent sends it again, or it was
+    about the stuck run alone."""
+
+
+@dataclass(frozen=True)
+class UpdateSpec(CommandSpec[Payload]):
+    """An update."""
+
+    answer: str = "`{}`"
+    """Its answer, as docs/temporal.md has it."""
+    is_optional: bool = False
+    """Whether it may come without a payload where commands are not signed."""
+
+    @property
+    def needs_payload(self) -> bool:
+        """Whether it is refused without a payload, also where commands are not signed."""
+        return self.takes_payload and not self.is_optional
+
+
+@dataclass(frozen=True)
+class QuerySpec:
+    """A query."""
+
+    name: str
+    meaning: str
+    """Its description: what it returns."""
+    arguments: str = "none"
+    """Its arguments in words."""
+    answer: str = ""
+    """Its answer with its fields, as docs/temporal.md has it; "" = `meaning`."""
+
+    @property
+    def description(self) -> str:
+        """The description that ``temporal workflow metadata`` and the Temporal UI show."""
+        told = "" if self.arguments == "none" else f". Arguments: {self.arguments}"
+        return f"{self.meaning}{told}".replace("`", "")
+
+
+@dataclass(frozen=True)
+class CommandTable:
+    """All that one kind of workflow takes, by name."""
+
+    signals: Mapping[str, SignalSpec[Any]]
+    updates: Mapping[str, UpdateSpec[Any]]
+    queries: Mapping[str, QuerySpec]
+
+    @property
+    def resent(self) -> frozenset[str]:
+        """The signals that a run which replaces a stuck one is not handed."""
+        return frozenset(name for name, signal in self.signals.items() if signal.is_resent)
+
+    def same_as(self, update: str) -> str:
+        """Return the signal that has the effect of an update; "" if there is none."""
+        return next((name for name, signal in self.signals.items() if signal.same_as == update), "")
+
+
+def command_table(*rows: CommandSpec[Any] | QuerySpec) -> CommandTable:
+    """Return the table that these rows make, in their order."""
+    return CommandTable(
+        {row.name: row for row in rows if isinstance(row, SignalSpec)},
+        {row.name: row for row in rows if isinstance(row, UpdateSpec)},
+        {row.name: row for row in rows if isinstance(row, QuerySpec)},
+    )
+
+
+RENEW: Final = SignalSpec("renew", Nothing, "Continue as new at the next quiet point", is_resent=True)
+"""Every workflow takes it: any worker, even an older one, can take over the next run."""
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return {}
+    return list(value) if isinstance(value, tuple) else value

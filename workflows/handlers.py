@@ -1,0 +1,84 @@
+"""A workflow's handlers of signals and updates, made from its table of commands.
+
+::
+
+    @workflow.defn(name=POD_WORKFLOW)
+    @takes(POD_COMMANDS)
+    class PodWorkflow: ...
+
+Each handler takes any number of payloads, so that none fails a workflow task, and hands them to the workflow's
+`receive`, `change` or `check` with the row. Queries are methods, described by :func:`query_handler`; so is the handler
+of unknown signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.messages.command_table import CommandTable, QuerySpec, SignalSpec, UpdateSpec
+
+UNKNOWN: Final = "A signal of any other name is shown as a rejection"
+
+
+class Takes(Protocol):
+    """The work that the handlers leave to their workflow."""
+
+    def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
+        """Collect a signal; never awaits or raises."""
+
+    async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> Any:
+        """Carry out an accepted update, and return its answer."""
+
+    def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
+        """Validate an update before it is in the history. Raises ApplicationError if it is refused."""
+
+
+Workflow = TypeVar("Workflow", bound=type[Takes])
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def takes(table: CommandTable) -> Callable[[Workflow], Workflow]:
+    """Give a workflow class a handler for each signal and update of its table."""
+
+    def decorate(kind: Workflow) -> Workflow:
+        for signal in table.signals.values():
+            setattr(kind, f"signal_{signal.name}", _signal_handler(signal))
+        for update in table.updates.values():
+            setattr(kind, f"update_{update.name}", _update_handler(update))
+        return kind
+
+    return decorate
+
+
+def query_handler(query: QuerySpec) -> Callable[[Method], Method]:
+    """Make a method the handler of a query."""
+    return workflow.query(name=query.name, description=query.description)
+
+
+def unknown_signal(table: CommandTable, given: int) -> str:
+    """Return the sentence about a signal without a row that came with a number of payloads."""
+    return f"unknown, with {given} payloads; known: {', '.join(table.signals)}"
+
+
+def _signal_handler(signal: SignalSpec[Any]) -> Callable[..., None]:
+    @workflow.signal(name=signal.name, description=signal.description)
+    def receive(self: Takes, *args: Any) -> None:
+        self.receive(signal, args)
+
+    return receive
+
+
+def _update_handler(update: UpdateSpec[Any]) -> Callable[..., Any]:
+    @workflow.update(name=update.name, description=update.description)
+    async def change(self: Takes, *args: Any) -> Any:
+        return await self.change(update, args)
+
+    def check(self: Takes, *args: Any) -> None:
+        self.check(update, args)
+
+    change.validator(check)
+    return change
