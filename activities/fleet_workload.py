@@ -15,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.fleet_step import Steps, fleet_step
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.revisions import revision_in
+from syncpod.fleet.workload_traits import is_per_node
 from syncpod.messages.fleet import (
     FLEET_NODE_MEMO,
     FLEET_NODE_WORKFLOW,
@@ -147,7 +148,7 @@ async def _wants_room(run: WorkflowExecution) -> bool:
     """Say whether a workload has pods that wait for a node, or wants one on each node."""
     try:
         workload = WorkloadSummary.model_validate(await run.memo_value(WORKLOAD_MEMO, None))
-        return bool(workload.pending) or workload.kind == "DaemonSet"
+        return bool(workload.pending) or is_per_node(workload.kind)
     except (ValueError, KeyError, RuntimeError):
         return False  # its workflow has just begun, or somebody has forged one
 

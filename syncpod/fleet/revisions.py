@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED
+
 CHANGE_CAUSE: Final = "kubernetes.io/change-cause"
 """The annotation with an author's reason for a change, as kubectl's ``rollout history`` shows it."""
-LABELS: Final = {"Deployment": "pod-template-hash", "DaemonSet": "controller-revision-hash"}
-"""By kind of a workload, the label of its pods that has the revision of their template."""
 DEFAULT_LIMIT: Final = 10
 """The default of `revisionHistoryLimit`."""
 BYTES: Final = 128 * 1024
@@ -47,7 +47,7 @@ class NoRevision(LookupError):
 
 def revision_in(labels: Mapping[str, str]) -> str:
     """Return the revision of the template that a pod with these labels was made from; "" if from none."""
-    return next((labels[label] for label in LABELS.values() if label in labels), "")
+    return next((labels[label] for kind in TEMPLATED if (label := KINDS[kind].revision_label) in labels), "")
 
 
 def applied(history: tuple[Revision, ...], template: str, cause: str, now: datetime) -> tuple[Revision, ...]:

@@ -6,7 +6,7 @@ by its path. `revisionHistoryLimit` is the number of earlier templates that are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
@@ -14,6 +14,7 @@ from pydantic import Field
 from syncpod.fleet.selectors import selects
 from syncpod.fleet.sizes import SizeOrPercent, check_size
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost, when_lost
+from syncpod.fleet.workload_traits import KINDS, is_per_node, one_of
 from syncpod.pod import LabelSelector, ObjectMeta, Pod, PodInvalid, PodSpec, Problem, admit, readmit
 from syncpod.pod.admission import without_cluster
 from syncpod.pod.intstr import IntOrString
@@ -132,16 +133,13 @@ def admit_workload(document: Any) -> AdmittedWorkload:
     The output of ``kubectl get -o yaml`` is accepted too: fields that an API server filled in are dropped, with a
     warning. Raises PodInvalid with every field that is wrong, unknown or not supported, each by its path.
     """
-    kind = document.get("kind") if isinstance(document, Mapping) else None
-    if kind == "Pod":
+    kind = str(document.get("kind")) if isinstance(document, Mapping) else ""
+    if kind not in KINDS:
+        raise PodInvalid([Problem("kind", f"must be {one_of(tuple(KINDS))}")])
+    if not KINDS[kind].has_template:
         return _admit_pod(document)
-    if kind == "Deployment":
-        parsed: _Grouped = _with_deployment_defaults(parse_with_template(Deployment, document))
-    elif kind == "DaemonSet":
-        parsed = _with_daemon_defaults(parse_with_template(DaemonSet, document))
-    else:
-        raise PodInvalid([Problem("kind", "must be Deployment, DaemonSet or Pod")])
-    workload, warnings = _without_cluster(parsed)
+    reader = _READERS[kind]
+    workload, warnings = _without_cluster(reader.with_defaults(parse_with_template(reader.model, document)))
     problems = list(_check(workload))
     template = workload.spec.template
     try:
@@ -181,10 +179,9 @@ def template_of(workload: Workload) -> PodTemplate:
 
 def readmit_workload(document: Mapping[str, Any]) -> Workload:
     """Read a workload that has already been admitted, perhaps by an earlier version with other rules."""
-    if document.get("kind") == "Pod":
-        return readmit(document).pod
-    model = Deployment if document.get("kind") == "Deployment" else DaemonSet
-    return model.model_validate(document)
+    reader = _READERS.get(str(document.get("kind")))
+    workload: Workload = reader.model.model_validate(document) if reader is not None else readmit(document).pod
+    return workload
 
 
 def lost_rule(workload: Workload) -> WhenLost:
@@ -286,10 +283,7 @@ def _check(workload: _Grouped) -> Iterator[Problem]:
         yield Problem("spec.template.spec.restartPolicy", "must be Always")
     if pods.active_deadline_seconds is not None:
         yield Problem("spec.template.spec.activeDeadlineSeconds", f"must not be set in a {workload.kind}")
-    if isinstance(workload, Deployment):
-        yield from _check_deployment(workload.spec)
-    else:
-        yield from _check_daemons(workload.spec)
+    yield from _READERS[workload.kind].check(workload.spec)
 
 
 def _check_when_lost(annotations: Mapping[str, str], path: str, kind: str) -> Iterator[Problem]:
@@ -298,8 +292,8 @@ def _check_when_lost(annotations: Mapping[str, str], path: str, kind: str) -> It
     except ValueError as wrong:
         yield Problem(path, str(wrong))
         return
-    if kind == "DaemonSet" and rule.action == "replace-after":
-        yield Problem(path, "must be wait or stop-after=DURATION in a DaemonSet, whose pods belong to their nodes")
+    if is_per_node(kind) and rule.action == "replace-after":
+        yield Problem(path, f"must be wait or stop-after=DURATION in a {kind}, whose pods belong to their nodes")
 
 
 def _check_selector(selector: LabelSelector | None, template: PodTemplate, kind: str) -> Iterator[Problem]:
@@ -364,3 +358,19 @@ def _check_sizes(
 
 def _is_none(size: SizeOrPercent | None) -> bool:
     return size in (None, 0, "0%")
+
+
+class _Reader(NamedTuple):
+    """How the document of a kind with a template is read."""
+
+    model: Any
+    """Its model, a subclass of `Model`."""
+    with_defaults: Callable[[Any], _Grouped]
+    check: Callable[[Any], Iterator[Problem]]
+    """Yields what is wrong with its spec, apart from what all kinds have."""
+
+
+_READERS: Final[Mapping[str, _Reader]] = {
+    "Deployment": _Reader(Deployment, _with_deployment_defaults, _check_deployment),
+    "DaemonSet": _Reader(DaemonSet, _with_daemon_defaults, _check_daemons),
+}

@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Final
 
 from syncpod.fleet.daemons import DaemonWish, with_daemon_tolerations
-from syncpod.fleet.revisions import LABELS
 from syncpod.fleet.rollout import Wish
 from syncpod.fleet.sizes import surge_and_unavailable
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost
@@ -25,11 +24,10 @@ from syncpod.fleet.workload_documents import (
     Workload,
     lost_rule,
 )
+from syncpod.fleet.workload_traits import KINDS, is_per_node
 from syncpod.pod import Pod, canonical_json
 
 _DIGITS: Final = 10
-KINDS: Final = ("Deployment", "DaemonSet", "Pod")
-"""The kinds of workloads."""
 
 
 def workload_id(kind: str, namespace: str, name: str) -> str:
@@ -60,7 +58,6 @@ def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
     """
     if isinstance(workload, Pod):
         return workload
-    label = LABELS[workload.kind]
     annotations, rule = template.metadata.annotations, lost_rule(workload)
     if rule != WhenLost():
         annotations = {**annotations, WHEN_LOST: str(rule)}
@@ -68,18 +65,18 @@ def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
         update={
             "name": name_of(workload, number),
             "namespace": workload.metadata.namespace or "default",
-            "labels": {**template.metadata.labels, label: revision_of(template)},
+            "labels": {**template.metadata.labels, KINDS[workload.kind].revision_label: revision_of(template)},
             "annotations": annotations,
         }
     )
     pod = Pod(metadata=metadata, spec=template.spec)
-    return with_daemon_tolerations(pod) if workload.kind == "DaemonSet" else pod
+    return with_daemon_tolerations(pod) if is_per_node(workload.kind) else pod
 
 
 def name_of(workload: Workload, number: int) -> str:
     """Return the name of the pod with this number. A single Pod keeps its own name."""
     name = workload.metadata.name
-    return name if isinstance(workload, Pod) else f"{name}-{number}"
+    return f"{name}-{number}" if KINDS[workload.kind].has_template else name
 
 
 def number_of(workload: Workload, name: str) -> int | None:
@@ -94,7 +91,9 @@ def is_name_for(owner: str, namespace: str, name: str) -> bool:
 
 
 def _number_in(kind: str, workload: str, name: str) -> int | None:
-    if kind == "Pod":
+    if kind not in KINDS:
+        return None
+    if not KINDS[kind].has_template:
         return 0 if name == workload else None
     digits = name.removeprefix(f"{workload}-")
     if digits == name or len(digits) > len(str(LARGEST_NUMBER)) or not (digits.isascii() and digits.isdecimal()):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from syncpod.fleet.workload_traits import TEMPLATED, one_of
 from syncpod.messages.command_table import (
     RENEW,
     Copies,
@@ -66,7 +67,7 @@ APPLY: Final = UpdateSpec[dict[str, Any]](
     "apply",
     dict,
     "The desired workload: make it, or change it",
-    form="an apps/v1 Deployment or DaemonSet, or a v1 Pod",
+    form=f"an apps/v1 {one_of(TEMPLATED)}, or a v1 Pod",
 )
 DELETE: Final = UpdateSpec("delete", Nothing, "Remove all pods, and then end this workflow")
 PAUSE: Final = UpdateSpec("pause", Pause, "Pause rollouts, or resume them")

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from syncpod.fleet.workload_pods import KINDS, workload_in
+from syncpod.fleet.workload_pods import workload_in
+from syncpod.fleet.workload_traits import KINDS
 from syncpod.messages.fleet import OWNER_ANNOTATION
 from syncpod.pod import Pod, PodInvalid, Problem, check_size, pod_to_wire, readmit
 from syncpod.pod.admission import LARGEST_POD

@@ -11,31 +11,24 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from syncpod.fleet import revisions
-from syncpod.fleet.daemons import Standing, decide_daemons, standing
-from syncpod.fleet.lone_pods import decide_lone, placement_changed
 from syncpod.fleet.members import leaving_order
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import NAME_TAKEN, Placement, place, with_pod
-from syncpod.fleet.rollout import WorkloadDecision, decide
+from syncpod.fleet.rollout import WorkloadDecision
 from syncpod.fleet.workload_documents import (
     MOST_REPLICAS,
     RESTARTED_AT,
-    DaemonSet,
-    Deployment,
     Workload,
     admit_workload,
-    lost_rule,
     template_of,
 )
+from syncpod.fleet.workload_kinds import kind_of
 from syncpod.fleet.workload_pods import (
-    daemon_wish_of,
-    grace_of,
     next_number,
     number_of,
     owner_of,
     pod_of,
     revision_of,
-    wish_of,
 )
 from syncpod.messages.command_table import Nothing
 from syncpod.messages.fleet import PlacedPod, PodReport, PodsChanged
@@ -86,11 +79,11 @@ def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) 
 
 def _note_revision(state: WorkloadState, workload: Workload, template: str, now: datetime) -> None:
     """Make a template the newest revision, and forget the oldest ones."""
-    if isinstance(workload, Pod):
+    if not state.has_template:
         return
     cause = workload.metadata.annotations.get(revisions.CHANGE_CAUSE, "")
     history = revisions.applied(state.history, template, cause, now)
-    limit = workload.spec.revision_history_limit
+    limit = (state.document or {})["spec"].get("revisionHistoryLimit")
     sizes = {named: len(json.dumps(each)) for named, each in state.templates.items()}
     state.history = revisions.shortened(
         history, revisions.DEFAULT_LIMIT if limit is None else limit, sizes, {state.rollout.good, state.rollout.target}
@@ -102,8 +95,7 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
 
     Mirrors pkg/polymorphichelpers/rollback.go of kubectl, v1.36.
     """
-    workload = state.workload()
-    if workload is None or isinstance(workload, Pod):
+    if not state.has_template:
         raise Rejected("it has no revisions")
     if state.deleting:
         raise Rejected(_DELETING)
@@ -131,8 +123,7 @@ def restart(state: WorkloadState, workflow_id: str, asked: RolloutRestart, now: 
 
     Mirrors pkg/polymorphichelpers/objectrestarter.go of kubectl, v1.36.
     """
-    workload = state.workload()
-    if workload is None or isinstance(workload, Pod):
+    if not state.has_template:
         raise Rejected("it has no template: delete the pod, and apply it again")
     if state.deleting:
         raise Rejected(_DELETING)
@@ -153,7 +144,7 @@ def restart(state: WorkloadState, workflow_id: str, asked: RolloutRestart, now: 
 
 def pause(state: WorkloadState, asked: Pause, now: datetime) -> None:
     """Pause the workload's rollouts, or resume them. Raises Rejected, and then changes nothing."""
-    if not isinstance(state.workload(), Deployment):
+    if state.traits is None or not state.traits.is_pausable:
         raise Rejected("only the rollouts of a Deployment can be paused")
     if state.deleting:
         raise Rejected("it is being deleted")
@@ -169,12 +160,8 @@ def pause(state: WorkloadState, asked: Pause, now: datetime) -> None:
 def _require_same(state: WorkloadState, workload: Workload) -> None:
     """Refuse changes of fields that cannot change. Raises Rejected."""
     before = state.workload()
-    if isinstance(workload, Pod):
-        is_placed = any(pod.node for pod in state.pods.values())
-        if isinstance(before, Pod) and is_placed and (path := placement_changed(before, workload)):
-            raise Rejected(f"{path}: must not be changed once a node is chosen; delete the pod, and apply it again")
-    elif before is not None and not isinstance(before, Pod) and before.spec.selector != workload.spec.selector:
-        raise Rejected("spec.selector: must not be changed; delete the workload, and apply it again")
+    if before is not None and (why := kind_of(workload).fixed(before, workload, state.situation())):
+        raise Rejected(why)
 
 
 def delete(state: WorkloadState, now: datetime) -> None:
@@ -324,20 +311,11 @@ def _kept(report: PodReport, leaving: bool) -> PodReport:
 
 
 def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> WorkloadDecision:
-    """Decide what is next. `nodes` are those of the last survey; only the decision for a DaemonSet needs them."""
+    """Decide what is next. `nodes` are those of the last survey; None = there was none."""
     workload = state.workload()
     if workload is None or not state.is_known:
         return WorkloadDecision(state.rollout, says="the nodes have not been asked yet")
-    if isinstance(workload, Deployment):
-        wish = replace(wish_of(workload), paused=state.is_paused)
-        return decide(wish, state.members(), state.rollout, now)
-    if isinstance(workload, Pod):
-        grace = grace_of(template_of(workload))
-        return decide_lone(lost_rule(workload), grace, state.members(), state.rollout, now)
-    if nodes is None:
-        return WorkloadDecision(state.rollout, says="the nodes have not been surveyed yet")
-    standings = _standings(workload, nodes)
-    return decide_daemons(daemon_wish_of(workload), standings, state.members(), state.rollout, now)
+    return kind_of(workload).decide(workload, state.situation(nodes), now)
 
 
 def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
@@ -354,11 +332,6 @@ def with_cordon(nodes: Sequence[NodeOffer], news: PodsChanged) -> tuple[NodeOffe
         replace(node, unschedulable=news.unschedulable, doubled=news.doubled) if node.name == news.node else node
         for node in nodes
     )
-
-
-def _standings(workload: DaemonSet, nodes: Sequence[NodeOffer]) -> Mapping[str, Standing]:
-    pod = pod_of(workload, workload.spec.template, 0)
-    return {node.name: standing(pod, node) for node in nodes}
 
 
 def asked_for(state: WorkloadState) -> str:
@@ -444,9 +417,8 @@ def pod_to_run(state: WorkloadState, name: str) -> Pod:
     workload, pod = state.workload(), state.pods[name]
     if workload is None:
         raise Rejected("nothing has been applied")
-    if isinstance(workload, Pod):
-        return workload
-    return pod_of(workload, state.template(pod.revision), pod.number)
+    template = state.template(pod.revision) if state.has_template else template_of(workload)
+    return pod_of(workload, template, pod.number)
 
 
 def outdated(state: WorkloadState) -> list[str]:

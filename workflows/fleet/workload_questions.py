@@ -106,7 +106,7 @@ class WorkloadQuestions:
         self.retry_pause, soon = _PLACED_AGAIN, workflow.now() + timedelta(seconds=1)
         if self.retry_at is not None and self.tried_at is not None:
             self.retry_at = min(self.retry_at, max(soon, self.tried_at + _ROOM_AGAIN))
-        if self.is_daemon_set() and self.room_at is None:
+        if self.is_per_node() and self.room_at is None:
             self.room_at = max(soon, self.surveyed_at + _ROOM_AGAIN) if self.surveyed_at is not None else soon
 
     def survey_anew(self) -> None:
@@ -115,11 +115,11 @@ class WorkloadQuestions:
 
     def needs_surveys(self) -> bool:
         """Say whether the nodes must be surveyed at times: for a DaemonSet, and until each has said what it has."""
-        return self.is_daemon_set() or not self.state.is_known or bool(self.state.missed)
+        return self.is_per_node() or not self.state.is_known or bool(self.state.missed)
 
-    def is_daemon_set(self) -> bool:
-        """Say whether the workload is a DaemonSet, which has to know every node."""
-        return self.state.document is not None and self.state.document.get("kind") == "DaemonSet"
+    def is_per_node(self) -> bool:
+        """Say whether the workload has a pod on each node, and so has to know every node."""
+        return self.state.traits is not None and self.state.traits.is_per_node
 
     def begin_all(self) -> None:
         """Begin all questions to nodes that are due."""
@@ -155,7 +155,7 @@ class WorkloadQuestions:
 
     async def survey(self) -> None:
         """Learn which nodes there are, and which pods of this workload they already have."""
-        missed = () if self.is_daemon_set() or not self.state.is_known else self.state.missed
+        missed = () if self.is_per_node() or not self.state.is_known else self.state.missed
         asked = Survey(owner=self.owner, nodes=missed)
         self.room_at = None  # what is told from now on may come too late for this survey
         self.heard.clear()

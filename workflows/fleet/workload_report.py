@@ -8,8 +8,9 @@ from datetime import datetime
 
 from syncpod.fleet.presence import written_off_at
 from syncpod.fleet.rollout import Counts, WorkloadDecision
-from syncpod.fleet.workload_documents import DaemonSet, lost_rule, template_of
+from syncpod.fleet.workload_documents import lost_rule, template_of
 from syncpod.fleet.workload_pods import grace_of
+from syncpod.fleet.workload_traits import is_per_node
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
@@ -131,7 +132,7 @@ def _written_off(state: WorkloadState) -> dict[str, datetime]:
     """Return when each pod on a lost node may be replaced, by state name."""
     lost = [member for member in state.members() if member.presence == "Unknown" and not member.leaving]
     workload = state.workload() if lost else None
-    if workload is None or isinstance(workload, DaemonSet):
+    if workload is None or is_per_node(workload.kind):
         return {}
     rule, grace = lost_rule(workload), grace_of(template_of(workload))
     moments = ((member.name, written_off_at(member, rule, grace)) for member in lost)

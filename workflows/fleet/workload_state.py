@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from syncpod.fleet.members import Member
-from syncpod.fleet.offers import Presence
+from syncpod.fleet.offers import NodeOffer, Presence
 from syncpod.fleet.revisions import Revision
 from syncpod.fleet.rollout import RolloutState
 from syncpod.fleet.workload_documents import PodTemplate, Workload, readmit_workload
+from syncpod.fleet.workload_kinds import Situation
+from syncpod.fleet.workload_traits import KINDS, Traits
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.queries import EventRecord
@@ -114,7 +117,17 @@ class WorkloadState(BaseModel):
     @property
     def is_lone(self) -> bool:
         """Whether the workload is a single Pod: all its copies have the same name, and are on different nodes."""
-        return self.document is not None and self.document.get("kind") == "Pod"
+        return self.document is not None and not self.has_template
+
+    @property
+    def traits(self) -> Traits | None:
+        """The traits of its kind; None if nothing has been applied."""
+        return KINDS[self.document["kind"]] if self.document is not None else None
+
+    @property
+    def has_template(self) -> bool:
+        """Whether its pods are made from a template."""
+        return self.traits is not None and self.traits.has_template
 
     def pod_name(self, name: str) -> str:
         """Return the name that a pod of `pods` has on its node."""
@@ -135,6 +148,11 @@ class WorkloadState(BaseModel):
     def members(self) -> list[Member]:
         """Return the pods as decisions see them."""
         return [_member(name, pod, self.pod_name(name)) for name, pod in sorted(self.pods.items())]
+
+    def situation(self, nodes: Sequence[NodeOffer] | None = None) -> Situation:
+        """Return what its decisions depend on; `nodes` are those of the last survey."""
+        is_placed = any(pod.node for pod in self.pods.values())
+        return Situation(self.members(), self.rollout, self.is_paused, nodes, is_placed)
 
     def forget_templates(self, asked: str) -> None:
         """Drop the templates that are not needed any more. `asked` is the document's revision."""

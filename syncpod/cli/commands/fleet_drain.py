@@ -118,7 +118,7 @@ async def _drain(client: Client, name: str, how: _How) -> None:
     from syncpod.cli.temporal import fleet
 
     node = await fleet.view(client, name)
-    staying = [each for each in node.placed if is_of(each, "DaemonSet")]
+    staying = [each for each in node.placed if is_daemon(each)]
     unmanaged = [each for each in node.placed if not each.owner and each.state != "ending"]
     await _refuse(client, node, staying, unmanaged, how)
     if staying:
@@ -230,11 +230,12 @@ def _is_long_ending(pod: PlacedPod, how: _How) -> bool:
     return datetime.now(UTC) - pod.ending > timedelta(seconds=how.skip_after)
 
 
-def is_of(pod: PlacedPod, kind: str) -> bool:
-    """Say whether a pod belongs to a workload of this kind."""
+def is_daemon(pod: PlacedPod) -> bool:
+    """Say whether a pod belongs to its node, as those of DaemonSets do."""
     from syncpod.fleet.workload_pods import workload_in
+    from syncpod.fleet.workload_traits import is_per_node
 
-    return workload_in(pod.owner)[0] == kind
+    return is_per_node(workload_in(pod.owner)[0])
 
 
 def _has_data(document: dict[str, object]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,6 +12,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_selector
 from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
 from syncpod.cli.input.options import AllNamespaces, Namespace, Selector, StateDir
+from syncpod.fleet import workload_traits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +27,7 @@ _KNOWN = "nodes, pods, deployments, daemonsets, configmaps, secrets or all"
 _WATCH_SECONDS = 2.0
 _MANY = 50
 """For so many more lines, the pause between two looks of a watch is longer by one: each node and workload is asked."""
-_ALL = ("Pod", "DaemonSet", "Deployment")
+_ALL: Final = tuple(workload_traits.KINDS)[::-1]
 """What `all` is, as for kubectl: neither nodes nor objects."""
 
 

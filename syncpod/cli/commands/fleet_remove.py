@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syncpod.cli.commands.fleet_change import NodeNames
-from syncpod.cli.commands.fleet_drain import is_of
+from syncpod.cli.commands.fleet_drain import is_daemon
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.arguments import read_timeout
@@ -112,7 +112,7 @@ async def _cordoned(client: Client, node: FleetNodeView, how: _How) -> FleetNode
 def _refuse(node: FleetNodeView) -> None:
     """Raise Failure if a node is still in use."""
     reasons = []
-    if movable := [each for each in node.placed if not is_of(each, "DaemonSet")]:
+    if movable := [each for each in node.placed if not is_daemon(each)]:
         reasons.append(f"it has pods (`syncpod fleet drain {node.name}` moves them elsewhere): {_names(movable)}")
     if node.presence in _HEARD:
         reasons.append("it can be reached: run `syncpod leave` on the node, and wait until it is Unknown")
@@ -129,7 +129,7 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNode
 
     from syncpod.cli.temporal import fleet
 
-    daemons = [each for each in node.placed if is_of(each, "DaemonSet")]
+    daemons = [each for each in node.placed if is_daemon(each)]
     if daemons:
         say(f"ending with the node, as pods of DaemonSets: {_names(daemons)}")
     if replaced := [each for each in node.placed if each.owner and each not in daemons]:

@@ -183,9 +183,10 @@ def resume(what: WorkloadName, namespace: Namespace = "default", state_dir: Stat
 
 def _pause(what: list[str], namespace: str, state_dir: str, *, paused: bool) -> None:
     from syncpod.cli.temporal import fleet, fleet_workloads
+    from syncpod.fleet.workload_traits import KINDS
 
     kind, name = _named(what)
-    if kind != "Deployment":
+    if not KINDS[kind].is_pausable:
         raise BadInput(f"{' '.join(what)}: only a Deployment can be paused and resumed")
 
     async def work(client: Client) -> None:
@@ -201,9 +202,10 @@ def _pause(what: list[str], namespace: str, state_dir: str, *, paused: bool) -> 
 def _named(what: list[str]) -> tuple[str, str]:
     """Return kind and name of a workload that has revisions. Raises BadInput."""
     from syncpod.cli.temporal.fleet_workloads import KINDS
+    from syncpod.fleet.workload_traits import TEMPLATED, one_of
 
-    found = fleet_names(what, KINDS, "deployment or daemonset")
+    found = fleet_names(what, KINDS, one_of(TEMPLATED).lower())
     pairs = [(kind, name) for kind, names in found.items() for name in names]
     if len(pairs) != 1:
-        raise BadInput(f"{' '.join(what)}: name one Deployment or DaemonSet, such as deployment/web")
+        raise BadInput(f"{' '.join(what)}: name one {one_of(TEMPLATED)}, such as deployment/web")
     return pairs[0]

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifest_files import texts
+from syncpod.fleet.workload_traits import TEMPLATED
 
 if TYPE_CHECKING:
     from syncpod.fleet.workload_documents import Workload
     from syncpod.pod import ConfigMap, Pod, Secret
 
-_KINDS = ("Pod", "Deployment", "DaemonSet", "ConfigMap", "Secret", "List")
+_KINDS = ("Pod", *TEMPLATED, "ConfigMap", "Secret", "List")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import NodeFit, Placement, place
 from syncpod.fleet.workload_documents import readmit_workload, template_of
 from syncpod.fleet.workload_pods import owner_of, pod_of
+from syncpod.fleet.workload_traits import is_per_node
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeView, Intent
 from syncpod.messages.fleet_offers import offer_of
 from syncpod.messages.workload import WorkloadView
@@ -78,7 +79,7 @@ async def explain_workload(client: Client, kind: str, namespace: str, name: str)
     """
     (view,) = await fleet_workloads.views(client, kind, namespace, [name])
     pod, owner, nodes = _sample(view, view.pending[0].name if view.pending else ""), _owner(view), await _nodes(client)
-    if kind != "DaemonSet":
+    if not is_per_node(kind):
         return _explained(nodes, pod, "", owner)
     served = {
         each.name: next(one.name for one in each.placed if one.owner == owner)

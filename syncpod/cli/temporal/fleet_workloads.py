@@ -15,9 +15,11 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.fleet_memos import readable, running
 from syncpod.cli.temporal.session import refused
+from syncpod.fleet import workload_traits
 from syncpod.fleet.revisions import NoRevision, chosen
 from syncpod.fleet.workload_documents import RESTARTED_AT, Workload
 from syncpod.fleet.workload_pods import owner_of, workload_id
+from syncpod.fleet.workload_traits import TEMPLATED
 from syncpod.messages.identity import Message
 from syncpod.messages.workload import (
     WORKLOAD_MEMO,
@@ -34,13 +36,7 @@ from syncpod.pod.wire import to_wire
 
 _RPC: Final = timedelta(seconds=10)
 KINDS: Final = {
-    word + group: kind
-    for group in ("", ".apps")
-    for kind, words in {
-        "Deployment": ("deployment", "deployments", "deploy"),
-        "DaemonSet": ("daemonset", "daemonsets", "ds"),
-    }.items()
-    for word in words
+    word + group: kind for group in ("", ".apps") for kind in TEMPLATED for word in workload_traits.KINDS[kind].words
 }
 """Kinds by kubectl's words for them."""
 POD: Final = "Pod"

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.layout import NONE
+from syncpod.fleet.workload_traits import KINDS
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary, FleetNodeView, PlacedPod
 from syncpod.messages.fleet_objects import FleetObjectView
 from syncpod.messages.workload import PendingPod, WorkloadSummary, WorkloadView
@@ -159,39 +160,21 @@ def _created(at: datetime | None) -> dict[str, str]:
 
 def workload_header(kind: str, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
     """Return the header of a list of workloads, as in kubectl. With `wide` it has the state of each rollout."""
-    counts = ("READY", "UP-TO-DATE", "AVAILABLE")
-    if kind == "DaemonSet":
-        counts = ("DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE")  # type: ignore[assignment]
+    counts = (header for header, _ in KINDS[kind].columns)
     return (*(("NAMESPACE",) if namespaces else ()), "NAME", *counts, "AGE", *(("ROLLOUT",) if wide else ()))
 
 
 def workload_row(workload: WorkloadSummary, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
     """Return the cells of a workload's line."""
     one = workload
-    counts = (f"{one.ready}/{one.desired}", str(one.updated), str(one.available))
-    if one.kind == "DaemonSet":
-        counts = tuple(map(str, (one.desired, one.replicas, one.ready, one.updated, one.available)))  # type: ignore[assignment]
+    counts = (cell.format(one=one) for _, cell in KINDS[one.kind].columns)
     where = (one.namespace,) if namespaces else ()
     return (*where, one.name, *counts, age(one.since, now), *((one.says or NONE,) if wide else ()))
 
 
 def workload_document(workload: WorkloadView) -> dict[str, Any]:
     """Return a workload's admitted document, with its status."""
-    if workload.kind == "DaemonSet":
-        status = {
-            "desiredNumberScheduled": workload.desired,
-            "currentNumberScheduled": workload.replicas,
-            "updatedNumberScheduled": workload.updated,
-            "numberReady": workload.ready,
-            "numberAvailable": workload.available,
-        }
-    else:
-        status = {
-            "replicas": workload.replicas,
-            "updatedReplicas": workload.updated,
-            "readyReplicas": workload.ready,
-            "availableReplicas": workload.available,
-        }
+    status = {name: getattr(workload, count) for name, count in KINDS[workload.kind].status}
     document = workload.document or {}
     meta = {**document.get("metadata", {}), **_created(workload.since)}
     return {**document, "metadata": meta, "status": status}

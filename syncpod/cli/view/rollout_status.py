@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from syncpod.fleet.workload_traits import KINDS
 from syncpod.messages.workload import WorkloadView
 
 
@@ -24,7 +25,8 @@ def rollout_status(view: WorkloadView, revision: int = 0) -> RolloutStatus:
 
     `revision`: fail if the newest revision has another number; 0 = it may have any.
     """
-    kind = "daemon set" if view.kind == "DaemonSet" else view.kind.lower()
+    traits = KINDS[view.kind]
+    kind = traits.title
     named = f'{kind} "{view.name}"'
     newest = view.history[-1] if view.history else None
     if view.deleting:
@@ -43,12 +45,12 @@ def rollout_status(view: WorkloadView, revision: int = 0) -> RolloutStatus:
     updated = min(view.updated if is_target else 0, view.desired)
     waiting = f"Waiting for {named} rollout to finish"
     if updated < view.desired:
-        pods = "new pods" if view.kind == "DaemonSet" else "new replicas"
-        return RolloutStatus("waiting", f"{waiting}: {updated} out of {view.desired} {pods} have been updated...")
-    if view.replicas > view.updated and view.kind != "DaemonSet":
+        said = f"{updated} out of {view.desired} new {traits.pods} have been updated"
+        return RolloutStatus("waiting", f"{waiting}: {said}...")
+    if view.replicas > view.updated and not traits.is_per_node:
         left = view.replicas - view.updated
         return RolloutStatus("waiting", f"{waiting}: {left} old replicas are pending termination...")
     if view.available < updated:
-        pods = "updated pods" if view.kind == "DaemonSet" else "updated replicas"
-        return RolloutStatus("waiting", f"{waiting}: {view.available} of {updated} {pods} are available...")
+        said = f"{view.available} of {updated} updated {traits.pods} are available"
+        return RolloutStatus("waiting", f"{waiting}: {said}...")
     return RolloutStatus("done", f"{named} successfully rolled out")

@@ -14,6 +14,7 @@ from syncpod.cli.view.durations import age
 from syncpod.cli.view.fleet_table import owner_of
 from syncpod.cli.view.layout import NONE, pairs
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost
+from syncpod.fleet.workload_traits import is_per_node
 from syncpod.go_durations import go_duration
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
 from syncpod.messages.workload import WorkloadPod
@@ -70,7 +71,7 @@ class UnheardPod:
             if copy.replaced_at > now:
                 return f"it is replaced at {moment(copy.replaced_at, now)} unless node {node} is back ({rule})"
             return f"it is to be replaced since {moment(copy.replaced_at, now)} ({rule}), unless node {node} is back"
-        if self.silent and self.kind != "DaemonSet" and self.rule.action != "wait":
+        if self.silent and not is_per_node(self.kind) and self.rule.action != "wait":
             rule = f"{WHEN_LOST}: {self.rule}"
             return f"if node {node} stays silent, it becomes Unknown, and then the pod is replaced ({rule})"
         return f"nothing until node {node} is back: {self._why_not_replaced()}"
@@ -78,8 +79,8 @@ class UnheardPod:
     def _why_not_replaced(self) -> str:
         if not self.kind:
             return "a pod with a nodeName runs on no other node"
-        if self.kind == "DaemonSet":
-            return "a pod of a DaemonSet belongs to its node"
+        if is_per_node(self.kind):
+            return f"a pod of a {self.kind} belongs to its node"
         return f"no other pod replaces it ({WHEN_LOST}: {self.rule})"
 
 

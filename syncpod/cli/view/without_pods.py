@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncpod.fleet.workload_traits import is_per_node
 from syncpod.messages.workload import WorkloadView
 
 
@@ -43,7 +44,7 @@ def without_pods(view: WorkloadView) -> WithoutPods:
         )
     if view.desired:
         return WithoutPods((view.says or f"none of its {view.desired} pods has been made",), "the fleet makes its pods")
-    if view.kind == "DaemonSet":
+    if is_per_node(view.kind):
         return WithoutPods(
             ("no node that the fleet reaches is one that it runs on",),
             f"a node gets a pod as soon as it is; `syncpod fleet explain --placement {named}` says why none is now",

@@ -1,0 +1,99 @@
+"""The kinds of workloads, and by which traits they differ for everybody who shows, names or counts them.
+
+What a kind decides is in `syncpod.fleet.workload_kinds`, and how its document is read in `workload_documents`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Traits:
+    """One kind of workload."""
+
+    name: str
+    """As in its document."""
+    words: tuple[str, ...]
+    """kubectl's words for it, the plural second."""
+    group: str = ""
+    """Its API group; "" = the core's."""
+    revision_label: str = ""
+    """The label of its pods that has the revision of their template; "" = it has no template, and is its own pod."""
+    is_per_node: bool = False
+    """It has one pod on each node that it runs on, and each pod belongs to its node."""
+    is_pausable: bool = False
+    """Its rollouts can be paused."""
+    title: str = ""
+    """What ``rollout status`` calls it."""
+    pods: str = "replicas"
+    """What ``rollout status`` calls its pods."""
+    columns: tuple[tuple[str, str], ...] = (
+        ("READY", "{one.ready}/{one.desired}"),
+        ("UP-TO-DATE", "{one.updated}"),
+        ("AVAILABLE", "{one.available}"),
+    )
+    """The counts of a list, as in kubectl: the header of each column, and its cell for the workload's summary."""
+    status: tuple[tuple[str, str], ...] = (
+        ("replicas", "replicas"),
+        ("updatedReplicas", "updated"),
+        ("readyReplicas", "ready"),
+        ("availableReplicas", "available"),
+    )
+    """The counts of its status: the API's name of each, and its name in the workload's view."""
+
+    @property
+    def has_template(self) -> bool:
+        """Whether its pods are made from a template, are numbered, and have revisions."""
+        return self.revision_label != ""
+
+
+_DEPLOYMENT: Final = Traits(
+    "Deployment",
+    ("deployment", "deployments", "deploy"),
+    "apps",
+    revision_label="pod-template-hash",
+    is_pausable=True,
+    title="deployment",
+)
+_DAEMON_SET: Final = Traits(
+    "DaemonSet",
+    ("daemonset", "daemonsets", "ds"),
+    "apps",
+    revision_label="controller-revision-hash",
+    is_per_node=True,
+    title="daemon set",
+    pods="pods",
+    columns=(
+        ("DESIRED", "{one.desired}"),
+        ("CURRENT", "{one.replicas}"),
+        ("READY", "{one.ready}"),
+        ("UP-TO-DATE", "{one.updated}"),
+        ("AVAILABLE", "{one.available}"),
+    ),
+    status=(
+        ("desiredNumberScheduled", "desired"),
+        ("currentNumberScheduled", "replicas"),
+        ("updatedNumberScheduled", "updated"),
+        ("numberReady", "ready"),
+        ("numberAvailable", "available"),
+    ),
+)
+_POD: Final = Traits("Pod", ("pod", "pods", "po"), title="pod")
+
+KINDS: Final[Mapping[str, Traits]] = {each.name: each for each in (_DEPLOYMENT, _DAEMON_SET, _POD)}
+"""Every kind of workload, by its name."""
+TEMPLATED: Final = tuple(name for name, each in KINDS.items() if each.has_template)
+"""The kinds that make pods from a template."""
+
+
+def is_per_node(kind: str) -> bool:
+    """Say whether a workload of this kind has a pod on each node; False for what is no kind of workload."""
+    return kind in KINDS and KINDS[kind].is_per_node
+
+
+def one_of(names: tuple[str, ...], word: str = "or") -> str:
+    """Return kinds as a phrase: ``Deployment, DaemonSet or Pod``."""
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
