@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.step_attempt import StepAttempt
@@ -22,7 +20,7 @@ async def kill_container(attempt: StepAttempt, request: KillContainer) -> StepRe
 
 
 async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
-    target, begun = request.target, datetime.now(UTC)
+    target, begun = request.target, attempt.node.reader.now()
     attempt.say("Killing", request.message or f"Stopping container {target.name}", target.name)
 
     def alive(view: ObservedPod) -> Selection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import timedelta
 
 from activities.images.credentials import pull_credentials, pull_secrets
@@ -20,6 +19,7 @@ from activities.images.presence import (
     say_present,
 )
 from activities.images.progress import watched
+from activities.node.clock import monotonic
 from activities.node.metrics import count_failed_start, time_pull
 from activities.step_attempt import PodFault, StepAttempt, warning
 from syncpod.cri import SandboxConfig, errors
@@ -81,7 +81,7 @@ def _waiter(attempt: StepAttempt, request: PullImage) -> tuple[str, str]:
 async def _ensure(attempt: StepAttempt, request: PullImage, needed: NeededImage) -> None:
     """Pull an image when it is this pull's turn, unless the image is present before that."""
     pulls = attempt.node.pulls
-    ended, asked = pulls.ended, time.monotonic()
+    ended, asked = pulls.ended, monotonic()
     if await _is_enough(attempt, request, needed):
         return
     attempt.doing = f"waits for other pulls to pull {needed.image}"
@@ -117,10 +117,10 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
     await asyncio.to_thread(records.intend, needed.image)
     try:
         attempt.say("Pulling", f'Pulling image "{needed.image}"', needed.of_container)
-        began = time.monotonic()
+        began = monotonic()
         async with watched(attempt, needed.image):
             used, image_ref = await _try_each(attempt, needed, credentials.matching, config)
-        ended = time.monotonic()
+        ended = monotonic()
         image = await node.cri.image_status(reference_of(needed))
     except BaseException:
         await asyncio.to_thread(records.failed, needed.image)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import time
 from collections.abc import Mapping
 from typing import Literal
 
+from activities.node.clock import monotonic
 from activities.node.metrics import time_resize
 from activities.step_attempt import PodFault, StepAttempt
 from syncpod.cri.errors import CriError, NotFound, TransportFault, Unimplemented
@@ -53,7 +53,7 @@ async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
     CPU keeps the weight of its limit, with which it was created. Raises PodFault ResizePodInPlaceError.
     """
     resize = _Resize(attempt, request)
-    began, done = time.monotonic(), False
+    began, done = monotonic(), False
     try:
         await resize.run()
         done = True
@@ -64,7 +64,7 @@ async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
     except CriError as error:
         raise resize.failed(error.message) from error
     finally:
-        time_resize(time.monotonic() - began, done=done)
+        time_resize(monotonic() - began, done=done)
     return StepResult()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
+from activities.node.clock import monotonic
 from activities.node.context import Node
 from activities.node.pod_queues import QueuePlace
 from syncpod.messages import ObservedPod
@@ -94,7 +94,7 @@ class StepAttempt:
         self.unended: list[str] = []
         """Names of the containers that have yet to end."""
         self._delay_seconds = delay_seconds
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._interruption = asyncio.Event()
         self._place: QueuePlace | None = None
         self._stage: Stage | None = None
@@ -251,7 +251,7 @@ class StepAttempt:
 
     def restart_clock(self) -> None:
         """Count `waited_seconds` from now on, because only now it is clear that there is something to do."""
-        self._began = time.monotonic()
+        self._began = monotonic()
 
     @property
     def waited_seconds(self) -> float:
@@ -260,7 +260,7 @@ class StepAttempt:
         The time in the node's queue does not count, so no container loses grace by it.
         """
         in_queue = self._place.waited_seconds if self._place is not None else 0.0
-        return self._delay_seconds + time.monotonic() - self._began - in_queue
+        return self._delay_seconds + monotonic() - self._began - in_queue
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 

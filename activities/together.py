@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.ahead import Ahead, drop_ahead, is_its, remove_never_started
 from activities.containers.noted_starts import noted_start
+from activities.node.clock import monotonic
 from activities.node.fences import Claim
 from activities.node.pairs import Failed
 from activities.preparing import looks_into_volumes
@@ -78,7 +78,7 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
         attempt.node.pairs.forget_soon(attempt.ref, attempt.fence)
     if not is_kept_back(pair.second, pod, result):
         return result
-    since = time.monotonic()
+    since = monotonic()
     made = "is done" if attempt.container else "has made the sandbox"
     attempt.doing = f"{made}; the next container is being started"
     pair.first_is_free.clear()
@@ -87,7 +87,7 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
             await attempt.pause(HELD_SECONDS, until=pair.second_is_over)
     finally:
         pair.first_is_free.set()
-    return result.model_copy(update={"idle_ms": result.idle_ms + int(1000 * (time.monotonic() - since))})
+    return result.model_copy(update={"idle_ms": result.idle_ms + int(1000 * (monotonic() - since))})
 
 
 def is_kept_back(second: StartContainer | None, pod: Pod, result: StepResult) -> bool:
@@ -126,12 +126,12 @@ async def begun_after_first(attempt: StepAttempt, request: Request) -> Request |
     """
     if not isinstance(request, StartContainer) or not request.follows:
         return request
-    began = time.monotonic()
+    began = monotonic()
     awaited = "the container before it" if request.sandbox_id else "the pod's sandbox"
     attempt.doing = f"waits for {awaited}"
     with _span("await_container" if request.sandbox_id else "await_sandbox"):
         sandbox_id = await _sandbox_id(attempt, request)
-    attempt.idle_seconds = time.monotonic() - began
+    attempt.idle_seconds = monotonic() - began
     attempt.acts.set()
     return None if sandbox_id is None else request.model_copy(update={"sandbox_id": sandbox_id})
 

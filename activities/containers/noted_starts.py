@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
 from activities.step_attempt import StepAttempt
 from syncpod.messages import ObservedPod
@@ -19,7 +18,7 @@ async def note_start(attempt: StepAttempt, request: StartContainer, container_id
         restart=request.restart,
         incarnation=request.ref.incarnation,
         sandbox_id=request.sandbox_id,
-        at=datetime.now(UTC),
+        at=attempt.node.reader.now(),
         hook_pending=hook_pending,
     )
     await asyncio.to_thread(write_start_mark, attempt.node.context, request.ref.uid, request.container, mark)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from activities.node.clock import monotonic
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.cri.errors import CriError
 from syncpod.kernel.process_end import listening
@@ -50,11 +50,11 @@ async def _read_at_its_end(
     not how it ended. In the first try of a first instance that counts as success until the runtime says more, and what
     follows may be created. A container that was restarted has most likely failed again, and nothing is created.
     """
-    deadline, reader, home = time.monotonic() + LINGER_SECONDS, attempt.node.reader, request.sandbox_id
+    deadline, reader, home = monotonic() + LINGER_SECONDS, attempt.node.reader, request.sandbox_id
     is_first = not request.restart and attempt.number == 1
     with contextlib.suppress(Interrupted, CriError), ExitStack() as watching:
         process = await _Process.of(attempt, container_id, watching, attempt.say_only_waits if is_first else None)
-        while time.monotonic() < process.awaited_until(deadline) and not attempt.interrupted:
+        while monotonic() < process.awaited_until(deadline) and not attempt.interrupted:
             if heard.anything or not process.runs:
                 await attempt.pause(_SELDOM_SECONDS if heard.anything else _LOOK_SECONDS, until=heard.end)
             else:
@@ -91,7 +91,7 @@ class _Process:
             return this
 
         def heard() -> None:
-            this._ended_at = time.monotonic()
+            this._ended_at = monotonic()
             this.end.set()
             if ended is not None:
                 ended()

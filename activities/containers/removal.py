@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from activities.containers.begun import may_have_begun
 from activities.containers.leftovers import discard, end_what_was_lost
+from activities.node.clock import monotonic
 from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import NotFound, StillStarting, TaskLeft
 from syncpod.journal.records import Instance
@@ -86,7 +86,7 @@ async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: b
     Raises CriError, OSError.
     """
     found = attempt.starting.get(container_id)
-    if not exited and found is not None and time.monotonic() - found < START_SECONDS:
+    if not exited and found is not None and monotonic() - found < START_SECONDS:
         return False
     begun = not exited and await may_have_begun(attempt, container_id)
     context, uid = attempt.node.context, attempt.ref.uid
@@ -96,7 +96,7 @@ async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: b
     except StillStarting:
         if mark is not None:
             await asyncio.to_thread(mark.put_back)
-        attempt.starting[container_id] = time.monotonic()
+        attempt.starting[container_id] = monotonic()
         return False
     if mark is not None:
         await asyncio.to_thread(mark.drop)

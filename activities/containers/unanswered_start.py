@@ -13,7 +13,6 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 from temporalio import activity
@@ -58,7 +57,7 @@ async def _note_end(attempt: StepAttempt, container_id: str, exits: SeenExits) -
         pidfd = await _first_process(attempt, container_id)
         held.callback(os.close, pidfd)
         await _readable(pidfd)
-        at = datetime.now(UTC)
+        at = attempt.node.reader.now()
         code = await exit_code_once_reaped(pidfd)
         if code != _KILLED:
             exits.note(container_id, code, at)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from activities.node.clock import monotonic
 from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import Ingest
@@ -67,7 +67,7 @@ async def watched(attempt: StepAttempt, image: str) -> AsyncIterator[None]:
 
 async def _watch(attempt: StepAttempt, image: str) -> None:
     cri, pulls = attempt.node.cri, attempt.node.pulls
-    began = time.monotonic()
+    began = monotonic()
     try:
         before = await cri.ingests() if pulls.tells_bytes else None
         pulls.tells_bytes = before is not None
@@ -78,7 +78,7 @@ async def _watch(attempt: StepAttempt, image: str) -> None:
                 downloads.see(await cri.ingests() or ())
             others = pulls.under_way - 1
             beside = f" beside {others} other{'s' if others > 1 else ''}" if others else ""
-            seconds = f"{time.monotonic() - began:.0f} s"
+            seconds = f"{monotonic() - began:.0f} s"
             attempt.doing = f"pulls {image}{beside}: {', '.join(filter(None, (str(downloads), seconds)))}"
     except CriError:
         return  # the pull itself will fail with it

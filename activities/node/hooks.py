@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from activities.node.clock import monotonic
 from syncpod.cri import CriRuntime
 from syncpod.cri.errors import Unavailable
 from syncpod.handlers.answer import Target
@@ -66,7 +66,7 @@ class PreStops:
     def __init__(self, cri: CriRuntime, context: NodeContext) -> None:
         self._cri = cri
         self._context = context
-        self._since = time.monotonic()
+        self._since = monotonic()
         self._hooks: dict[str, _Hook] = {}
         self._cut_off: set[str] = set()
         """Containers whose hook lost the connection to the runtime: how far it got is not known."""
@@ -131,7 +131,7 @@ class PreStops:
             hook = self._begin(view, target, handler)
         done, _ = await asyncio.wait({hook.task}, timeout=max(0.0, left))
         if not done:
-            had = time.monotonic() - hook.begun
+            had = monotonic() - hook.begun
             message = f"PreStopHook did not end within the grace period: it had {had:.0f} s"
             return _warning(PRE_STOP_FAILED, message, target)
         try:
@@ -156,7 +156,7 @@ class PreStops:
         where = hook_target(self._context, view, target.id, target.ports)
         work = carry_out_hook(handler, where, self._cri)
         task = asyncio.create_task(work, name=f"preStop {target.name}")
-        hook = self._hooks[target.id] = _Hook(task, time.monotonic())
+        hook = self._hooks[target.id] = _Hook(task, monotonic())
         return hook
 
     def _not_run(self, container: ObservedContainer, target: KillTarget, waited_seconds: float) -> StepEvent:
@@ -165,7 +165,7 @@ class PreStops:
             why = f"the runtime lists the container as {container.state}"
         else:
             why = "its grace period was over before the container could be reached"
-        alone = time.monotonic() - self._since >= waited_seconds and target.grace_seconds > 0
+        alone = monotonic() - self._since >= waited_seconds and target.grace_seconds > 0
         what = "was not run" if alone and target.id not in self._cut_off else "may not have run"
         return _warning(PRE_STOP_FAILED, f"PreStopHook {what}: {why}", target)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import Final
 
+from activities.node.clock import monotonic
 from activities.node.pulls import Pulls
 from syncpod.cri import CriRuntime
 from syncpod.cri.port import ImageStatus

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from activities.node.clock import monotonic
 from activities.node.fences import Holder
 
 HELD_SECONDS = 5.0
@@ -36,7 +36,7 @@ class PodQueue:
 
     def came(self, uid: str) -> int:
         """Return the number of a pod in the order of arrival: its old one, if it was here a moment ago."""
-        now = time.monotonic()
+        now = monotonic()
         while self._came and now - next(iter(self._came.values()))[1] > REMEMBERED_SECONDS:
             self._came.popitem(last=False)
         number, _ = self._came.get(uid) or (next(self._numbers), now)
@@ -104,7 +104,7 @@ class QueuePlace:
     @property
     def waited_seconds(self) -> float:
         """How long the step has stood in the queue."""
-        return self._waited + (time.monotonic() - self._since if self._since else 0.0)
+        return self._waited + (monotonic() - self._since if self._since else 0.0)
 
     @asynccontextmanager
     async def held(self, holder: Holder) -> AsyncIterator[None]:
@@ -126,7 +126,7 @@ class QueuePlace:
         await self._take(holder)
 
     async def _take(self, holder: Holder) -> None:
-        self._since = time.monotonic()
+        self._since = monotonic()
         try:
             await holder.interruptible(self._queue.enter(self._number))
         finally:

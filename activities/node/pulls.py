@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from activities.node.clock import monotonic
 from activities.node.fences import Holder
 from syncpod.node.image_credentials import NodeCredentials
 from syncpod.node.pull_records import PullRecords
@@ -91,11 +91,11 @@ class RateLimit:
         self._per_second = per_second
         self._burst = burst
         self._tokens = float(burst)
-        self._filled = time.monotonic()
+        self._filled = monotonic()
 
     def accept(self, now: float | None = None) -> bool:
         """Take a token, if there is one; `now` is monotonic, in seconds."""
-        at = time.monotonic() if now is None else now
+        at = monotonic() if now is None else now
         self._tokens = min(self._burst, self._tokens + max(0.0, at - self._filled) * self._per_second)
         self._filled = at
         if self._tokens < 1:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import Final
 
+from activities.node.clock import monotonic
 from syncpod.cri import CriRuntime
 from syncpod.cri.port import RuntimeStatus
 

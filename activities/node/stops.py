@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
+from activities.node.clock import monotonic
 from syncpod.cri import CriRuntime
 from syncpod.cri.errors import CriError, NotFound
 
@@ -33,10 +33,10 @@ class Stops:
         hangs. The task raises CriError; a container that is not there is a success. Wait for the task with
         asyncio.wait, which never cancels it.
         """
-        deadline = time.monotonic() + grace_seconds
+        deadline = monotonic() + grace_seconds
         calls = self._running.setdefault(container_id, [])
         for known_deadline, call in calls:
-            if time.monotonic() - HUNG_SECONDS <= known_deadline <= deadline:
+            if monotonic() - HUNG_SECONDS <= known_deadline <= deadline:
                 return call
         task = asyncio.create_task(self._stop(container_id, grace_seconds), name=f"StopContainer {container_id[:12]}")
         calls.append((deadline, task))

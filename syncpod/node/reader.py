@@ -125,13 +125,15 @@ class PodReader:
         pod_timeout_seconds: float = 2.0,
         exits: SeenExits | None = None,
         withholds: Callable[[str, datetime | None], bool] = lambda _uid, _began: False,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`pod_timeout_seconds` limits how long `read_all` waits for a pod.
 
         `exits` has the ends that the node saw itself, for containers whose end the runtime does not know. `withholds`
         says, in any thread, whether the own message of a pod's container that was made at a time may show values of
-        Secrets that the node does not know.
+        Secrets that the node does not know. `now` is the node's wall clock, in UTC.
         """
+        self.now = now
         self.exits = exits
         self.threads = PodThreads()
         """The threads of the node's pods, for whatever touches a pod's files: also those of steps and of the agent."""
@@ -274,7 +276,7 @@ class PodReader:
     def _begin(self) -> tuple[Seq, datetime]:
         # Taken before the first call: absence counts only in a listing that began after the object was seen.
         self.newest_begun = Seq(boot=self._boot, counter=self.newest_begun.counter + 1)
-        return self.newest_begun, datetime.now(UTC)
+        return self.newest_begun, self.now()
 
     async def _list(self, labels: Mapping[str, str]) -> dict[str, _Listed]:
         selection = {names.NODE_LABEL: self._owner, **labels}

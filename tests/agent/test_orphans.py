@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -332,7 +331,7 @@ async def test_an_orphans_pre_stop_hook_has_its_full_second(scene: Scene, monkey
             given.append(target.id)
 
     monkeypatch.setattr(scene.bench.node.pre_stops, "carry_out", carry_out)
-    monkeypatch.setattr(step_attempt, "time", SimpleNamespace(monotonic=lambda: clock() + elapsed))
+    monkeypatch.setattr(step_attempt, "monotonic", lambda: clock() + elapsed)
     monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 60)  # so that no slow machine uses it up
     scene.workflows.standing = asked_slowly  # type: ignore[method-assign]
     await scene.look()

@@ -9,7 +9,7 @@ from random import Random  # noqa: TID251  # seeded, and of nobody else's
 from typing import TYPE_CHECKING, Any
 
 from syncpod.lifecycle.version import DECISION_VERSION
-from tests.simulator.attempt import Ill
+from tests.simulator.cri import Ill
 from tests.simulator.pods import IMAGES, Manifest, draw_lives, draw_pod
 from tests.simulator.runtime import Life
 
@@ -233,15 +233,15 @@ def _image_gone(simulation: Simulation, event: Event) -> None:
 
 
 def _no_room(simulation: Simulation, event: Event) -> None:
-    simulation.node.steps.no_room += 1
+    simulation.node.no_room += 1
 
 
 def _post_start_fails(simulation: Simulation, event: Event) -> None:
-    simulation.node.steps.failing_hooks += 1
+    simulation.node.cri.failing_hooks += 1
 
 
 def _pre_stop_hangs(simulation: Simulation, event: Event) -> None:
-    simulation.node.steps.hanging_hooks.append(event.seconds)
+    simulation.node.cri.hanging_hooks.append(event.seconds)
 
 
 def _apply(simulation: Simulation, event: Event) -> None:

@@ -57,6 +57,7 @@ def crash_loop(days: int = DAYS, *, told: Callable[[Reading], None] = lambda _: 
         )
         readings.append(reading)
         told(reading)
+    simulation.close()
     return readings
 
 

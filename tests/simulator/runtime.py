@@ -9,32 +9,16 @@ told to a `Witness`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from syncpod.pod import container_hash
-from tests.simulator.clock import Clock, Due
+from syncpod.cri.errors import CriError, NameReserved, NotFound, RuntimeFailure, StillStarting, Unavailable
+from tests.simulator.clock import Clock, Due, moment
 
 CREATE, START, SANDBOX, SHORT = 0.008, 0.05, 0.1, 0.002
 """Seconds that calls take, as measured on containerd 1.6."""
-
-
-class CriError(Exception):
-    """The runtime refuses a call."""
-
-
-class Unavailable(CriError):
-    """There is no runtime to answer."""
-
-
-class NameReserved(CriError):
-    """The name of what is to be made is taken, or just being made."""
-
-
-class Starting(CriError):
-    """A start of the container is under way."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +46,13 @@ class Sandbox:
     uid: str
     attempt: int
     incarnation: str
-    created: float
     ready: bool = True
-    dated: str = ""
+    dated: datetime | None = None
     """When the runtime believes that it was made."""
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 CUT_OFF = "failed to create containerd task: context canceled"
@@ -88,8 +75,6 @@ class Container:
     life: Life
     state: Literal["created", "running", "exited"] = "created"
     starting: bool = False
-    told: bool = False
-    """Its start was asked for, which the node has noted."""
     started: float | None = None
     finished: float | None = None
     code: int = 0
@@ -101,8 +86,11 @@ class Container:
     """When it was first sent SIGTERM."""
     kill_at: Due | None = None
     """Its SIGKILL."""
-    dated: dict[str, str] = field(default_factory=dict)
-    """When the runtime believes that it was created, started and finished, as on the wire."""
+    dated: dict[str, datetime] = field(default_factory=dict)
+    """When the runtime believes that it was created, started and finished."""
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    log_path: str = ""
 
 
 class Witness(Protocol):
@@ -128,8 +116,6 @@ class Witness(Protocol):
 class Stop:
     """One StopContainer under way."""
 
-    done: bool = False
-    error: CriError | None = None
     abandoned: bool = False
     """Whoever sent it is dead: its grace is waited out by nobody, and no SIGKILL follows."""
 
@@ -158,56 +144,58 @@ class Runtime:
     _instances: dict[str, int] = field(default_factory=dict)
     _boots: int = 0
 
+    def answer(self) -> None:
+        """Raise Unavailable if there is no runtime to answer."""
+        if not self.up:
+            raise _unavailable("connection refused")
+
     # --- calls: each checks, and returns what takes effect at the end -------------------------------------------------
 
-    def run_sandbox(
-        self, uid: str, attempt: int, incarnation: str, client_there: Callable[[], bool]
-    ) -> tuple[float, Callable[[], Sandbox]]:
+    def run_sandbox(self, sandbox: Sandbox, client_there: Callable[[], bool]) -> tuple[float, Callable[[], Sandbox]]:
         """Make a sandbox. Raises NameReserved, Unavailable.
 
         If its client is gone by the end it is rolled back: nobody can adopt it, and its name is taken until then.
         """
-        self._answer()
-        name = (uid, attempt)
+        self.answer()
+        name = (sandbox.uid, sandbox.attempt)
         if name in self.reserved or any((s.uid, s.attempt) == name for s in self.sandboxes.values()):
-            raise NameReserved(f"sandbox {uid}/{attempt}")
+            raise NameReserved("run_podsandbox", "UNKNOWN", f"sandbox {sandbox.uid}/{sandbox.attempt}")
         self.reserved.add(name)
         boot = self._boots
 
         def effect() -> Sandbox:
             self.reserved.discard(name)
             if not client_there():
-                raise Unavailable("its client has gone, and it is rolled back")
-            sandbox = Sandbox(self._id("s"), uid, attempt, incarnation, self.clock.now, ready=boot == self._boots)
-            sandbox.dated = self._date()
+                raise _unavailable("its client has gone, and it is rolled back")
+            sandbox.id, sandbox.dated, sandbox.ready = self._id("s"), self._date(), boot == self._boots
             self.sandboxes[sandbox.id] = sandbox
             if sandbox.ready:
                 self.witness.sandbox_made(sandbox)
             self.witness.changed()
             if boot != self._boots:
-                raise Unavailable("the runtime was restarted meanwhile")
+                raise _unavailable("the runtime was restarted meanwhile")
             return sandbox
 
         return SANDBOX, effect
 
     def create(self, container: Container) -> tuple[float, Callable[[], Container]]:
         """Create a container. Raises NameReserved, Unavailable, CriError."""
-        self._answer()
+        self.answer()
         name = (container.uid, container.name, container.restart)
         if name in self.reserved or any((c.uid, c.name, c.restart) == name for c in self.containers.values()):
-            raise NameReserved(f"container {name}")
+            raise NameReserved("create_container", "UNKNOWN", f"container {name}")
         home = self.sandboxes.get(container.sandbox)
         if home is None or not home.ready:
-            raise CriError(f"sandbox {container.sandbox} is not ready")
+            raise RuntimeFailure("create_container", "UNKNOWN", f"sandbox {container.sandbox} is not ready")
         self.reserved.add(name)
         boot = self._boots
 
         def effect() -> Container:
             self.reserved.discard(name)
             if boot != self._boots or container.sandbox not in self.sandboxes:
-                raise Unavailable("the runtime was restarted meanwhile")
+                raise _unavailable("the runtime was restarted meanwhile")
             container.id, container.created = self._id("c"), self.clock.now
-            container.dated["createdAt"] = self._date()
+            container.dated["created"] = self._date()
             self.containers[container.id] = container
             self.witness.changed()
             return container
@@ -216,30 +204,30 @@ class Runtime:
 
     def start(self, container_id: str) -> tuple[float, Callable[[], None]]:
         """Start a created container. Raises Unavailable, CriError."""
-        self._answer()
+        self.answer()
         container = self._container(container_id)
         if container.state != "created" or container.starting:
-            raise CriError(f"container {container_id} is {container.state}")
-        container.starting = container.told = True
+            raise RuntimeFailure("start_container", "UNKNOWN", f"container {container_id} is {container.state}")
+        container.starting = True
         boot = self._boots
 
         def effect() -> None:
             container.starting = False
             if container.id not in self.containers:
-                raise CriError("it was removed meanwhile")
+                raise NotFound("start_container", "NOT_FOUND", "it was removed meanwhile")
             home = self.sandboxes.get(container.sandbox)
             if boot != self._boots or home is None or not home.ready:
                 container.state, container.code, container.reason = "exited", 128, "StartError"
                 container.message = CUT_OFF if boot != self._boots else 'sandbox container "s" is not running'
                 container.finished = self.clock.now
-                container.dated["finishedAt"] = self._date()
+                container.dated["finished"] = self._date()
                 self.witness.changed()
-                raise CriError("the start failed")
+                raise RuntimeFailure("start_container", "UNKNOWN", container.message)
             instance = self._instances.get(container.name, 0)
             self._instances[container.name] = instance + 1
             container.life = self.lives(container.name, instance)
             container.state, container.started = "running", self.clock.now
-            container.dated["startedAt"] = self._date()
+            container.dated["started"] = self._date()
             self.witness.started(container)
             if container.life.seconds is not None:
                 seconds, code = container.life.seconds, container.life.code
@@ -248,13 +236,16 @@ class Runtime:
 
         return START, effect
 
-    def stop(self, container_id: str, timeout: float, by: str) -> Stop:
-        """Begin to stop a container: SIGTERM now, SIGKILL after `timeout`. Raises Unavailable."""
-        self._answer()
+    def stop(self, container_id: str, timeout: float, by: str, over: Callable[[CriError | None], None]) -> Stop:
+        """Begin to stop a container: SIGTERM now, SIGKILL after `timeout`; `over` is called at its end.
+
+        Raises Unavailable.
+        """
+        self.answer()
         stop = Stop()
         container = self.containers.get(container_id)
         if container is None or container.state != "running":
-            stop.done = True
+            self.clock.after(SHORT, lambda: over(None))
             return stop
         boot = self._boots
         if container.terminated is None:
@@ -263,10 +254,12 @@ class Runtime:
                 self.clock.after(container.life.stop, lambda: self.end(container, 0))
 
         def look() -> None:
-            if container.state == "exited" or container.id not in self.containers or stop.abandoned:
-                stop.done = True
+            if stop.abandoned:
+                return
+            if container.state == "exited" or container.id not in self.containers:
+                over(None)
             elif boot != self._boots:
-                stop.done, stop.error = True, Unavailable("the runtime was restarted meanwhile")
+                over(_unavailable("the runtime was restarted meanwhile"))
             elif self.clock.now < kill_at:
                 self.clock.after(min(0.25, kill_at - self.clock.now), look)
             else:
@@ -281,7 +274,7 @@ class Runtime:
 
     def stop_sandbox(self, sandbox_id: str) -> tuple[float, Callable[[], None]]:
         """Stop a sandbox, and whatever runs in it, at once. Raises Unavailable."""
-        self._answer()
+        self.answer()
 
         def effect() -> None:
             sandbox = self.sandboxes.get(sandbox_id)
@@ -298,7 +291,7 @@ class Runtime:
 
     def remove_sandbox(self, sandbox_id: str) -> tuple[float, Callable[[], None]]:
         """Remove a sandbox and its containers. Raises Unavailable."""
-        self._answer()
+        self.answer()
 
         def effect() -> None:
             for container in self._in(sandbox_id):
@@ -309,11 +302,11 @@ class Runtime:
         return SHORT, effect
 
     def remove(self, container_id: str) -> tuple[float, Callable[[], None]]:
-        """Remove a container, killing it if it runs. Raises Unavailable, Starting."""
-        self._answer()
+        """Remove a container, killing it if it runs. Raises Unavailable, StillStarting."""
+        self.answer()
         container = self.containers.get(container_id)
         if container is not None and container.starting:
-            raise Starting(container_id)
+            raise StillStarting("remove_container", "UNKNOWN", "container is in starting state")
 
         def effect() -> None:
             if container_id in self.containers:
@@ -322,32 +315,6 @@ class Runtime:
 
         return SHORT, effect
 
-    def list(self, uid: str) -> dict[str, Any]:
-        """Return a pod as an ObservedPod has it on the wire, but for its `seq`. Raises Unavailable."""
-        self._answer()
-        sandboxes = [
-            {
-                "id": s.id,
-                "attempt": s.attempt,
-                "state": "SANDBOX_READY" if s.ready else "SANDBOX_NOTREADY",
-                "createdAt": s.dated,
-                "ip": f"10.0.0.{s.attempt % 250 + 1}",
-                "incarnation": s.incarnation,
-            }
-            for s in self.sandboxes.values()
-            if s.uid == uid
-        ]
-        sandboxes.sort(key=lambda s: -int(str(s["attempt"])))
-        containers = sorted((c for c in self.containers.values() if c.uid == uid), key=_newest_first)
-        return {
-            "uid": uid,
-            "name": "web",
-            "namespace": "default",
-            "observedAt": self.clock.text(self.clock.now + self.ahead),
-            "sandboxes": sandboxes,
-            "containers": [self._listed(c) for c in containers],
-        }
-
     # --- what befalls -------------------------------------------------------------------------------------------------
 
     def end(self, container: Container, code: int, reason: str = "") -> None:
@@ -355,7 +322,7 @@ class Runtime:
         if container.state != "running" or container.id not in self.containers:
             return
         container.state, container.code, container.finished = "exited", code, self.clock.now
-        container.dated["finishedAt"] = self._date()
+        container.dated["finished"] = self._date()
         container.reason = reason or ("Completed" if code == 0 else "Error")
         if container.exit is not None:
             container.exit.cancel()
@@ -389,12 +356,8 @@ class Runtime:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _date(self) -> str:
-        return self.clock.text(self.clock.now + self.ahead + self.skew)
-
-    def _answer(self) -> None:
-        if not self.up:
-            raise Unavailable("connection refused")
+    def _date(self) -> datetime:
+        return moment(self.clock.now + self.ahead + self.skew)
 
     def _id(self, kind: str) -> str:
         self._made += 1
@@ -402,7 +365,7 @@ class Runtime:
 
     def _container(self, container_id: str) -> Container:
         if container_id not in self.containers:
-            raise CriError(f"no container {container_id}")
+            raise NotFound("start_container", "NOT_FOUND", f"no container {container_id}")
         return self.containers[container_id]
 
     def _in(self, sandbox_id: str) -> Sequence[Container]:
@@ -414,25 +377,6 @@ class Runtime:
             self.end(container, 137)
         self.containers.pop(container.id, None)
 
-    def _listed(self, container: Container) -> Mapping[str, Any]:
-        listed: dict[str, Any] = {
-            "id": container.id,
-            "name": container.name,
-            "sandboxID": container.sandbox,
-            "state": container.state,
-            "hash": _hash(container.name, container.image),
-            "restartCount": container.restart,
-            "image": container.image,
-            "incarnation": container.incarnation,
-            **container.dated,
-        }
-        if container.finished is not None:
-            listed |= {"exitCode": container.code, "reason": container.reason, "message": container.message}
-        return listed
 
-
-_hash = cache(container_hash)
-
-
-def _newest_first(container: Container) -> tuple[float, int]:
-    return -container.created, -container.restart
+def _unavailable(why: str) -> Unavailable:
+    return Unavailable("call", "UNAVAILABLE", why)

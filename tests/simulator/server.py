@@ -49,7 +49,7 @@ from temporalio.worker._workflow_instance import WorkflowInstance, WorkflowInsta
 from temporalio.workflow import Info, _Definition
 
 from syncpod.lifecycle.version import build_id
-from syncpod.messages.identity import POD_WORKFLOW
+from syncpod.messages.identity import POD_WORKFLOW, EndedLife
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.simulator.clock import Clock, Due, moment
 from tests.simulator.violation import Violation
@@ -113,7 +113,7 @@ class Run:
 class Server:
     """The server. `start_try` is called with each try of an activity, `cancel_try` when one is to hear of that.
 
-    `left` is called with the UID of a pod of which a workflow that ends leaves the rest to the node.
+    `left` is called with the life of a pod of which a workflow that ends leaves the rest to the node.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Server:
         arm_backoff: Callable[[str, int, float | None], None],
         scheduled: Callable[[Activity], None],
         decided: Callable[[], None],
-        left: Callable[[str], None],
+        left: Callable[[EndedLife], None],
     ) -> None:
         self.clock = clock
         self._start_try, self._cancel_try, self._arm = start_try, cancel_try, arm_backoff
@@ -488,7 +488,7 @@ class Server:
     def _leave_remains(self) -> None:
         """Have the node remove what is left of the pod, if its life is over."""
         if self.state.removed:
-            self._left(self.state.pod.metadata.uid)
+            self._left(EndedLife(self.state.ref, self.state.stopped_sandboxes))
 
     def _withdraw(self, run: Run, seq: int) -> None:
         run.events += 3

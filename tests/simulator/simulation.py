@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulator.attempt import Ill
 from tests.simulator.clock import Clock
+from tests.simulator.cri import Ill
 from tests.simulator.faults import EVENTS, Case, Event
 from tests.simulator.invariants import Invariants
 from tests.simulator.node import Node
@@ -39,8 +39,12 @@ class Verdict:
     """How long the pod lived, by its own clock."""
 
 
+OPEN: set[Simulation] = set()
+"""The simulations that nobody has closed."""
+
+
 class Simulation:
-    """One simulation, ready to be run once."""
+    """One simulation, ready to be run once. Close it, unless it is run to its end."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -63,6 +67,7 @@ class Simulation:
         self.invariants.runtime = self.runtime
         self.node.suffered = self._suffered
         self.injected: Counter[str] = Counter()
+        OPEN.add(self)
         self._after_exits: dict[str, list[tuple[float, Callable[[], None]]]] = {}
         """What befalls so many seconds after the next exit of a container."""
 
@@ -73,6 +78,8 @@ class Simulation:
             self._run()
         except Violation as found:
             violation = str(found)
+        finally:
+            self.close()
         return Verdict(
             violation,
             self.invariants.trail,
@@ -83,6 +90,11 @@ class Simulation:
             self.server.longest,
             self.clock.now,
         )
+
+    def close(self) -> None:
+        """End what its workers were doing, and remove their files."""
+        OPEN.discard(self)
+        self.node.close()
 
     def begin(self) -> None:
         """Start the pod, and have the schedule befall it as the clock runs."""
@@ -97,8 +109,8 @@ class Simulation:
         self.node.signals.clear()
         self.node.expirations.clear()
         self._after_exits.clear()
-        self.node.steps.failing_hooks = 0
-        self.node.steps.hanging_hooks.clear()
+        self.node.cri.failing_hooks = 0
+        self.node.cri.hanging_hooks.clear()
         if not self.clock.run(self.case.horizon + SETTLING):
             raise Violation("the pod does not come to rest")
         if self.server.run is not None:

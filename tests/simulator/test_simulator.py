@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from syncpod.lifecycle.observed import ObservedPod
+from datetime import timedelta
+
 from tests.simulator.campaign import run_seeds
+from tests.simulator.clock import moment
 from tests.simulator.faults import EVENTS, Case, Event, draw_case
 from tests.simulator.pods import pod
 from tests.simulator.report import as_test, table
@@ -79,11 +81,12 @@ def test_an_exit_is_dated_by_the_runtimes_clock() -> None:
     simulation.begin()
     simulation.set_clocks(ahead=3600.0, skew=-2.0)
     simulation.clock.run(5.0)
-    (sandbox,) = simulation.runtime.sandboxes.values()
-    listed = simulation.runtime.list(sandbox.uid)
-    ended = next(each for each in listed["containers"] if each["state"] == "exited")
-    assert listed["observedAt"].startswith("2026-01-01T01:00:04")
-    assert ended["finishedAt"].startswith("2026-01-01T00:59:59")
+    listed = simulation.server.state.observed
+    ended = next(each for each in listed.containers if each.state == "exited")
+    assert ended.finished_at == moment(simulation.runtime.containers[ended.id].finished or 0.0) + timedelta(
+        seconds=3598
+    )
+    assert listed.observed_at is not None and moment(3601.0) < listed.observed_at < moment(3605.0)
 
 
 def hooked(**lifecycle: object) -> dict[str, object]:
@@ -111,17 +114,3 @@ def test_a_hung_pre_stop_hook_takes_no_longer_than_the_grace() -> None:
     assert verdict.violation == ""
     (killed,) = [float(line.split()[0]) for line in verdict.trail if "gets SIGKILL" in line]
     assert 12.0 < killed < 15.0
-
-
-def test_no_container_of_the_simulated_runtime_is_skipped_for_its_name() -> None:
-    simulation = Simulation(Case(pod(TWO), {"a": (Life(1.0, 1),)}))
-    simulation.begin()
-    simulation.clock.run(5.0)
-    (sandbox,) = simulation.runtime.sandboxes.values()
-    listed = simulation.runtime.list(sandbox.uid)
-    read = ObservedPod.model_validate(listed).model_dump(mode="json", by_alias=True)
-    assert {each["state"] for each in listed["containers"]} == {"running", "exited"}
-    assert set(listed) <= set(read)
-    for kind in ("sandboxes", "containers"):
-        for given, taken in zip(listed[kind], read[kind], strict=True):
-            assert set(given) <= set(taken)

@@ -125,7 +125,7 @@ def test_a_deletion_tells_what_ends_and_what_is_lost() -> None:
 
 @pytest.mark.parametrize(
     ("stop", "told"),
-    [(0.1, "was ended after 2s: deleted"), (None, "was ended after 7s: deleted; killed after its grace period")],
+    [(0.1, "was ended after 10s: deleted"), (None, "was ended after 15s: deleted; killed after its grace period")],
 )
 def test_a_deletion_tells_which_container_did_not_end_when_it_was_asked_to(stop: float | None, told: str) -> None:
     spec = {"containers": [main(), {**main(), "name": "b"}], "terminationGracePeriodSeconds": 5}
@@ -137,7 +137,7 @@ def test_a_deletion_tells_which_container_did_not_end_when_it_was_asked_to(stop:
     state = workflow.state
     page = temporal_ui.details(state, [])
     assert f": **a**, restart 0, {told}\n" in f"{page}\n", page
-    assert ": **b**, restart 0, was ended after 2s: deleted\n" in f"{page}\n", page
+    assert ": **b**, restart 0, was ended after 10s: deleted\n" in f"{page}\n", page
     (line,) = (each for each in state.history if each.kind == "exit" and each.subject == "a")
     assert f": {line.reason}" == told[told.index(": ") :]
     (event,) = (each for each in state.events if each.reason == "Exited" and each.container == "a")
