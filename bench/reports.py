@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from qa.differential.kubelet import Kubelet
-from syncpod.node.read_socket import ask_known
+from syncpod.api.client import reports
 
 _PAUSE_SECONDS: Final = 0.003
 """Between questions: a report is seen at most this late, plus one answer."""
@@ -25,8 +25,8 @@ async def kubelet_phase(kubelet: Kubelet, pod: str) -> str:
 
 async def node_phase(state_dir: Path, pod: str) -> str:
     """Return the phase that the node's worker answers on its socket, as for ``syncpod get pod``."""
-    answers = await asyncio.to_thread(ask_known, state_dir, "pod", [("default", pod)])
-    return _phase(next(iter(answers), None))
+    told = await asyncio.to_thread(reports, state_dir, "default", [pod], "pod", at_once=True)
+    return _phase(next((each["pod"] for each in told or ()), None))
 
 
 async def until_reported(phase: Phase, pod: str, *, patience: float) -> float:

@@ -4,7 +4,7 @@ A runtime quotes a command in which a Secret's value was expanded, a server answ
 a program prints its password as its last line. Such a text would stay in a pod's history.
 
 Texts are searched where they leave the process, in these few places: what the process sends to Temporal
-(`syncpod.temporal.hiding`), its log, its spans, its answers on the node's socket, and its journal. A text that is
+(`syncpod.temporal.hiding`), its log, its spans, the answers of the node's API, and its journal. A text that is
 shortened is shortened by :meth:`Redactor.part`, since nobody recognises the beginning of a value afterwards.
 
 The search costs the length of the text, however many values are known: at each position two look-ups say whether

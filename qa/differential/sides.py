@@ -17,9 +17,9 @@ from temporalio.service import RPCError
 
 from qa.differential.kubelet import Kubelet
 from qa.differential.recording import Recording
+from syncpod.api.client import reports
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, node_workflow_id
-from syncpod.node.read_socket import ask_node
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from tests.runtimes.containerd import Containerd
@@ -151,20 +151,17 @@ class NodeSource:
 
     async def pods(self, names: Collection[str]) -> dict[str, Any]:
         """Those of these pods that it has."""
-        told = await ask_node(self._state, "pod", [], [pod_workflow_id("default", name) for name in names])
-        answers = [each.answer for each in told.values() if each.answer]
-        return {pod["metadata"]["name"]: pod for pod in answers}
+        told = await asyncio.to_thread(reports, self._state, "default", list(names), "pod", at_once=True)
+        return {one["metadata"]["name"]: one["pod"] for one in told or ()}
 
     async def events(self, name: str) -> list[Event]:
         """The events of a pod."""
-        id = pod_workflow_id("default", name)
-        told = await ask_node(self._state, "events", [], [id])
         for _ in range(_TRIES):
-            if id in told:
-                break
+            told = await asyncio.to_thread(reports, self._state, "default", [name], "events", at_once=True)
+            if told:
+                return [_event(each) for each in told[0]["events"]]
             await asyncio.sleep(1)  # a busy node may not have answered in time
-            told = await ask_node(self._state, "events", [], [id])
-        return [_event(each) for each in (told[id].answer if id in told else ())]
+        return []
 
     async def last_events(self, name: str) -> list[Event]:
         """The events of a pod that has ended: its workflow may be closed, and its node have forgotten it."""

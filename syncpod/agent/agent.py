@@ -20,17 +20,18 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from syncpod.agent.api_server import ApiServer
 from syncpod.agent.background import cancel_all, keep_running, until_one_fails
 from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.container_events import ContainerEvents
 from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.exits import ExitFollower
 from syncpod.agent.journal import Journal
-from syncpod.agent.node_socket import NodeSocket
 from syncpod.agent.open_pods import OpenPods
 from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.agent.pleg import Pleg
 from syncpod.agent.pod_signals import PodSignals
+from syncpod.agent.pod_source import NodePods
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.runtime_readiness import RuntimeReadiness
@@ -142,7 +143,7 @@ class Agent:
         return {
             "states of workflows": self.published_pods.run,
             "journal": self.journal.run,
-            "the node's socket": self._node_socket(context).run,
+            "the node's API": ApiServer(self._node_pods(context)).run,
         }
 
     def _container_events(self, cri: CriRuntime) -> ContainerEvents:
@@ -183,10 +184,10 @@ class Agent:
             threads=self._reader.threads,
         )
 
-    def _node_socket(self, context: NodeContext) -> NodeSocket:
+    def _node_pods(self, context: NodeContext) -> NodePods:
         open_pods = OpenPods(self._client, self.guard.require, self._task_queue)
-        return NodeSocket(
-            context.state_dir,
+        return NodePods(
+            context,
             self.published_pods,
             open_pods=open_pods,
             unattended=UnattendedPods(context, self.pleg.listings, open_pods),

@@ -1,4 +1,4 @@
-"""Which pods of the cluster are open now, for commands that read them from the node's socket.
+"""Which pods of the cluster are open now, for commands that read them through the node's API.
 
 A command that asks the server itself imports the Temporal SDK first, which takes longer than everything else it does.
 """
@@ -18,7 +18,7 @@ from syncpod.temporal.pod_queries import open_pods
 from syncpod.temporal.pod_start import ENDED
 
 _RPC: Final = timedelta(seconds=8)
-"""A command waits somewhat longer for the socket, and then asks the server itself."""
+"""A command waits somewhat longer for the worker, and then asks the server itself."""
 
 
 class OpenPodsUnknown(Exception):

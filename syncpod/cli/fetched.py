@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from syncpod.cli.listed import NOTHING_RECORDED, ListedPod, Recorded
+from syncpod.api.listed import NOTHING_RECORDED, ListedPod, Recorded
 from syncpod.messages.node import NodeCondition, NodeView
 from syncpod.pod import Pod, pod_to_wire
 

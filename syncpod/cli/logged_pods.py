@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.api.label_selector import Selector
     from syncpod.cli.fetched import FetchedPod
-    from syncpod.cli.input.selector import Selector
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 

@@ -44,9 +44,9 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
     With `names`, only these. Its worker tells it now; [] if there is none that can say, or if commands are sent to
     another server than the worker's. Blocks.
     """
+    from syncpod.api import client
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import serving
-    from syncpod.node.read_socket import ask_open
 
     try:
         directory = settings().state_dir
@@ -55,7 +55,9 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
     worker = serving(directory)
     if worker is None or os.environ.get("TEMPORAL_ADDRESS", worker.address) != worker.address:
         return []
-    return [pod for pod in ask_open(directory, "pod", namespace, names) or () if why_orphaned(pod)]
+    told = client.listed(directory, "pods", namespace, names)
+    pods = [] if told is None else [pod for pod in told["items"] if not names or pod["metadata"]["name"] in names]
+    return [pod for pod in pods if why_orphaned(pod)]
 
 
 def orphan_of(namespace: str, name: str) -> dict[str, Any] | None:

@@ -1,11 +1,11 @@
-"""What a node's steps say of themselves while they run, for readers on its socket."""
+"""What a node's steps say of themselves while they run, for readers of its API."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from syncpod.messages.identity import PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef
 
 
 class RunningStep(Protocol):
@@ -28,11 +28,12 @@ class RunningStep(Protocol):
         """What it does or waits for, in one phrase."""
 
 
-def steps_of(steps: Iterable[RunningStep]) -> dict[str, list[dict[str, Any]]]:
-    """Return the steps by workflow id, as JSON."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for each in steps:
-        workflow_id = pod_workflow_id(each.ref.namespace, each.ref.name)
-        said = {"uid": each.ref.uid, "step": each.name, "container": each.container, "doing": each.telling}
-        found.setdefault(workflow_id, []).append(said)
-    return found
+def steps_of(steps: Iterable[RunningStep]) -> list[dict[str, Any]]:
+    """Return the steps as JSON, each with the namespace, name and UID of its pod."""
+    return [
+        {
+            **{"namespace": each.ref.namespace, "name": each.ref.name, "uid": each.ref.uid},
+            **{"step": each.name, "container": each.container, "doing": each.telling},
+        }
+        for each in steps
+    ]

@@ -202,7 +202,7 @@ async def test_pulls_run_in_turn_and_a_waiting_one_can_be_cancelled(bench: Bench
     patient = third.step(StepName.PULL_IMAGE, request_of(third))
     for step in (waiting, patient):
         await step.goes_on("waits for other pulls to pull")
-    said = {uid: step for steps in steps_of(bench.node.running).values() for step in steps for uid in [step["uid"]]}
+    said = {step["uid"]: step for step in steps_of(bench.node.running)}
     assert [said[pod.ref.uid]["doing"].partition(" ")[0] for pod in (first, second)] == ["pulls", "waits"]
     assert said[second.ref.uid]["container"] == "main"
     waiting.cancel()
@@ -210,7 +210,7 @@ async def test_pulls_run_in_turn_and_a_waiting_one_can_be_cancelled(bench: Bench
     assert {request.split("/")[2] for request in shelf.requests} == {"app-0"}
     shelf.open.set()
     assert [(await step.result()).missing_images for step in (pulling, patient)] == [(), ()]
-    assert steps_of(bench.node.running) == {}
+    assert steps_of(bench.node.running) == []
 
 
 async def test_a_pull_that_waited_for_another_of_the_same_image_does_not_pull_again(

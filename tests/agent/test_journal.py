@@ -17,16 +17,17 @@ import pytest
 import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent.api_server import ApiServer
 from syncpod.agent.journal import Journal
-from syncpod.agent.node_socket import NodeSocket
+from syncpod.agent.pod_source import NodePods
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.senders import Command, Senders
+from syncpod.api.client import SOCKET_NAME, settle_journal
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME, JournalFile
 from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, last_sign_of, lives_of, pods_of, services_of
 from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, TaskRecords
 from syncpod.messages.identity import PodRef
-from syncpod.node.read_socket import SOCKET_NAME, settle_journal
 from syncpod.node.secret_values import WITHHELD
 from syncpod.node.tombstones import write_tombstone
 from syncpod.objects import ObjectStore
@@ -134,8 +135,8 @@ async def test_a_reader_has_all_that_the_worker_has_heard_written_first(context:
     """Else `explain` would contradict what `wait` has just said."""
     asking = partial(settle_journal, context.state_dir)
     await asyncio.to_thread(asking)  # without a worker, what is in the journal has to do
-    socket = NodeSocket(context.state_dir, PublishedPods(context), settle_journal=journal.flush)
-    serving = asyncio.create_task(socket.run())
+    pods = NodePods(context, PublishedPods(context), settle_journal=journal.flush)
+    serving = asyncio.create_task(ApiServer(pods).run())
     await until((context.state_dir / SOCKET_NAME).exists)
     journal.take("pod/default/web", "run", shown(lines=(exit_line(1),)))
     await asyncio.to_thread(asking)

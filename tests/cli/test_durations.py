@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.api.views.durations import age, short_duration
 from syncpod.cli.input.arguments import read_duration
-from syncpod.cli.view.durations import age, short_duration
 from tests.cli.pods import NOW
 
 DAY = 24 * 3600

@@ -12,10 +12,11 @@ import pytest
 import yaml
 from temporalio.client import Client
 
+from syncpod.api.views.events import PodEvent, by_time
 from syncpod.cli.console import Columns
 from syncpod.cli.machine import gone_events, journaled_pods
 from syncpod.cli.temporal import pod_reads, pods
-from syncpod.cli.view.event_lines import PodEvent, by_time, lines
+from syncpod.cli.view.event_lines import lines
 from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import SENDER, Life, Line
 from syncpod.messages.identity import POD_WORKFLOW

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.input.field_selector import parse_field_selector
+from syncpod.api.field_selector import parse_field_selector
 from syncpod.cli.view.custom_columns import parse_columns, parse_template
 from syncpod.cli.view.jsonpath import parse_path
 from syncpod.cli.view.sorting import in_order

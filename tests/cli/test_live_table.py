@@ -10,37 +10,39 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from syncpod.api.listed import ListedPod
 from syncpod.cli.console import Columns
-from syncpod.cli.listed import ListedPod
 from syncpod.cli.view.label_columns import LabelColumns
 from syncpod.cli.view.live_table import LiveTable, summed, within
-from syncpod.cli.view.pod_table import coloured_lines, header
+from syncpod.cli.view.pod_table import PodRow, coloured_lines, header, row_of
 
 
-def listed(name: str, *, ready: bool = True, phase: str = "Running", waiting: str = "") -> ListedPod:
+def listed(name: str, *, ready: bool = True, phase: str = "Running", waiting: str = "") -> PodRow:
     state: dict[str, Any] = {"waiting": {"reason": waiting}} if waiting else {"running": {}}
     if phase == "Succeeded":
         state = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     status = {"phase": phase, "containerStatuses": [{"name": "app", "ready": ready, "restartCount": 0, "state": state}]}
-    return ListedPod(
-        {
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"containers": [{"name": "app"}]},
-            "status": status,
-        }
+    return row_of(
+        ListedPod(
+            {
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"containers": [{"name": "app"}]},
+                "status": status,
+            }
+        )
     )
 
 
-def names(pods: list[ListedPod]) -> list[str]:
+def names(pods: list[PodRow]) -> list[str]:
     return [one.name for one in pods]
 
 
-def drawn(pods: list[ListedPod], *, height: int, times: int = 1) -> str:
+def drawn(pods: list[PodRow], *, height: int, times: int = 1) -> str:
     """What a terminal of that height is sent."""
     sent = io.StringIO()
     console = Console(file=sent, force_terminal=True, width=60, height=height, highlight=False)
 
-    def lines(chosen: Sequence[ListedPod], table: Columns) -> list[str]:
+    def lines(chosen: Sequence[PodRow], table: Columns) -> list[str]:
         return coloured_lines(
             header(wide=False, namespaces=False, labels=LabelColumns()), chosen, stream=sent, table=table
         )

@@ -1,4 +1,4 @@
-"""`history` and `events` as a worker of another version answers them; events of gone pods, which the journal has."""
+"""`history`, `events` and `get` as a worker of another version answers; events of gone pods, which the journal has."""
 
 from __future__ import annotations
 
@@ -34,19 +34,32 @@ EVENT = {
 }
 POD = {"metadata": {"namespace": "default", "name": "web", "uid": "uid-2"}, "spec": {"nodeName": "n"}}
 STUB = """
-import json, socket, sys
+import http.server, json, socketserver, sys, urllib.parse
 answers = json.loads(sys.argv[1])
-with socket.socket(socket.AF_UNIX) as listener:
-    listener.bind(sys.argv[2])
-    listener.listen()
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        target = urllib.parse.urlsplit(self.path)
+        parts = urllib.parse.parse_qs(target.query).get("include", [""])[0].split(",")
+        report = {"metadata": {"namespace": "default", "name": "web"}, "run": "r"}
+        report.update((part, answers.get(part)) for part in parts)
+        said = {"rows": answers["rows"], "kind": "Table"} if target.path.endswith("/pods") else {"items": [report]}
+        self.send_response(200)
+        body = json.dumps(said).encode()
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *_): ...
+    def address_string(self): return ""
+
+with socketserver.UnixStreamServer(sys.argv[2], Handler) as server:
     print(flush=True)
-    while True:
-        with listener.accept()[0] as reader, reader.makefile("rwb") as lines:
-            asked = json.loads(lines.readline())
-            said = [{"workflow": "pod/default/web", "run": "r", "answer": answers.get(asked["query"])}]
-            said += answers.get("recorded", []) if asked.get("open", {}).get("recorded") else []
-            told = [{"heard": True}, *said, {"all": True}]
-            lines.write(b"".join(json.dumps(each, separators=(",", ":")).encode() + b"\\n" for each in told))
+    server.serve_forever()
 """
 
 Answering = Callable[..., Callable[..., Start]]
@@ -63,7 +76,7 @@ def answering(tmp_path: Path) -> Iterator[Answering]:
     with ExitStack() as stack:
 
         def answer(**answers: Any) -> Callable[..., Start]:
-            command = [sys.executable, str(program), json.dumps(answers), str(state / "reads.sock")]
+            command = [sys.executable, str(program), json.dumps(answers), str(state / "api.sock")]
             worker = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
             stack.callback(worker.kill)
             assert worker.stdout is not None and worker.stdout.readline() == b"\n"
@@ -146,13 +159,13 @@ def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answeri
 def test_a_worker_that_has_just_begun_lists_what_was_recorded_of_pods_to_which_it_has_not_come(
     answering: Answering,
 ) -> None:
-    pod = {"metadata": {"namespace": "default", "name": "late", "labels": {"app": "x"}}, "spec": {"nodeName": "n"}}
-    late = {"workflow": "pod/default/late", "run": "r", "recorded": pod, "status": "CrashLoopBackOff", "restarts": 12}
-    syncpod = answering(pod=POD, recorded=[late])
+    def row(name: str, *cells: str) -> dict[str, Any]:
+        metadata = {"namespace": "default", "name": name, "uid": "uid-2"}
+        return {"cells": [name, *cells, "1m", "", "n", "", ""], "object": {"metadata": metadata}}
+
+    syncpod = answering(rows=[row("late", "?", "CrashLoopBackOff?", "12?"), row("web", "1/1", "Running", "0")])
     done = syncpod("get", "pods")
     assert done.code == 0 and done.heavy == set(), done.err
     assert [line.split()[:4] for line in done.out.splitlines()[1:2]] == [["late", "?", "CrashLoopBackOff?", "12?"]]
     assert "what is marked with ? is what was last recorded of a pod" in done.err and done.err.count("\n") == 1
-    chosen = syncpod("get", "pods", "-l", "app=y")
-    assert "late" not in chosen.out and "marked" not in chosen.err
     assert "late" not in syncpod("get", "pods", "-o", "name").out, "who wants names alone would not see the mark"

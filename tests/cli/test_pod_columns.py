@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from syncpod.cli.listed import Recorded
-from syncpod.cli.view.pod_columns import colour_of, row, uncertain_row
+from syncpod.api.listed import Recorded
+from syncpod.api.views.pod_columns import row, uncertain_row
+from syncpod.cli.view.pod_table import colour_of
 from syncpod.pod import Pod, pod_to_wire
 from tests.cli.pods import NOW, ago, ended, pod, restarted, running, waiting
 

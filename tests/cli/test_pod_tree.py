@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.listed import ListedPod, Recorded
+from syncpod.api.listed import ListedPod, Recorded
 from syncpod.cli.view.pod_description import PendingStep
 from syncpod.cli.view.pod_tree import Branch, documents, is_explained, is_settled, lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncpod.cli.input.selector import parse_selector
+from syncpod.api.label_selector import parse_selector
 
 WEB = {"app": "web", "tier": "front", "example.com/rev": "12"}
 

@@ -159,7 +159,7 @@ def tries(environ: dict[str, str], owner: dict[str, str]) -> dict[str, Any]:
     """All that there is to try at this node; see `tests.cli.stranger`."""
     state = Path(environ["SYNCPOD_STATE_DIR"])
     server = json.loads((state / "server.json").read_text())
-    secret = [state / "codec.json", state / "reads.sock", *(state / "keys").iterdir(), *(state / "temporal").iterdir()]
+    secret = [state / "codec.json", state / "api.sock", *(state / "keys").iterdir(), *(state / "temporal").iterdir()]
     return {
         "node": environ["SYNCPOD_NODE"],
         "pod": privileged(),

@@ -13,8 +13,8 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.api.label_selector import Selector
 from syncpod.cli.fetched import RECORDED_ANNOTATION, FetchedPod
-from syncpod.cli.input.selector import Selector
 from syncpod.cli.temporal import pod_deletion, pods
 from syncpod.cli.temporal.session import refused
 from syncpod.cli.view.pod_table import row_of
@@ -110,7 +110,7 @@ async def test_an_unanswering_pod_is_listed_with_the_status_and_restarts_that_we
         ]
     )
     (fetched,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [listed]))
-    assert row_of(fetched.listed, datetime.now(UTC))[1:4] == ("?", "CrashLoopBackOff?", "12?")
+    assert row_of(fetched.listed, datetime.now(UTC)).cells[1:4] == ("?", "CrashLoopBackOff?", "12?")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from syncpod.cli.console import columns, harmless, paint, remark, say
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.documents import print_documents
 from syncpod.cli.view.history_lines import lines
-from syncpod.cli.view.pod_table import coloured_lines
+from syncpod.cli.view.pod_table import coloured_lines, row_of
 from syncpod.cli.view.progress import hindrances
 from syncpod.messages.queries import HistoryRecord
 from tests.cli.pods import pod, waiting
@@ -62,7 +62,7 @@ def test_a_table_cell_cannot_forge_rows_or_shift_columns(monkeypatch: pytest.Mon
     assert columns([["NAME", "WHY"], [TRAP, "x"]]) == [f"NAME{' ' * (len(HARMLESS) - 4)}   WHY", f"{HARMLESS}   x"]
     web = pod(waiting(TRAP, message=TRAP), phase="Pending")
     head, row = coloured_lines(
-        ("NAME", "READY", "STATUS", "RESTARTS", "AGE"), [FetchedPod(web, {}, current=True).listed]
+        ("NAME", "READY", "STATUS", "RESTARTS", "AGE"), [row_of(FetchedPod(web, {}, current=True).listed)]
     )
     assert f"\x1b[31m{HARMLESS}\x1b[0m" in row
     assert head.index("RESTARTS") == row.replace("\x1b[31m", "").replace("\x1b[0m", "").index("0   ", 10)

@@ -14,7 +14,7 @@ probe has failed often enough. Mirrors prober/prober_manager.go and prober/worke
 - Results survive a restart of the worker, and so does what an exec probe has waited for in vain (`slow_answers.py`).
 - A probe that cannot be run, or that succeeds with a warning, is reported when that begins and not each time.
 - Failures are counted here, and signalled at 1, 10, 100 and so on, with a change of the result, and when the instance
-  ends. Events that are read on the node's socket include all failures.
+  ends. Events that are read through the node's API include all failures.
 """
 
 from __future__ import annotations

@@ -186,12 +186,14 @@ async def apply_all(
 
 def _known_here(admissions: Iterable[Admission]) -> set[tuple[str, str]]:
     """Return which of these pods, by namespace and name, run on this machine's node as its worker knows them."""
+    from syncpod.api.client import reports
     from syncpod.cli.machine.settings import settings
-    from syncpod.node.read_socket import ask_known
 
-    keys = [(pod.metadata.namespace or "default", pod.metadata.name) for pod, _ in admissions]
-    told = (each["metadata"] for each in ask_known(settings().state_dir, "pod", keys))
-    return {(str(each.get("namespace") or "default"), str(each["name"])) for each in told}
+    names: dict[str, list[str]] = {}
+    for pod, _ in admissions:
+        names.setdefault(pod.metadata.namespace or "default", []).append(pod.metadata.name)
+    told = (reports(settings().state_dir, namespace, of, at_once=True) or () for namespace, of in names.items())
+    return {(str(one["metadata"]["namespace"]), str(one["metadata"]["name"])) for some in told for one in some}
 
 
 async def _missing_features(client: Client, applied: Applied) -> list[str]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.api.label_selector import Selector
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run
 from syncpod.cli.input.options import DryRun as ManifestDryRun
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, Recursive
-from syncpod.cli.input.selector import Selector
 from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.api.field_selector import FieldSelector
+    from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.arguments import Kind
-    from syncpod.cli.input.field_selector import FieldSelector
-    from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.objects import ObjectRef
 
 

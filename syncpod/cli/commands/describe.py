@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.fetched import FetchedPod
-    from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.view.pod_description import Facts, Hold
     from syncpod.messages.queries import EventRecord
     from syncpod.objects import Kind as ObjectKind
@@ -117,11 +117,10 @@ def _told(names: Sequence[str], namespace: str) -> tuple[list[list[str]], list[s
     It has to be if a step is under way, of which only the server knows how often it was tried, and how it failed last.
     """
     from syncpod.cli.machine.journaled_pods import missing
-    from syncpod.cli.machine.own_pods import own_server, told_answers
-    from syncpod.node.read_socket import DESCRIBED
+    from syncpod.cli.machine.own_pods import own_server, told_reports
 
-    told, server = told_answers(DESCRIBED, namespace, names), own_server()
-    if told is None or server is None or not all(isinstance(each, dict) for each in told):
+    told, server = told_reports(namespace, names, "pod", "plan", "events", "under_way"), own_server()
+    if told is None or server is None:
         return None
     if any(each.get("under_way") != [] for each in told):
         return None

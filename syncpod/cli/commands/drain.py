@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.api.label_selector import Selector
     from syncpod.cli.fetched import FetchedPod
-    from syncpod.cli.input.selector import Selector
 
 
 Force = Annotated[
@@ -123,7 +123,7 @@ async def _cordon(client: Client, name: str, how: _How) -> None:
 
 
 async def _drain(client: Client, name: str, how: _How) -> None:
-    from syncpod.cli.input.selector import Selector
+    from syncpod.api.label_selector import Selector
     from syncpod.cli.temporal.pods import list_pods
 
     there = [one for one in await list_pods(client, None, Selector()) if one.pod.spec.node_name == name]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.cli.view.event_lines import PodEvent
+    from syncpod.api.views.events import PodEvent
     from syncpod.cli.view.jsonpath import Path
     from syncpod.pod import Pod
 
@@ -128,13 +128,15 @@ def _print_once(
 
 def _told(namespace: str | None, names: Sequence[str], types: frozenset[str]) -> list[PodEvent] | None:
     """Return the events as this machine's worker tells them, the newest last; None if the server has to be asked."""
-    from syncpod.cli.machine.own_pods import own_server, told_with
+    from syncpod.api.views.events import events_of
+    from syncpod.cli.machine.own_pods import own_server, told_reports
 
-    told, server = told_with("events", namespace, names), own_server()
+    told, server = told_reports(namespace, names, "pod", "events"), own_server()
     if told is None or server is None or len(told) < len(set(names)):
         return None
     try:
-        return _with_gone(_read(told), server, namespace, names, types)
+        found = [event for one in told for event in events_of(one["pod"], one["events"])]
+        return _with_gone(found, server, namespace, names, types)
     except (KeyError, TypeError, ValueError):  # of a worker of another version; the models have defaults
         return None
 
@@ -147,34 +149,11 @@ def _with_gone(
     types: frozenset[str],
 ) -> list[PodEvent]:
     """Return the events and those of gone pods in this machine's journal, the newest last."""
+    from syncpod.api.views.events import by_time
     from syncpod.cli.machine.gone_events import with_gone
-    from syncpod.cli.view.event_lines import by_time
 
     found = with_gone(events, server, namespace, names, datetime.now(UTC))
     return by_time([event for event in found if event.record.type in types])
-
-
-def _read(told: Sequence[tuple[dict[str, Any], Any]]) -> list[PodEvent]:
-    """Return the events of pods without their models, whose import takes longer than all the rest of the command."""
-    from syncpod.cli.view.event_lines import PodEvent
-    from syncpod.journal.records import Happening
-
-    return [
-        PodEvent(
-            namespace=pod["metadata"].get("namespace", ""),
-            pod=pod["metadata"]["name"],
-            uid=pod["metadata"].get("uid", ""),
-            node=pod["spec"].get("nodeName", ""),
-            field_path=_field_paths(pod).get(each["container"], ""),
-            record=Happening(
-                first=datetime.fromisoformat(each["first"]),
-                last=datetime.fromisoformat(each["last"]),
-                **{part: each[part] for part in ("type", "reason", "message", "container", "count")},
-            ),
-        )
-        for pod, events_of in told
-        for each in events_of
-    ]
 
 
 def _named_by_for(about: str) -> list[str]:
@@ -219,8 +198,8 @@ class _Source:
         """Return all events, the newest last."""
         import asyncio
 
+        from syncpod.api.views.events import by_time
         from syncpod.cli.temporal.liveness import absence, unserved_queue
-        from syncpod.cli.view.event_lines import by_time
         from syncpod.messages.identity import node_task_queue
 
         pods, unserved = await self._pods(client), await unserved_queue(client)
@@ -287,9 +266,9 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError
 
+    from syncpod.api.views.events import PodEvent, field_paths
     from syncpod.cli.answers import read_records
     from syncpod.cli.temporal.pod_reads import ask_pod
-    from syncpod.cli.view.event_lines import PodEvent
     from syncpod.messages.identity import pod_workflow_id
     from syncpod.messages.queries import EventRecord
 
@@ -299,20 +278,13 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
     try:
         records: list[Any] = await ask_pod(client, workflow_id, "events", result_type=list)
         if with_fields:
-            paths = _field_paths(await ask_pod(client, workflow_id, "pod", result_type=dict))
+            paths = field_paths(await ask_pod(client, workflow_id, "pod", result_type=dict))
     except (WorkflowQueryFailedError, RPCError):
         return None
     return [
         PodEvent(meta.namespace, meta.name, meta.uid, pod.spec.node_name or "", paths.get(one.container, ""), one)
         for one in read_records(EventRecord, records, "events")
     ]
-
-
-def _field_paths(pod: dict[str, Any]) -> dict[str, str]:
-    """Return each container's field path as in an Event: ``spec.containers{app}``."""
-    kinds = ("initContainers", "containers", "ephemeralContainers")
-    spec = pod.get("spec", {})
-    return {each["name"]: f"spec.{kind}{{{each['name']}}}" for kind in kinds for each in spec.get(kind, ())}
 
 
 class _Printer:
@@ -330,8 +302,8 @@ class _Printer:
     def print_whole(self, found: Sequence[PodEvent]) -> None:
         """Print one document of all."""
         found = self._sorted(found)
+        from syncpod.api.views.events import document
         from syncpod.cli.view.documents import print_documents
-        from syncpod.cli.view.event_lines import document
 
         print_documents([document(event) for event in found], self._output, single=False)
 
@@ -347,13 +319,14 @@ class _Printer:
     def _sorted(self, found: Sequence[PodEvent]) -> Sequence[PodEvent]:
         if self._order is None:
             return found
-        from syncpod.cli.view.event_lines import document
+        from syncpod.api.views.events import document
         from syncpod.cli.view.sorting import in_order
 
         return in_order(found, self._order, document)
 
     def _write(self, news: Sequence[PodEvent]) -> None:
-        from syncpod.cli.view.event_lines import document, lines
+        from syncpod.api.views.events import document
+        from syncpod.cli.view.event_lines import lines
 
         match self._output:
             case "json":

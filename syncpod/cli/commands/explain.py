@@ -185,8 +185,8 @@ def _explain_pod(
 
 
 def _settle_journal() -> None:
+    from syncpod.api.client import settle_journal
     from syncpod.cli.machine.settings import settings
-    from syncpod.node.read_socket import settle_journal
 
     settle_journal(settings().state_dir)
 
@@ -195,16 +195,13 @@ def _doing(state_dir: Path, records: LifeRecords) -> dict[tuple[str, str], str]:
     """Return what the worker says of the steps that the journal has as under way, by name and container."""
     if records.gone is not None or not records.present.get("underWay"):
         return {}
-    from syncpod.node.read_socket import STEPS, ask_known
+    from syncpod.api.client import steps_under_way
 
-    life = records.life
-    told = ask_known(state_dir, STEPS, [(life.namespace, life.name)])
     try:
         return {
             (str(each["step"]), str(each["container"])): str(each["doing"])
-            for steps in told
-            for each in steps
-            if each["uid"] == life.uid
+            for each in steps_under_way(state_dir)
+            if each["uid"] == records.life.uid
         }
     except (TypeError, KeyError):  # a worker of another version
         return {}

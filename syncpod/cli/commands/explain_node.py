@@ -25,10 +25,10 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
 
     `names` is what the node was called; none = it was not named. Raises Failure, also for another node, and BadInput.
     """
+    from syncpod.api.client import settle_journal
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
     from syncpod.journal.reading import NoJournal, absences_of, node_summary, services_of
-    from syncpod.node.read_socket import settle_journal
     from syncpod.node.recorded_events import recorded_cordon, recorded_node_events
 
     if output not in ("", "json"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.cli.input.selector import Selector as Conditions
+    from syncpod.api.label_selector import Selector as Conditions
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
     from syncpod.messages.workload import WorkloadView
 

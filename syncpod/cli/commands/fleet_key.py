@@ -40,7 +40,7 @@ def list_(state_dir: StateDir = "") -> None:
     """
     from datetime import UTC, datetime
 
-    from syncpod.cli.view.durations import age
+    from syncpod.api.views.durations import age
     from syncpod.messages.signature import key_id
 
     keys = _of(state_dir)

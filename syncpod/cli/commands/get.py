@@ -13,7 +13,6 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, read_field_selector, read_selector, with_likely_kind
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames, NamespaceOrFiles, Selector, Things
-from syncpod.cli.listed import ListedPod
 from syncpod.cli.orphans import note_orphans
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 
@@ -22,12 +21,13 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.api.field_selector import FieldSelector
+    from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.arguments import Kind
-    from syncpod.cli.input.field_selector import FieldSelector
-    from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.view.jsonpath import Path
     from syncpod.cli.view.label_columns import LabelColumns
+    from syncpod.cli.view.pod_table import PodRow
     from syncpod.objects import Kind as ObjectKind
 
 _One = TypeVar("_One")
@@ -109,7 +109,8 @@ def get(
     if watch and len(things) > 1:
         raise BadInput("--watch works with one kind at a time")
     scope = None if all_namespaces else namespace or "default"
-    request = _Request(scope, conditions, fields, order, output, labels, not no_headers, len(things) > 1, watch)
+    texts = {"labelSelector": selector, "fieldSelector": field_selector}
+    request = _Request(scope, texts, conditions, fields, order, output, labels, not no_headers, len(things) > 1, watch)
     if missing := _get(things, request):
         raise Failure(with_likely_kind(missing, what or []))
 
@@ -171,6 +172,8 @@ class _Request:
 
     namespace: str | None
     """None = all."""
+    selectors: Mapping[str, str]
+    """The two selectors as the node's API takes them."""
     conditions: Conditions
     fields: FieldSelector
     order: Path | None
@@ -222,11 +225,11 @@ class _Found:
 
 def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:
     """Print pods, or add them to the documents; return a message for each that does not exist."""
-    listed = None if request.watch else _told(names, request)
-    if listed is None:
+    rows = None if request.watch else _told(names, request)
+    if rows is None:
         return _ask_for_pods(names, request, found)
-    chosen = [one for one in listed if names or request.conditions.matches(one.labels)]
-    missing = _show(names, request.arranged(chosen, lambda one: one.document), found, _Printer(request))
+    chosen = request.arranged(rows, lambda one: one.document)
+    missing = _show(names, chosen, found, _Printer(request))
     note_orphans(one.document for one in chosen)
     if behind := [one for one in chosen if not one.current]:
         pods = "a pod" if len(behind) == 1 else f"{len(behind)} pods"
@@ -237,25 +240,29 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
     return missing
 
 
-def _told(names: Sequence[str], request: _Request) -> list[ListedPod] | None:
-    """Return the pods as this machine's worker tells them; None if the server has to be asked."""
-    from syncpod.cli.machine.own_pods import listed_pods, told_pods
+def _told(names: Sequence[str], request: _Request) -> list[PodRow] | None:
+    """Return the pods as this machine's worker tells them; None if the server has to be asked.
 
-    if request.is_table and not request.fields.fields and request.order is None:
-        return listed_pods(request.namespace, names)
-    told = told_pods(request.namespace, names)
-    return None if told is None else [ListedPod({"apiVersion": "v1", "kind": "Pod"} | pod) for pod in told]
+    A table may have pods of which only what was recorded last is known: their cells are marked. Nothing else has them.
+    """
+    from syncpod.cli.machine.own_pods import table_of_pods
+    from syncpod.cli.view.pod_table import rows_of
+
+    whole = not request.is_table or request.order is not None or bool(request.fields.fields)
+    told = table_of_pods(request.namespace, names, selectors=request.selectors, whole=whole)
+    rows = None if told is None else rows_of(told)
+    return None if rows is None or (whole and not all(one.current for one in rows)) else rows
 
 
-def _show(names: Sequence[str], pods: Sequence[ListedPod], found: _Found, printer: _Printer) -> list[str]:
+def _show(names: Sequence[str], pods: Sequence[PodRow], found: _Found, printer: _Printer) -> list[str]:
     """Print pods, or add them to the documents; return a message for each of the names that is not among them."""
     request = printer.request
-    found.add("Pod", [one.document for one in pods], request.output)
+    found.add("Pod", [dict(one.document) for one in pods], request.output)
     printer.print(pods)
     return _missing(names, pods, request)
 
 
-def _missing(names: Sequence[str], pods: Sequence[ListedPod], request: _Request) -> list[str]:
+def _missing(names: Sequence[str], pods: Sequence[PodRow], request: _Request) -> list[str]:
     missing = sorted(set(names) - {one.name for one in pods})
     return [no_such_pod(name, request.namespace or "") for name in missing]
 
@@ -275,14 +282,14 @@ def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> lis
         fetched_pods = await _find(client, names, request)
         if request.watch and request.is_table and can_redraw():
             return await _redraw(client, names, request, fetched_pods)
-        missing = _show(names, [fetched.listed for fetched in fetched_pods], found, printer)
+        missing = _show(names, _rows(fetched_pods), found, printer)
         note_orphans(fetched.document for fetched in fetched_pods)
         note_absent_nodes(fetched_pods)
         if picks_fields(request.output):  # from which nobody could tell that there is no more than their names
             missing += [str(does_not_answer(one)) for one in fetched_pods if not one.current and not one.wire]
         while request.watch and not missing:
             await asyncio.sleep(_WATCH_SECONDS)
-            printer.print_changes([fetched.listed for fetched in await _find(client, names, request)])
+            printer.print_changes(_rows(await _find(client, names, request)))
         return missing
 
     return session.run(work)
@@ -295,12 +302,12 @@ async def _redraw(client: Client, names: Sequence[str], request: _Request, found
     from syncpod.cli.temporal.pods import note_absent_nodes
     from syncpod.cli.view.live_table import LiveTable
 
-    if missing := _missing(names, [fetched.listed for fetched in found], request):
+    if missing := _missing(names, _rows(found), request):
         return missing
     note_absent_nodes(found)
     with LiveTable(lambda pods, table: _lines(pods, request, table, headers=request.headers)) as live:
         while True:
-            live.show([fetched.listed for fetched in found])
+            live.show(_rows(found))
             await asyncio.sleep(_WATCH_SECONDS)
             found = await _find(client, names, request)
 
@@ -323,6 +330,12 @@ async def _find(client: Client, names: Sequence[str], request: _Request) -> list
     return request.arranged(found, lambda one: one.document)
 
 
+def _rows(fetched_pods: Sequence[FetchedPod]) -> list[PodRow]:
+    from syncpod.cli.view.pod_table import row_of
+
+    return [row_of(fetched.listed) for fetched in fetched_pods]
+
+
 class _Printer:
     """Prints pods, and later only those that have changed."""
 
@@ -332,20 +345,20 @@ class _Printer:
         self._printed: dict[tuple[str, str], tuple[str, ...]] = {}
         self._table = Columns()
 
-    def print(self, pods: Sequence[ListedPod]) -> None:
+    def print(self, pods: Sequence[PodRow]) -> None:
         """Print all pods, unless the output is documents, which are printed together at the end."""
         if not is_of_documents(self.request.output):
             self._print_lines(pods)
             self._remember(pods)
 
-    def print_changes(self, pods: Sequence[ListedPod]) -> None:
+    def print_changes(self, pods: Sequence[PodRow]) -> None:
         """Print those whose line has changed, apart from the age."""
         before = dict(self._printed)
         self._remember(pods)
         self._headers = self._headers and not before
         self._print_lines([one for one in pods if self._printed[one.key] != before.get(one.key)])
 
-    def _print_lines(self, pods: Sequence[ListedPod]) -> None:
+    def _print_lines(self, pods: Sequence[PodRow]) -> None:
         if not pods:
             return
         if self.request.output == "name":
@@ -354,23 +367,11 @@ class _Printer:
             lines = _lines(pods, self.request, self._table, headers=self._headers)
         say("\n".join(lines))
 
-    def _remember(self, pods: Sequence[ListedPod]) -> None:
-        from syncpod.cli.view.pod_columns import summarize
-
-        self._printed = {}
-        for one in pods:
-            summary = summarize(one.document)
-            self._printed[one.key] = (
-                one.document["metadata"].get("uid", ""),
-                f"{summary.ready}/{summary.total}",
-                summary.status,
-                str(summary.restarts),
-                one.document.get("status", {}).get("podIP", ""),
-                *self.request.labels.cells(one.labels),
-            )
+    def _remember(self, pods: Sequence[PodRow]) -> None:
+        self._printed = {one.key: (*one.steady, *self.request.labels.cells(one.labels)) for one in pods}
 
 
-def _lines(pods: Sequence[ListedPod], request: _Request, table: Columns, *, headers: bool) -> list[str]:
+def _lines(pods: Sequence[PodRow], request: _Request, table: Columns, *, headers: bool) -> list[str]:
     """Return the table's lines, aligned with those that `table` has had before."""
     from syncpod.cli.view.pod_table import coloured_lines, header
 

@@ -60,11 +60,11 @@ def _told(namespace: str, name: str) -> tuple[list[dict[str, Any]], list[Line]] 
 
     It has to be if the worker is of another version and its answer lacks something: the models have defaults.
     """
-    from syncpod.cli.machine.own_pods import told_answers
+    from syncpod.cli.machine.own_pods import told_reports
 
-    answers = told_answers("history", namespace, [name])
+    told = told_reports(namespace, [name], "history")
     try:
-        return (answers[0], _read(answers[0])) if answers else None
+        return (told[0]["history"], _read(told[0]["history"])) if told else None
     except (KeyError, TypeError, ValueError):
         return None
 

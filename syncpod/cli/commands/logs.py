@@ -18,7 +18,7 @@ from syncpod.cli.streams.log_printer import LogManner, LogPrinter, has_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncpod.cli.input.selector import Selector as Conditions
+    from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.logged_pods import LoggedPod
     from syncpod.journal.records import Life
     from syncpod.pod import Pod

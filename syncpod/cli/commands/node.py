@@ -24,11 +24,11 @@ def node() -> None:
     only if the Temporal server's own records show that it should not run. Otherwise it keeps running, and is listed
     here with the reason: `syncpod adopt` starts a workflow for it, `syncpod prune` ends it.
     """
+    from syncpod.api.client import refresh_report
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import serving
     from syncpod.cli.view.node_description import stall_lines
     from syncpod.node.loop_stalls import read_loop_stall
-    from syncpod.node.read_socket import refresh_report
     from syncpod.node.report import read_node_report
     from syncpod.settings.worker_record import read_worker_record
 
@@ -96,6 +96,6 @@ def _part(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) 
 
 
 def _ago(since: datetime | None, now: datetime) -> str:
-    from syncpod.cli.view.durations import short_duration
+    from syncpod.api.views.durations import short_duration
 
     return short_duration(now - since) if since is not None else "<unknown>"

@@ -90,7 +90,7 @@ def describe_nodes(names: Sequence[str]) -> None:
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
-        from syncpod.cli.input.selector import Selector
+        from syncpod.api.label_selector import Selector
         from syncpod.cli.temporal.pods import list_pods
         from syncpod.cli.view.node_description import describe
 

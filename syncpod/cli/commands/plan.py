@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syncpod.api.views.durations import short_duration
 from syncpod.cli.console import columns, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, PodNames, Recursive
-from syncpod.cli.view.durations import short_duration
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -126,9 +126,9 @@ async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> N
     """Wait until the resize is done. Raises Failure on a timeout, and at once if it is Infeasible."""
     import asyncio
 
+    from syncpod.api.views.durations import short_duration
     from syncpod.cli.input.resize_request import hindrance, is_done, is_hopeless
     from syncpod.cli.temporal.pod_waits import until_seen
-    from syncpod.cli.view.durations import short_duration
 
     meta = pod.metadata
 

@@ -88,8 +88,8 @@ async def _held(client: Client, namespace: str, name: str) -> list[str]:
 
 def _nothing_waits(pod: Pod, container: str, held: list[str]) -> Failure:
     """Return the failure that there is no back-off to end, with the pod's state."""
+    from syncpod.api.views.pod_columns import summarize
     from syncpod.cli.machine.containers import chosen_container
-    from syncpod.cli.view.pod_columns import summarize
     from syncpod.pod import pod_to_wire
 
     name = pod.metadata.name

@@ -19,7 +19,7 @@ from syncpod.cli.manual import Group, Page
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from syncpod.cli.input.selector import Selector as Conditions
+    from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.machine.container_usage import ContainerUsage, Measured, Usage
     from syncpod.cri.port import CriRuntime
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.api.listed import ListedPod
     from syncpod.cli.fetched import FetchedPod
-    from syncpod.cli.listed import ListedPod
     from syncpod.cli.view.pod_description import PendingStep
     from syncpod.cli.view.pod_tree import Branch
 
@@ -82,17 +82,17 @@ def _told_branches(names: Collection[str]) -> list[Branch] | None:
     """
     from dataclasses import replace
 
-    from syncpod.cli.listed import ListedPod
-    from syncpod.cli.machine.own_pods import told_with
+    from syncpod.api.listed import ListedPod
+    from syncpod.cli.machine.own_pods import told_reports
     from syncpod.cli.view.pod_tree import Branch, is_explained, is_settled
 
-    told = told_with("plan", None)
-    if told is None or set(names) - {(pod.get("spec") or {}).get("nodeName") for pod, _ in told}:
+    told = told_reports(None, (), "pod", "plan")
+    if told is None or set(names) - {(one["pod"].get("spec") or {}).get("nodeName") for one in told}:
         return None
     branches = [
-        Branch(ListedPod(pod), plan.get("holds", ()))
-        for pod, plan in told
-        if not names or (pod.get("spec") or {}).get("nodeName") in names
+        Branch(ListedPod(one["pod"]), one["plan"].get("holds", ()))
+        for one in told
+        if not names or (one["pod"].get("spec") or {}).get("nodeName") in names
     ]
     note_orphans(one.pod.document for one in branches)
     unsettled = [one for one in branches if not (is_settled(one.pod.document) or is_explained(one))]
@@ -107,12 +107,12 @@ def _told_branches(names: Collection[str]) -> list[Branch] | None:
 
 def _doing(pods: Sequence[ListedPod]) -> dict[tuple[str, str], dict[str, tuple[str, str]]]:
     """Return by pod and container what this machine's worker is doing for it: a step's name, and what it does now."""
+    from syncpod.api.client import steps_under_way
     from syncpod.cli.machine.settings import settings
-    from syncpod.node.read_socket import STEPS, ask_known
 
     keys = {(one.document.get("metadata") or {}).get("uid"): one.key for one in pods}
     found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
-    for step in (step for steps in ask_known(settings().state_dir, STEPS, list(keys.values())) for step in steps):
+    for step in steps_under_way(settings().state_dir):
         if step["container"] and (key := keys.get(step["uid"])) is not None:
             found.setdefault(key, {})[step["container"]] = step["step"], step["doing"]
     return found
@@ -123,7 +123,7 @@ def _asked_branches(names: Collection[str]) -> list[Branch]:
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> list[Branch]:
-        from syncpod.cli.input.selector import Selector
+        from syncpod.api.label_selector import Selector
         from syncpod.cli.temporal.pods import list_pods, note_absent_nodes
 
         pods = await list_pods(client, None, Selector(()), nodes=names or None)

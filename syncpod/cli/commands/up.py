@@ -306,6 +306,7 @@ def _require_directory(manifests: Path) -> None:
 async def _bring_up(
     config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
 ) -> None:
+    from syncpod.api.views.pod_columns import HEADER
     from syncpod.cli.commands.apply import apply_all
     from syncpod.cli.machine.last_words import last_words
     from syncpod.cli.machine.object_apply import keep
@@ -313,8 +314,7 @@ async def _bring_up(
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import refuse_cordoned
     from syncpod.cli.temporal.pod_waits import lacks_image, sentences, until_settled
-    from syncpod.cli.view.pod_columns import HEADER
-    from syncpod.cli.view.pod_table import coloured_lines
+    from syncpod.cli.view.pod_table import coloured_lines, row_of
     from syncpod.cli.view.progress import Progress
 
     client = await session.connect(config, here.state_dir)
@@ -332,7 +332,7 @@ async def _bring_up(
     with Progress(last_words=last_words) as progress:
         outcomes = await until_settled(client, applied, timeout=patience, show=progress.show, gives_up=gives_up)
     say()
-    say("\n".join(coloured_lines(HEADER, [fetched.listed for _, fetched, _ in outcomes if fetched is not None])))
+    say("\n".join(coloured_lines(HEADER, [row_of(fetched.listed) for _, fetched, _ in outcomes if fetched])))
     _, bad = sentences(outcomes, patience)
     given_up = [fetched.pod.metadata.name for _, fetched, _ in outcomes if fetched and gives_up(fetched.pod)]
     if given_up:

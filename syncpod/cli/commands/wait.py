@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.goals import Goal
-    from syncpod.cli.input.selector import Selector as Conditions
 
 _OUTPUTS = ("json", "yaml", "name")
 

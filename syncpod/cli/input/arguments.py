@@ -11,8 +11,8 @@ from syncpod.cli.failure import BadInput
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from syncpod.cli.input.field_selector import FieldSelector
-    from syncpod.cli.input.selector import Selector
+    from syncpod.api.field_selector import FieldSelector
+    from syncpod.api.label_selector import Selector
 
 Kind = Literal["Pod", "ConfigMap", "Secret"]
 """Kinds of the resources that commands are for."""
@@ -179,7 +179,7 @@ def _names_of_nodes(words: Sequence[str]) -> list[str]:
 
 def read_selector(text: str, flag: str = "--selector") -> Selector:
     """Read the label selector that `flag` was given. Raises BadInput."""
-    from syncpod.cli.input.selector import parse_selector
+    from syncpod.api.label_selector import parse_selector
 
     try:
         return parse_selector(text)
@@ -189,7 +189,7 @@ def read_selector(text: str, flag: str = "--selector") -> Selector:
 
 def read_field_selector(text: str, *, of_pods: bool) -> FieldSelector:
     """Read a ``--field-selector``, for pods, or for other objects too. Raises BadInput."""
-    from syncpod.cli.input.field_selector import OF_ANY, OF_PODS, parse_field_selector
+    from syncpod.api.field_selector import OF_ANY, OF_PODS, parse_field_selector
 
     try:
         return parse_field_selector(text, OF_PODS if of_pods else OF_ANY)

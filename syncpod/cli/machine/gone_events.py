@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
+from syncpod.api import client
+from syncpod.api.gone_events import gone_events
+from syncpod.api.views.events import PodEvent
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
-from syncpod.cli.view.event_lines import PodEvent
-from syncpod.journal.reading import NoJournal, happenings_of_gone
-from syncpod.node.read_socket import settle_journal
-
-KEPT: Final = timedelta(hours=1)
-"""How long a kube-apiserver keeps an event (--event-ttl)."""
 
 
 def with_gone(
@@ -31,15 +27,6 @@ def with_gone(
     worker = serving(settings().state_dir)
     if worker is None or (worker.address, worker.namespace) != server:
         return [*events]
-    settle_journal(settings().state_dir)
-    try:
-        found = happenings_of_gone(settings().state_dir, now - KEPT, namespace)
-    except NoJournal:
-        return [*events]
-    known = {event.key for event in events}
-    gone = [
-        PodEvent(life.namespace, life.name, life.uid, worker.node, "", happening, is_gone=True)
-        for life, happening in found
-        if not names or life.name in names
-    ]
-    return [*events, *(event for event in gone if event.key not in known)]
+    client.settle_journal(settings().state_dir)
+    gone = gone_events(settings().state_dir, worker.node, events, namespace, now)
+    return [*events, *(event for event in gone if not names or event.pod in names)]

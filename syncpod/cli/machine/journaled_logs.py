@@ -56,8 +56,8 @@ def journaled_log(
     a pod that runs. `uid` names the life; "" = any. `pod_of` returns the pod of a life, if this machine still has it.
     Raises Failure.
     """
+    from syncpod.api.client import settle_journal
     from syncpod.journal.reading import NoJournal, lives_of
-    from syncpod.node.read_socket import settle_journal
 
     settle_journal(state_dir)
     try:

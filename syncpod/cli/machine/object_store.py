@@ -19,7 +19,7 @@ from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import MEMORY_DIR
 
 if TYPE_CHECKING:
-    from syncpod.cli.input.selector import Selector
+    from syncpod.api.label_selector import Selector
     from syncpod.objects import Kind, ObjectRef, ObjectStore
     from syncpod.pod import ConfigMap, Secret
 

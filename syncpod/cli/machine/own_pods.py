@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from syncpod.api import client
+from syncpod.api.messages import TABLE
 from syncpod.cli.failure import BadInput
-from syncpod.cli.listed import ListedPod, Recorded
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import running_server
 from syncpod.cli.machine.worker_process import serving
-from syncpod.node.read_socket import ask_listed, ask_open, ask_open_by_workflow
 
 if TYPE_CHECKING:
     from syncpod.pod import Pod
@@ -35,43 +35,33 @@ def told_pods(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str
     Each is the Pod's JSON as its workflow published it last. None: the worker is away or busy, does not know all of
     them, or serves another server than the one that commands are sent to. Then the server must be asked.
     """
-    answers = told_answers("pod", namespace, names)
-    return None if answers is None else sorted(answers, key=_key)
-
-
-def listed_pods(namespace: str | None, names: Sequence[str] = ()) -> list[ListedPod] | None:
-    """Return the same pods for a table: a worker that has just begun has of some only what the server recorded last."""
     directory = _told_here()
-    told = None if directory is None else ask_listed(directory, namespace, names)
-    if told is None:
-        return None
-    return [
-        ListedPod({"apiVersion": "v1", "kind": "Pod"} | pod)
-        if columns is None
-        else ListedPod(pod, current=False, recorded=Recorded(columns["status"], columns["restarts"]))
-        for pod, columns in sorted(told, key=lambda each: _key(each[0]))
-    ]
+    told = None if directory is None else client.listed(directory, "pods", namespace, names)
+    return None if told is None else [pod for pod in told["items"] if not names or pod["metadata"]["name"] in names]
 
 
-def told_answers(query: str, namespace: str | None, names: Sequence[str] = ()) -> list[Any] | None:
-    """Return the answers of these pods' workflows to a query in the same way, in no order."""
-    directory = _told_here()
-    return None if directory is None else ask_open(directory, query, namespace, names)
+def table_of_pods(
+    namespace: str | None, names: Sequence[str] = (), *, selectors: Mapping[str, str], whole: bool = False
+) -> dict[str, Any] | None:
+    """Return the same pods as a Table: a worker that has just begun has of some only what the server recorded last.
 
-
-def told_with(query: str, namespace: str | None, names: Sequence[str] = ()) -> list[tuple[dict[str, Any], Any]] | None:
-    """Return open pods in the same way, each with its workflow's answer to a query, such as `plan` or `events`.
-
-    A pod that has gone in between, or has come, is left out.
+    `selectors` are `labelSelector` and `fieldSelector`. With `whole`, each row has the Pod, else its metadata alone.
     """
     directory = _told_here()
     if directory is None:
         return None
-    pods, others = (ask_open_by_workflow(directory, each, namespace, names) for each in ("pod", query))
-    if pods is None or others is None:
+    query = {**selectors} | ({"includeObject": "Object"} if whole else {})
+    told = client.listed(directory, "pods", namespace, names, query, accept=TABLE)
+    if told is None or told.get("kind") != "Table":
         return None
-    found = [(pod, others[workflow_id]) for workflow_id, pod in pods.items() if workflow_id in others]
-    return sorted(found, key=lambda each: _key(each[0]))
+    rows = [row for row in told["rows"] if not names or row["object"]["metadata"]["name"] in names]
+    return {**told, "rows": rows}
+
+
+def told_reports(namespace: str | None, names: Sequence[str], *parts: str) -> list[dict[str, Any]] | None:
+    """Return the reports of these pods in the same way, with these parts (:data:`syncpod.api.source.PARTS`)."""
+    directory = _told_here()
+    return None if directory is None else client.reports(directory, namespace, names, *parts)
 
 
 def own_server() -> tuple[str, str] | None:
@@ -123,8 +113,3 @@ def server_of(directory: Path, environ: Mapping[str, str]) -> tuple[str, str] | 
         own = running_server(directory)
         address = own.address if own is not None else None
     return None if address is None else (address, environ.get(_NAMESPACE, "default"))
-
-
-def _key(pod: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = pod["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]

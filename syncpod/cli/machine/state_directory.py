@@ -31,7 +31,7 @@ _JOURNAL: Final = (
 _OF_WORKER: Final = frozenset(
     {
         *("lock", "lock.new", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json"),
-        *("reads.sock", "reader-token", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
+        *("api.sock", "reader-token", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
         *("fleet.json", "fleet-intent.json", "fleet-contact", "fleet-listen", "fleet-told-key.json"),
         *("fleet-earlier-keys.json", "fleet-earlier-fleet-keys.json"),
         *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits", "keys", "begun"),

@@ -29,13 +29,13 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.api.views.durations import age
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.liveness import heard_on
 from syncpod.cli.temporal.session import refused
 from syncpod.cli.temporal.stuck_fleet import failed_tries, without_a_key
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, refused_because, stop_if_cancelled
-from syncpod.cli.view.durations import age
 from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_QUEUE
 from syncpod.temporal.busy_workflow import is_busy_workflow
 from syncpod.temporal.pod_start import look_at

@@ -14,12 +14,12 @@ from typing import Any, Final
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.api.views.durations import short_duration
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
 from syncpod.cli.temporal.pods import handle_of, not_found, require_pod
-from syncpod.cli.view.durations import short_duration
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.command_table import Payload, SignalSpec
 from syncpod.messages.identity import pod_workflow_id

@@ -12,17 +12,17 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.api.label_selector import Selector
+from syncpod.api.views.durations import short_duration
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
-from syncpod.cli.input.selector import Selector
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import ACCEPT_SECONDS, records_of
 from syncpod.cli.temporal.pending_steps import pending_steps
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod, read_pods
-from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.identity import pod_workflow_id

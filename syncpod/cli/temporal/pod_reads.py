@@ -1,10 +1,12 @@
-"""Asking pods' workflows: on their node's socket if it is this machine's, else by a query."""
+"""Asking pods' workflows: by their node's API if it is this machine's, else by a query."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -12,10 +14,11 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, W
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.api import client as node_api
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import unserved_queue
-from syncpod.node.read_socket import PublishedAnswer, ask_node
+from syncpod.messages.identity import pod_workflow_id
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
@@ -23,17 +26,46 @@ QUERY_DEADLINE: Final = timedelta(seconds=2)
 _Answer = TypeVar("_Answer")
 
 
+@dataclass(frozen=True)
+class PublishedAnswer:
+    """What this machine's worker answers of one workflow."""
+
+    run_id: str
+    """The run that has published it."""
+    answer: Any
+    """What the workflow's query would have returned."""
+
+
 async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) -> dict[str, PublishedAnswer]:
     """Return what this machine's node answers for these workflows, by id; those that it does not know are missing.
 
-    It costs neither a query nor a workflow task. It may be the state of a run that has been terminated since, or of
-    another server's workflow: compare the run.
+    With arguments, a plan of one pod is asked for. It costs neither a query nor a workflow task. It may be the state of
+    a run that has been terminated since, or of another server's workflow: compare the run.
     """
     try:
         state_dir = settings().state_dir
     except BadInput:  # settings that are wrong here say nothing about pods elsewhere
         return {}
-    return await ask_node(state_dir, query, list(args), workflows)
+    return await asyncio.to_thread(_told, state_dir, workflows, query, args)
+
+
+def _told(state_dir: Path, workflows: Collection[str], query: str, args: Sequence[Any]) -> dict[str, PublishedAnswer]:
+    keys = [each.removeprefix("pod/").partition("/") for each in workflows]
+    if args:
+        found = [node_api.plan(state_dir, namespace, name, *args) for namespace, _, name in keys]
+    else:
+        names: dict[str, list[str]] = {}
+        for namespace, _, name in keys:
+            names.setdefault(namespace, []).append(name)
+        lists = [node_api.reports(state_dir, each, of, query, at_once=True) for each, of in names.items()]
+        found = [one for some in lists for one in some or ()]
+    return {
+        pod_workflow_id(each["metadata"]["namespace"], each["metadata"]["name"]): PublishedAnswer(
+            each["run"], each[query]
+        )
+        for each in found
+        if each is not None
+    }
 
 
 async def is_open(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:

@@ -11,12 +11,12 @@ from typing import Any, Final
 from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.api.views.durations import short_duration
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine.last_words import last_words
 from syncpod.cli.temporal.pod_apply import Applied
 from syncpod.cli.temporal.pod_reads import ask_read_pods
 from syncpod.cli.temporal.pods import handle_of, read_pod, read_pods
-from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.unready import unready
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.identity import pod_workflow_id

@@ -21,18 +21,17 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.api.label_selector import Selector
+from syncpod.api.listed import Recorded
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod, silence
 from syncpod.cli.input.kubectl_words import no_such_pod
-from syncpod.cli.input.selector import Selector
-from syncpod.cli.listed import Recorded
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.orphans import orphan_of, orphans_here, without_workflow
 from syncpod.cli.temporal.liveness import judged, unserved_queue
-from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
+from syncpod.cli.temporal.pod_reads import PublishedAnswer, is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
-from syncpod.node.read_socket import PublishedAnswer
 from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import Pod
 from syncpod.temporal.busy_workflow import is_busy_workflow

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from syncpod.cli.view.durations import short_duration
+from syncpod.api.views.durations import short_duration
 from syncpod.journal.records import Absence
 
 _WHY: Final = {

@@ -1,138 +1,22 @@
-"""Events as kubectl shows them: the lines of a table, and the Event objects of ``-o json`` and ``-o yaml``.
-
-Mirrors kubectl's pkg/cmd/events, v1.36, and for ``-o wide`` pkg/printers/internalversion/printers.go, printEvent.
-"""
+"""Events as the lines of a table."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
 
-from syncpod.cli.console import GAP, Columns, paint, printable
-from syncpod.cli.view.durations import age
-
-if TYPE_CHECKING:
-    from syncpod.journal.records import Happening
-    from syncpod.messages.queries import EventRecord
-
-HEADER: Final = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
-WIDE: Final = (
-    "LAST SEEN",
-    "TYPE",
-    "REASON",
-    "OBJECT",
-    "SUBOBJECT",
-    "SOURCE",
-    "MESSAGE",
-    "FIRST SEEN",
-    "COUNT",
-    "NAME",
-)
-_SOURCE: Final = "syncpod"
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class PodEvent:
-    """One event of a pod."""
-
-    namespace: str
-    pod: str
-    uid: str
-    node: str
-    field_path: str
-    """The container that it is about, as ``spec.containers{app}``; "" = the whole pod, or not known."""
-    record: EventRecord | Happening
-    is_gone: bool = False
-    """Whether the pod is gone: another one may have its name now."""
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What all repetitions of the event have in common."""
-        record = self.record
-        return self.namespace, self.pod, self.uid, record.type, record.reason, record.message, record.container
-
-    @property
-    def name(self) -> str:
-        """The Event's name: the same for all repetitions."""
-        digest = hashlib.blake2b("\0".join(self.key).encode(), digest_size=8).hexdigest()
-        return f"{self.pod}.{digest}"
-
-    @property
-    def last(self) -> datetime:
-        """When it was seen last."""
-        return self.record.last or _LONG_AGO
-
-
-def by_time(events: Sequence[PodEvent]) -> list[PodEvent]:
-    """Sort events, the newest last; those of one moment stay in their order."""
-    return sorted(events, key=lambda event: event.last)
+from syncpod.api.views.events import HEADER, WIDE, PodEvent, cells_of
+from syncpod.cli.console import GAP, Columns, paint
 
 
 def lines(
     events: Sequence[PodEvent], now: datetime, *, wide: bool, namespaces: bool, headers: bool, table: Columns
 ) -> list[str]:
     """Return the lines of events, aligned with those printed before to `table`. Warnings are coloured on a terminal."""
-    rows = [[*((event.namespace,) if namespaces else ()), *_cells(event, now, wide=wide)] for event in events]
+    rows = [[*((event.namespace,) if namespaces else ()), *cells_of(event, now, wide=wide)] for event in events]
     head = [[*(("NAMESPACE",) if namespaces else ()), *(WIDE if wide else HEADER)]] if headers else []
     aligned = table.align([*head, *rows])
     at = 2 if namespaces else 1
     for line, row in zip(aligned[len(head) :], rows, strict=True):
         line[at] = paint("Warning", "yellow") + line[at][len("Warning") :] if row[at] == "Warning" else line[at]
     return [GAP.join(line).rstrip() for line in aligned]
-
-
-def document(event: PodEvent) -> dict[str, Any]:
-    """Return a v1 Event."""
-    record = event.record
-    about = {"apiVersion": "v1", "kind": "Pod", "namespace": event.namespace, "name": event.pod, "uid": event.uid}
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": event.name, "namespace": event.namespace, "creationTimestamp": _stamp(record.first)},
-        "involvedObject": about | ({"fieldPath": event.field_path} if event.field_path else {}),
-        "reason": record.reason,
-        "message": record.message,
-        "source": {"component": _SOURCE, "host": event.node},
-        "firstTimestamp": _stamp(record.first),
-        "lastTimestamp": _stamp(record.last),
-        "count": record.count,
-        "type": record.type,
-        "eventTime": None,
-        "reportingComponent": _SOURCE,
-        "reportingInstance": event.node,
-    }
-
-
-def _cells(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
-    record = event.record
-    message = printable(" ".join(record.message.split()))
-    gone = " (gone)" if event.is_gone else ""
-    of_which = ", ".join(part for part in (record.container, "gone" if event.is_gone else "") if part)
-    if wide:
-        return (
-            _seen(record, now),
-            record.type,
-            record.reason,
-            f"pod/{event.pod}{gone}",
-            event.field_path,
-            f"{_SOURCE}, {event.node}" if event.node else _SOURCE,
-            message,
-            age(record.first, now),
-            str(record.count),
-            event.name,
-        )
-    about = f"Pod/{event.pod}{f' ({of_which})' if of_which else ''}"
-    return _seen(record, now), record.type, record.reason, about, message
-
-
-def _seen(record: EventRecord | Happening, now: datetime) -> str:
-    seen = age(record.last, now)
-    return f"{seen} (x{record.count} over {age(record.first, now)})" if record.count > 1 else seen
-
-
-def _stamp(at: datetime | None) -> str | None:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None

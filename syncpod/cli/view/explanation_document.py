@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from syncpod.cli.view.durations import stamp
+from syncpod.api.views.durations import stamp
 from syncpod.cli.view.explanation import HasLog, length
 from syncpod.journal.causes import UNKNOWN, End
 from syncpod.journal.explain import Explanation

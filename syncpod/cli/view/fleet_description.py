@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from syncpod.api.views.durations import age
 from syncpod.cli.console import columns
-from syncpod.cli.view.durations import age
 from syncpod.cli.view.fleet_table import node_status, owner_of, pod_status
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.fleet import FleetNodeView

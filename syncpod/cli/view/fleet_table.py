@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from syncpod.cli.view.durations import age
+from syncpod.api.views.durations import age
 from syncpod.cli.view.layout import NONE
 from syncpod.fleet.workload_traits import KINDS
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary, FleetNodeView, PlacedPod

@@ -9,13 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from syncpod.cli.console import Columns, wants_colour
-from syncpod.cli.listed import ListedPod
-from syncpod.cli.view.pod_columns import summarize
+from syncpod.cli.view.pod_table import PodRow
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Lines = Callable[[Sequence[ListedPod], Columns], Sequence[str]]
+Lines = Callable[[Sequence[PodRow], Columns], Sequence[str]]
 """The table's lines for these pods, header included, aligned with what was drawn before."""
 
 
@@ -62,13 +61,13 @@ class LiveTable(LiveLines):
         super().__init__(console)
         self._lines, self._table = lines, Columns()
 
-    def show(self, pods: Sequence[ListedPod]) -> None:
+    def show(self, pods: Sequence[PodRow]) -> None:
         """Draw these pods; of more than the terminal has lines for, those that need attention first."""
         drawn, left_out = within(pods, self.room)
         self.draw([*self._lines(drawn, self._table), *([summed(left_out)] if left_out else [])])
 
 
-def within(pods: Sequence[ListedPod], room: int) -> tuple[list[ListedPod], list[ListedPod]]:
+def within(pods: Sequence[PodRow], room: int) -> tuple[list[PodRow], list[PodRow]]:
     """Return the pods that fit into so many lines, in their order, and those that do not.
 
     If there are too many, one line is left for what is said of the others, and pods that run well, or have completed,
@@ -84,14 +83,13 @@ def within(pods: Sequence[ListedPod], room: int) -> tuple[list[ListedPod], list[
     ]
 
 
-def summed(pods: Sequence[ListedPod]) -> str:
+def summed(pods: Sequence[PodRow]) -> str:
     """Return the line for pods that are not shown: how many, by status."""
-    counts = Counter(summarize(one.document).status if one.current else "not answering" for one in pods)
+    counts = Counter(one.status if one.current else "not answering" for one in pods)
     said = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     return f"… {len(pods)} more: {said}"
 
 
-def _is_settled(one: ListedPod) -> bool:
-    summary = summarize(one.document)
-    runs = summary.status == "Running" and summary.ready == summary.total
-    return one.current and (runs or summary.status == "Completed")
+def _is_settled(one: PodRow) -> bool:
+    ready, _, total = one.ready.partition("/")
+    return one.status == "Completed" or (one.status == "Running" and ready == total)

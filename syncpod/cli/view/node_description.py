@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
+from syncpod.api.views.durations import age, moment_text, short_duration
 from syncpod.cli.console import align
 from syncpod.cli.fetched import FetchedNode, FetchedPod
-from syncpod.cli.view.durations import age, moment_text, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.node import NodeView
 from syncpod.messages.queries import EventRecord

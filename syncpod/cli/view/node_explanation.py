@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from syncpod.api.views.durations import age
 from syncpod.cli.view.absence import absence
-from syncpod.cli.view.durations import age
 from syncpod.cli.view.explanation import what_is_due
 from syncpod.cli.view.layout import pairs, table, wrapped
 from syncpod.journal.causes import End

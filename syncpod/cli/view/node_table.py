@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from syncpod.api.views.durations import age
 from syncpod.cli.fetched import FetchedNode
-from syncpod.cli.view.durations import age
 from syncpod.cli.view.layout import NONE
 
 HEADER: Final = ("NAME", "STATUS", "ROLES", "AGE", "VERSION")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from syncpod.api.views.durations import age
 from syncpod.cli.console import GAP, Columns, say
-from syncpod.cli.view.durations import age
 from syncpod.cli.view.label_columns import LabelColumns
 from syncpod.objects import Kind, ref_of
 from syncpod.pod import ConfigMap, Secret

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from syncpod.api.views.durations import age, moment_text, short_duration
 from syncpod.cli.console import align
-from syncpod.cli.view.durations import age, moment_text, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.cli.view.volume_description import volume_lines
 from syncpod.go_durations import go_duration

@@ -1,18 +1,80 @@
-"""Pods as the lines of a table, from their JSON."""
+"""Pods as the lines of a table, from the rows that the node's API has rendered."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, Final, TextIO
 
-from syncpod.cli.console import GAP, Columns, paint, printable
-from syncpod.cli.listed import ListedPod
+from syncpod.api.listed import ListedPod
+from syncpod.api.views.pod_columns import HEADER, WIDE
+from syncpod.api.views.tables import pod_row
+from syncpod.cli.console import GAP, Colour, Columns, paint, printable
 from syncpod.cli.view.label_columns import LabelColumns
-from syncpod.cli.view.pod_columns import HEADER, WIDE, colour_of, row, uncertain_row
 
 _NO_LABELS = LabelColumns()
+_GOOD: Final = frozenset({"Running", "Completed", "Succeeded"})
+_UNDERWAY: Final = frozenset({"Pending", "ContainerCreating", "PodInitializing", "Terminating", "NotReady"})
+
+
+@dataclass(frozen=True)
+class PodRow:
+    """One row of a Table of pods."""
+
+    cells: tuple[str, ...]
+    """All columns, also those that only ``-o wide`` shows."""
+    document: Mapping[str, Any]
+    """The row's object: the Pod, or its metadata alone."""
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return str(self.document["metadata"].get("namespace", "")), self.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The pod's labels."""
+        labels: Mapping[str, str] = self.document["metadata"].get("labels") or {}
+        return labels
+
+    @property
+    def ready(self) -> str:
+        """READY: ``1/2``."""
+        return self.cells[1]
+
+    @property
+    def status(self) -> str:
+        """STATUS."""
+        return self.cells[2]
+
+    @property
+    def current(self) -> bool:
+        """Whether the pod has answered; if not, its cells are marked."""
+        return not self.status.endswith("?")
+
+    @property
+    def steady(self) -> tuple[str, ...]:
+        """What changes only if the pod does: no age."""
+        restarts, ip = self.cells[3].partition(" ")[0], self.cells[5]
+        return str(self.document["metadata"].get("uid", "")), self.ready, self.status, restarts, ip
+
+
+def rows_of(table: Mapping[str, Any]) -> list[PodRow]:
+    """Return the rows of a Table. Raises KeyError, TypeError if it is none."""
+    return [PodRow(tuple(map(str, each["cells"])), each["object"]) for each in table["rows"]]
+
+
+def row_of(shown: ListedPod, now: datetime | None = None) -> PodRow:
+    """Return a pod's row, rendered here; the cells of one that did not answer are marked with ``?``."""
+    rendered = pod_row(shown, now or datetime.now(UTC), whole=True)
+    return PodRow(tuple(rendered["cells"]), rendered["object"])
 
 
 def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -> tuple[str, ...]:
@@ -20,16 +82,9 @@ def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -
     return (*(("NAMESPACE",) if namespaces else ()), *HEADER, *(WIDE if wide else ()), *labels.header)
 
 
-def row_of(shown: ListedPod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
-    """Return the cells of a pod; those of one that did not answer are marked with ``?``."""
-    if shown.current:
-        return row(shown.document, now, wide=wide)
-    return uncertain_row(shown.document, now, shown.recorded, wide=wide)
-
-
 def coloured_lines(
     head: Sequence[str],
-    pods: Sequence[ListedPod],
+    pods: Sequence[PodRow],
     *,
     wide: bool = False,
     namespaces: bool = False,
@@ -43,10 +98,9 @@ def coloured_lines(
     `with_kind` writes ``pod/`` before each name, for output with several kinds. The lines are aligned with those
     printed before to `table`.
     """
-    now = datetime.now(UTC)
     rows = []
     for shown in pods:
-        name, *rest = row_of(shown, now, wide=wide)
+        name, *rest = shown.cells if wide else shown.cells[: len(HEADER)]
         space = (shown.key[0],) if namespaces else ()
         rows.append((*space, f"pod/{name}" if with_kind else name, *rest, *labels.cells(shown.labels)))
     at = 3 if namespaces else 2
@@ -55,3 +109,13 @@ def coloured_lines(
         status = printable(cells[at])
         line[at] = paint(status, colour_of(status), stream or sys.stdout) + line[at][len(status) :]
     return [GAP.join(line).rstrip() for line in lines]
+
+
+def colour_of(status: str) -> Colour:
+    """Return the colour in which a terminal shows a status."""
+    word = status.removeprefix("Init:")
+    if word.endswith("?"):
+        return "dim"
+    if word in _GOOD:
+        return "green"
+    return "yellow" if word in _UNDERWAY or word[:1].isdigit() else "red"

@@ -8,9 +8,9 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from syncpod.cli.listed import ListedPod
-from syncpod.cli.view.durations import read_moment, short_duration
-from syncpod.cli.view.pod_columns import summarize
+from syncpod.api.listed import ListedPod
+from syncpod.api.views.durations import read_moment, short_duration
+from syncpod.api.views.pod_columns import summarize
 
 if TYPE_CHECKING:
     from syncpod.cli.view.pod_description import PendingStep

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from syncpod.api.views.pod_columns import HEADER
 from syncpod.cli.console import printable, remark, wants_colour
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.live_table import summed, within
-from syncpod.cli.view.pod_columns import HEADER
 from syncpod.cli.view.pod_table import coloured_lines, row_of
 from syncpod.cli.view.unready import hindrance
 
@@ -61,14 +61,14 @@ class Progress:
 
             size, told = self._console.size, hindrances(fetched_pods, self._last_words)
             reasons, room = fitting(told, len(fetched_pods), width=size.width, height=size.height)
-            drawn, left_out = within([fetched.listed for fetched in fetched_pods], room)
+            drawn, left_out = within([row_of(fetched.listed) for fetched in fetched_pods], room)
             lines = coloured_lines(HEADER, drawn, stream=sys.stderr) + ([summed(left_out)] if left_out else [])
             table = Text.from_ansi("\n".join(lines), no_wrap=True)
             self._live.update(Group(table, *(Text(line, "yellow") for line in reasons)), refresh=True)
             return
         now = datetime.now(UTC)
         for fetched in fetched_pods:
-            name, ready, status, *_ = row_of(fetched.listed, now)
+            name, ready, status, *_ = row_of(fetched.listed, now).cells
             why = _why(fetched.pod, self._last_words)
             if self._shown.get(fetched.key) != (ready, status, why):
                 self._shown[fetched.key] = (ready, status, why)
@@ -99,7 +99,11 @@ def fitting(reasons: Sequence[str], pods: int, *, width: int, height: int) -> tu
 def hindrances(fetched_pods: Sequence[FetchedPod], last_words: LastWords = lambda _: "") -> list[str]:
     """Return a line for each pod with a message about why it does not come up."""
     now = datetime.now(UTC)
-    told = [(row_of(fetched.listed, now), _why(fetched.pod, last_words)) for fetched in fetched_pods if fetched.current]
+    told = [
+        (row_of(fetched.listed, now).cells, _why(fetched.pod, last_words))
+        for fetched in fetched_pods
+        if fetched.current
+    ]
     return [printable(f"pod/{name}: {status}: {why}") for (name, _, status, *_), why in told if why]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
+from syncpod.api.views.durations import stamp
 from syncpod.cli.console import paint
-from syncpod.cli.view.durations import stamp
 from syncpod.cli.view.layout import table, wrapped
 from syncpod.journal.reading import LifeRecords
 from syncpod.journal.start import Phase, Start

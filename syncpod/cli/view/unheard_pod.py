@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from syncpod.cli.view.durations import age
+from syncpod.api.views.durations import age
 from syncpod.cli.view.fleet_table import owner_of
 from syncpod.cli.view.layout import NONE, pairs
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost

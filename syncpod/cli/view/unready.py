@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syncpod.cli.view.pod_columns import summarize
+from syncpod.api.views.pod_columns import summarize
 from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Pod, pod_to_wire
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from syncpod.cli.view.durations import age
+from syncpod.api.views.durations import age
 from syncpod.cli.view.fleet_table import owner_of
 from syncpod.cli.view.layout import NONE, pairs
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
-from syncpod.cli.view.layout import NONE
+_NONE: Final = "<none>"
 
 
 def short_duration(span: timedelta) -> str:
@@ -58,4 +59,4 @@ def stamp(at: datetime | None) -> str | None:
 
 def moment_text(at: datetime | None) -> str:
     """Write a moment as ``kubectl describe`` does, in local time; ``<none>`` if there is none."""
-    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else NONE
+    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else _NONE

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from syncpod.cli.console import Colour
-from syncpod.cli.listed import NOTHING_RECORDED, Recorded
-from syncpod.cli.view.durations import age, read_moment, short_duration
+from syncpod.api.listed import NOTHING_RECORDED, Recorded
+from syncpod.api.views.durations import age, read_moment, short_duration
 from syncpod.lifecycle.printed_status import part_of, printed_status
 from syncpod.node.orphan_mark import STATUS, why_orphaned
 
@@ -21,8 +20,6 @@ HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 WIDE: Final = ("IP", "NODE", "NOMINATED NODE", "READINESS GATES")
 
 _NONE: Final = "<none>"
-_GOOD: Final = frozenset({"Running", "Completed", "Succeeded"})
-_UNDERWAY: Final = frozenset({"Pending", "ContainerCreating", "PodInitializing", "Terminating", "NotReady"})
 
 
 @dataclass(frozen=True)
@@ -78,16 +75,6 @@ def uncertain_row(
     created = read_moment(metadata.get("creationTimestamp"))
     cells = (metadata.get("name", ""), "?", f"{status}?", restarts, age(created, now))
     return (*cells, *_wide(pod)) if wide else cells
-
-
-def colour_of(status: str) -> Colour:
-    """Return the colour in which a terminal shows a status."""
-    word = status.removeprefix("Init:")
-    if word.endswith("?"):
-        return "dim"
-    if word in _GOOD:
-        return "green"
-    return "yellow" if word in _UNDERWAY or word[:1].isdigit() else "red"
 
 
 def _last_end(statuses: Iterable[Mapping[str, Any]]) -> datetime | None:

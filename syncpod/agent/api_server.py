@@ -1,0 +1,179 @@
+"""Serves the node's API on a unix socket in its state directory, which only the node's user can use.
+
+The handlers are :mod:`syncpod.api`; here are the socket, and the limits of a client: bytes of a head and of a body,
+seconds of silence, and connections at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from syncpod.api.client import ANSWER_SECONDS, BODY_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
+from syncpod.api.messages import JSON, Answer, Request
+from syncpod.api.routes import answer, refusal
+from syncpod.api.source import PodSource
+from syncpod.api.statuses import ApiError
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS: Final = 256
+"""At most so many at a time; each further one is closed at once. Each command has one."""
+_HEAD_LIMIT: Final = 64 * 1024
+"""Bytes of a request's first line, which may name fifty pods, and of each header."""
+_GRACE_SECONDS: Final = 1.0
+"""How long answers may still be sent when the server ends."""
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def _is_defect(record: logging.LogRecord) -> bool:
+    """Say whether an entry is about more than a request that is no HTTP, which any client may send."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_LOG_OF_HTTP: Final = logging.getLogger(f"{__name__}.http")
+_LOG_OF_HTTP.addFilter(_is_defect)
+
+
+class _Server(web.Server):
+    """A server that has room for so many connections."""
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if len(self.connections) > CONNECTIONS:
+            asyncio.get_running_loop().call_soon(transport.abort)  # once the handler has begun: it ends by itself
+
+
+class ApiServer:
+    """The server of one node's socket."""
+
+    def __init__(self, source: PodSource) -> None:
+        """Answer from `source`, on the socket in its state directory."""
+        self._source = source
+
+    async def run(self) -> None:
+        """Answer until cancelled. Raises OSError if the socket cannot be made."""
+        server = _Server(
+            self._serve,
+            access_log=None,
+            keepalive_timeout=PATIENCE_SECONDS,  # from the connection on: also for a client that sends nothing
+            lingering_time=PATIENCE_SECONDS,
+            tcp_keepalive=False,
+            max_line_size=_HEAD_LIMIT,
+            max_field_size=_HEAD_LIMIT,
+            logger=_LOG_OF_HTTP,
+        )
+        listening = await asyncio.get_running_loop().create_unix_server(server, sock=_listener(self._source.state_dir))
+        try:
+            async with listening:
+                await listening.serve_forever()
+        finally:
+            await server.shutdown(_GRACE_SECONDS)
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; close the connection if its client takes too long."""
+        try:
+            if request.headers.get("Expect", "").lower() == "100-continue":
+                await _within(PATIENCE_SECONDS, request.writer.write(_CONTINUE))
+                request.writer.output_size = 0
+            answered = await self._answered(request)
+            return await _sent(request, answered)
+        except (OSError, TimeoutError) as gone:
+            log.debug("a client of the node's API is given up: %s", gone)
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError from None
+
+    async def _answered(self, request: web.BaseRequest) -> Answer:
+        length = request.content_length or 0
+        if length > BODY_LIMIT:
+            return refusal(ApiError(413, f"a body may have {BODY_LIMIT} bytes, not {length}"))
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                body = await _body(request)
+        except ValueError as too_long:
+            return refusal(ApiError(413, f"{too_long}"))
+        query = request.rel_url.query
+        asked = Request(
+            request.method,
+            request.rel_url.path,
+            {name: query.getall(name) for name in query},
+            request.headers.get("Accept", JSON),
+            body,
+        )
+        async with asyncio.timeout(ANSWER_SECONDS):  # a disk may hang, or the server
+            try:
+                return await answer(self._source, asked)
+            except (OSError, TimeoutError):
+                raise
+            except Exception:
+                log.exception("the node's API cannot answer %s %s", asked.method, asked.path)
+                return refusal(ApiError(500, "this node has failed to answer; its log says how"))
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    """Return the body. Raises ValueError if it is too long."""
+    parts, size = [], 0
+    async for part in request.content.iter_any():
+        size += len(part)
+        if size > BODY_LIMIT:
+            raise ValueError(f"a body may have {BODY_LIMIT} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _sent(request: web.BaseRequest, answered: Answer) -> web.StreamResponse:
+    """Send an answer as its parts come. If one cannot be made, the first is an error, and a later one breaks it off."""
+    parts = aiter(answered.parts)
+    try:
+        first = await anext(parts)
+    except Exception as error:  # noqa: BLE001  # as with a query, the client gets any error
+        answered = refusal(ApiError(500, f"{type(error).__name__}: {error}"))
+        parts = aiter(answered.parts)
+        first = await anext(parts)
+    response = web.StreamResponse(status=answered.code, headers={"Content-Type": JSON, **answered.headers})
+    await response.prepare(request)
+    if request.method != "HEAD":
+        await _within(PATIENCE_SECONDS, response.write(first))
+        await _rest(response, parts)
+    await _within(PATIENCE_SECONDS, response.write_eof())
+    return response
+
+
+async def _rest(response: web.StreamResponse, parts: AsyncIterator[bytes]) -> None:
+    """Send the other parts. Raises ConnectionResetError if one cannot be made: what was sent is no whole answer."""
+    try:
+        async for part in parts:
+            await _within(PATIENCE_SECONDS, response.write(part))
+    except (OSError, TimeoutError):
+        raise
+    except Exception as error:
+        log.debug("an answer of the node's API breaks off", exc_info=True)
+        raise ConnectionResetError(f"{type(error).__name__}: {error}") from error
+
+
+async def _within(seconds: float, writing: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(seconds):
+        await writing
+
+
+def _listener(state_dir: Path) -> socket.socket:
+    """Return the bound socket, in place of one that an earlier worker has left: there is one worker per node."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that it never has another mode
+        (state_dir / SOCKET_NAME).unlink(missing_ok=True)
+        with socket_address(state_dir) as address:
+            listener.bind(address)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

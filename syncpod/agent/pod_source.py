@@ -1,0 +1,220 @@
+"""The pods of this node for its API, from what their workflows have published, without a query or a workflow task.
+
+A query would be answered by the same worker, but it goes through the server, may cause a replay from the start, and
+waits behind all other workflow tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio.client import WorkflowExecution
+
+from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
+from syncpod.agent.probing.untold import UntoldFailures, with_untold
+from syncpod.agent.published_pods import PublishedPods, PublishedRun
+from syncpod.agent.unattended_pods import WHY, Unattended, UnattendedPods
+from syncpod.api.client import ANSWER_SECONDS
+from syncpod.api.listed import Recorded
+from syncpod.api.source import CannotSay, Told
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.running_steps import RunningStep, steps_of
+from syncpod.node.orphan_mark import marked
+from syncpod.node.recorded_pods import recorded_pod
+from syncpod.pod import pod_to_wire
+from syncpod.temporal.pod_search_attributes import attribute, recorded_as
+from syncpod.translation.context import NodeContext
+
+_FEW: Final = 50
+"""At most so many pods that are listed as open, and of which nothing is known in that run, are asked for once more."""
+_LOOKS: Final = 10
+_LOOK_SECONDS: Final = 0.1
+"""How often, and after how long each, it is looked again whether a pod that has just begun has published something."""
+_PREFIX: Final = "pod/"
+
+
+class NodePods:
+    """The pods of one node, a :class:`syncpod.api.source.PodSource`. Belongs to the agent's event loop."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        published: PublishedPods,
+        *,
+        open_pods: OpenPods | None = None,
+        unattended: UnattendedPods | None = None,
+        untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
+        running: Collection[RunningStep] = (),
+        settle_journal: Callable[[], Awaitable[object]] | None = None,
+        refresh_report: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Tell what is `published`; without `open_pods`, not which pods are open.
+
+        `unattended` finds the pods that run without a workflow. They are told beside the open ones, marked. `untold`
+        returns the failures of a pod's probes (by its UID) that its workflow does not know of yet. `running` has the
+        steps that are under way at the time. `settle_journal` writes what the journal is still to be told, and
+        `refresh_report` what the node is found to have now.
+        """
+        self._node = node
+        self._published = published
+        self._open_pods = open_pods
+        self._unattended = unattended
+        self._untold = untold
+        self._running = running
+        self._settle_journal, self._refresh_report = settle_journal, refresh_report
+
+    @property
+    def state_dir(self) -> Path:
+        """The node's state directory."""
+        return self._node.state_dir
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self._node.name
+
+    async def open_pods(
+        self, namespace: str | None, names: Collection[str], *, recorded: bool = False
+    ) -> Sequence[Told]:
+        """Return the open pods of a namespace, as :class:`syncpod.api.source.PodSource` has it. Raises CannotSay.
+
+        It cannot be said if the server does not say, or if one of them is in a run that this node knows nothing of.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                workflows, executions = await self._open(namespace, names, recorded=recorded)
+                known = {*workflows, *(each.id for each in executions)}
+                lone = await self._without_workflow(namespace, names, known)
+        except (OpenPodsUnknown, TimeoutError) as unknown:
+            raise CannotSay from unknown
+        runs = ((each, run) for each in workflows if (run := self._published.newest(each)) is not None)
+        return [
+            *(self._told(*each) for each in runs),
+            *map(_as_recorded, executions),
+            *(self._as_orphan(each, self._published.newest(each.workflow_id)) for each in lone),
+        ]
+
+    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+        """Return the pods of which this worker knows something."""
+        if namespace is not None and names:
+            ids: Collection[str] = [pod_workflow_id(namespace, name) for name in names]
+        else:
+            ids = [each for each in self._published.pods() if each.startswith(f"{_PREFIX}{namespace or ''}")]
+        found = (self._told(each, run) for each in ids if (run := self._published.newest(each)) is not None)
+        return [one for one in found if namespace in (None, one.namespace)]
+
+    def steps_under_way(self) -> Sequence[dict[str, Any]]:
+        """Return what the steps do that are under way, one object for each."""
+        return steps_of(self._running)
+
+    async def settle_journal(self) -> None:
+        """Write to the journal what has been published so far."""
+        if self._settle_journal is not None:
+            await self._settle_journal()
+
+    async def refresh_report(self) -> None:
+        """Look for orphans, and write the node's report."""
+        if self._refresh_report is not None:
+            await self._refresh_report()
+
+    # --- which are open -----------------------------------------------------------------------------------------------
+
+    async def _open(
+        self, namespace: str | None, names: Collection[str], *, recorded: bool
+    ) -> tuple[list[str], list[WorkflowExecution]]:
+        """Return the workflows of the open pods, and those of which only the server knows something.
+
+        There are such only if that suffices (`recorded`), and if this node has yet to come to many of its pods. Raises
+        OpenPodsUnknown.
+        """
+        if self._open_pods is None:
+            raise OpenPodsUnknown
+        executions: dict[str, WorkflowExecution] = {}
+        if names:
+            runs = await self._open_pods.named(namespace or "default", list(names))
+        else:
+            executions = await self._open_pods.listed(namespace)
+            runs = {each: listed.run_id for each, listed in executions.items()}
+        for _ in range(_LOOKS):
+            unknown = [each for each, run_id in runs.items() if not self._knows(each, run_id)]
+            if not unknown:
+                return list(runs), []
+            if len(unknown) > _FEW:
+                found = [executions[each] for each in unknown if each in executions]
+                if recorded and len(found) == len(unknown) and self._open_pods.are_ours(found):
+                    return [each for each in runs if each not in unknown], found
+                break
+            still = await self._open_pods.still_open(unknown)
+            runs = {each: run_id for each, run_id in runs.items() if each not in unknown} | still
+            if not all(self._knows(each, run_id) for each, run_id in still.items()):
+                await asyncio.sleep(_LOOK_SECONDS)
+        raise OpenPodsUnknown
+
+    async def _without_workflow(
+        self, namespace: str | None, names: Collection[str], known: Collection[str]
+    ) -> list[Unattended]:
+        """Return those of the pods that are asked for that run without a workflow. Raises OpenPodsUnknown."""
+        if self._unattended is None:
+            return []
+        return await self._unattended.among(namespace, names, known)
+
+    def _knows(self, workflow_id: str, run_id: str) -> bool:
+        known = self._published.newest(workflow_id)
+        return known is not None and known.run_id == run_id
+
+    # --- what is told of one ------------------------------------------------------------------------------------------
+
+    def _told(self, workflow_id: str, run: PublishedRun) -> Told:
+        untold = tuple(self._untold(run.published.uid))
+
+        def tell(part: str, *args: Any) -> Any:
+            said = run.published.answer(part, *args)
+            return with_untold(said, untold) if part == "events" else said
+
+        return Told(*_key(workflow_id), run.run_id, tell)
+
+    def _as_orphan(self, lone: Unattended, run: PublishedRun | None) -> Told:
+        """Return a pod without a workflow: what that told last, marked. Nothing is decided for it any more."""
+        listing = lone.listing
+        if run is not None and run.published.uid != listing.uid:
+            run = None
+
+        def told(part: str, otherwise: Any) -> Any:
+            return run.published.answer(part) if run is not None else otherwise
+
+        def pod() -> dict[str, Any]:
+            bare = {"metadata": {"name": listing.name, "namespace": listing.namespace, "uid": listing.uid}, "spec": {}}
+            return marked(told("pod", recorded_pod(self.state_dir, lone.workflow_id, listing.uid) or bare), WHY)
+
+        def tell(part: str, *_: Any) -> Any:
+            match part:
+                case "pod":
+                    return pod()
+                case "plan":
+                    return {**told("plan", {}), "steps": [], "holds": []}
+                case "under_way":
+                    return []
+                case _:
+                    return told(part, [])
+
+        return Told(listing.namespace, listing.name, run.run_id if run is not None else "", tell)
+
+
+def _key(workflow_id: str) -> tuple[str, str]:
+    namespace, _, name = workflow_id.removeprefix(_PREFIX).partition("/")
+    return namespace, name
+
+
+def _as_recorded(execution: WorkflowExecution) -> Told:
+    """Return a pod as the server has recorded it."""
+
+    def tell(part: str, *_: Any) -> Mapping[str, Any]:
+        if part != "pod":
+            raise KeyError(part)
+        return pod_to_wire(recorded_as(execution))
+
+    columns = Recorded(attribute(execution, "PodStatus") or "", attribute(execution, "PodRestarts"))
+    return Told(*_key(execution.id), execution.run_id, tell, columns)

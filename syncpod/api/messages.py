@@ -1,0 +1,51 @@
+"""What is asked of the API and what it answers, without a library of HTTP: the same for a socket and for a call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from syncpod.api.statuses import ApiError
+
+JSON: Final = "application/json"
+TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
+"""What a client accepts that wants rows, and not objects."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request."""
+
+    method: str
+    path: str
+    """Without the query, decoded."""
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    accept: str = JSON
+    body: bytes = b""
+
+    def one(self, name: str) -> str:
+        """Return the value of a parameter of the query; "" = it is not given."""
+        return next(iter(self.query.get(name, ())), "")
+
+    def flag(self, name: str) -> bool:
+        """Return whether a parameter is true. Raises ApiError for a value that is neither true nor false."""
+        value = self.one(name)
+        if value not in ("", "true", "false", "1", "0"):
+            raise ApiError(400, f"{name}: must be true or false, not {value!r}")
+        return value in ("true", "1")
+
+    @property
+    def wants_table(self) -> bool:
+        """Whether the first kind of answer that the client accepts is a Table."""
+        first = self.accept.partition(",")[0].replace(" ", "")
+        return "as=Table" in first.split(";") and "v=v1" in first.split(";")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of JSON, in parts: a list of thousands of pods is never in memory as a whole."""
+
+    parts: AsyncIterator[bytes]
+    code: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)

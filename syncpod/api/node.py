@@ -1,0 +1,27 @@
+"""Handlers for the node itself: the steps under way, its journal and its report."""
+
+from __future__ import annotations
+
+from syncpod.api.lists import whole
+from syncpod.api.messages import Answer, Request
+from syncpod.api.source import PodSource
+
+_DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200}
+
+
+async def steps(source: PodSource, asked: Request) -> Answer:
+    """Answer what the steps do that are under way now, one object for each."""
+    items = list(source.steps_under_way())
+    return Answer(whole({"kind": "StepList", "apiVersion": "syncpod.dev/v1", "metadata": {}, "items": items}))
+
+
+async def settle_journal(source: PodSource, asked: Request) -> Answer:
+    """Write to the node's journal what is known of its pods so far. Answers once that is done."""
+    await source.settle_journal()
+    return Answer(whole(_DONE))
+
+
+async def refresh_report(source: PodSource, asked: Request) -> Answer:
+    """Look for orphans now, and write the node's report. Answers once that is done."""
+    await source.refresh_report()
+    return Answer(whole(_DONE))

@@ -1,0 +1,93 @@
+"""The API's table: which path is answered by whom, and what is said of any other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syncpod.api import discovery, events, node, pods
+from syncpod.api.lists import whole
+from syncpod.api.messages import Answer, Request
+from syncpod.api.source import CannotSay, PodSource
+from syncpod.api.statuses import ApiError
+
+Handler = Callable[..., Awaitable[Answer]]
+"""Takes the source, the request, and the names in the path."""
+
+_OURS: Final = "/apis/syncpod.dev/v1"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A method and a path, with names in braces."""
+
+    method: str
+    path: str
+    handle: Handler
+    answers: str
+    """What it answers: the kind of an object, or several."""
+    fixed: tuple[Any, ...] = ()
+    """What the handler is given in place of names that the path does not have."""
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """What a path must be."""
+        return re.compile(re.sub(r"\\\{\w+\\\}", "([^/]+)", re.escape(self.path)))
+
+
+ROUTES: Final = (
+    Route("GET", "/version", discovery.version, "Info"),
+    Route("GET", "/api", discovery.core_versions, "APIVersions"),
+    Route("GET", "/apis", discovery.groups, "APIGroupList"),
+    Route("GET", "/api/v1", discovery.core_resources, "APIResourceList"),
+    Route("GET", _OURS, discovery.own_resources, "APIResourceList"),
+    Route("GET", "/api/v1/pods", pods.list_pods, "PodList, Table", (None,)),
+    Route("GET", "/api/v1/namespaces/{namespace}/pods", pods.list_pods, "PodList, Table"),
+    Route("GET", "/api/v1/namespaces/{namespace}/pods/{name}", pods.get_pod, "Pod, Table"),
+    Route("GET", "/api/v1/events", events.list_events, "EventList, Table", (None,)),
+    Route("GET", "/api/v1/namespaces/{namespace}/events", events.list_events, "EventList, Table"),
+    Route("GET", f"{_OURS}/podreports", pods.list_reports, "PodReportList", (None,)),
+    Route("GET", f"{_OURS}/namespaces/{{namespace}}/podreports", pods.list_reports, "PodReportList"),
+    Route("GET", f"{_OURS}/namespaces/{{namespace}}/podreports/{{name}}", pods.get_report, "PodReport"),
+    Route("POST", f"{_OURS}/namespaces/{{namespace}}/podreports/{{name}}/plan", pods.plan_of, "PodReport"),
+    Route("GET", f"{_OURS}/steps", node.steps, "StepList"),
+    Route("POST", f"{_OURS}/journal/settle", node.settle_journal, "Status"),
+    Route("POST", f"{_OURS}/nodereport/refresh", node.refresh_report, "Status"),
+)
+"""Everything that the API answers."""
+_PATTERNS: Final = tuple((route, route.pattern) for route in ROUTES)
+
+_OF_A_CLUSTER: Final = re.compile(r"/apis?(/.*)?")
+"""The paths of a Kubernetes API server."""
+
+
+async def answer(source: PodSource, asked: Request) -> Answer:
+    """Return the answer to a request; an error is one too."""
+    try:
+        route, names = _route(asked.method, asked.path)
+        return await route.handle(source, asked, *route.fixed, *names)
+    except CannotSay:
+        return refusal(ApiError(503, "this node cannot say now which pods there are: its Temporal server does not say"))
+    except ApiError as error:
+        return refusal(error)
+
+
+def refusal(error: ApiError) -> Answer:
+    """Return the answer that is an error."""
+    return Answer(whole(error.document), error.code, {"Allow": error.allow} if error.allow else {})
+
+
+def _route(method: str, path: str) -> tuple[Route, tuple[str, ...]]:
+    """Return the route of a request, and the names in its path. Raises ApiError if there is none."""
+    found = [(route, match.groups()) for route, pattern in _PATTERNS if (match := pattern.fullmatch(path))]
+    for route, names in found:
+        if route.method == method:
+            return route, names
+    if found:
+        allowed = ", ".join(sorted({route.method for route, _ in found}))
+        raise ApiError(405, f"{path} has no {method}: it answers {allowed}", allow=allowed)
+    if _OF_A_CLUSTER.fullmatch(path):
+        raise ApiError(501, f"{path}: this is the API of one node; it has pods and their events, and no such resource")
+    raise ApiError(404, f"{path}: there is no such path; /api/v1/pods has the node's pods")

@@ -1,0 +1,69 @@
+"""The port through which the API's handlers get pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from syncpod.api.listed import Recorded
+
+PARTS: Final = ("pod", "plan", "history", "events", "under_way")
+"""What a pod's workflow tells of it; see :meth:`workflows.pod.published.PublishedPod.answer`."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One pod as a source knows it."""
+
+    namespace: str
+    name: str
+    run: str
+    """The run of its workflow that has told it; "" = none has."""
+    tell: Callable[..., Any]
+    """Returns one of :data:`PARTS` as JSON, given the part's name and arguments. Any thread may call it; it may take a
+    while. Raises KeyError for a part that there is not."""
+    recorded: Recorded | None = None
+    """Its columns, if all that is known of it is what Temporal recorded last: then its one part is `pod`."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+
+class CannotSay(Exception):
+    """The source cannot say which pods there are now."""
+
+
+class PodSource(Protocol):
+    """Knows the pods of a node."""
+
+    @property
+    def state_dir(self) -> Path:
+        """The node's state directory."""
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+
+    async def open_pods(
+        self, namespace: str | None, names: Collection[str], *, recorded: bool = False
+    ) -> Sequence[Told]:
+        """Return all pods of a namespace (None = all) that there are now; with `names`, those of these.
+
+        With `recorded`, some may be as the server recorded them last. Raises CannotSay.
+        """
+
+    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+        """Return the pods that are known at once, without asking anybody: some may have ended, some may be missing."""
+
+    def steps_under_way(self) -> Sequence[dict[str, Any]]:
+        """Return what the steps do that are under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""
+
+    async def settle_journal(self) -> None:
+        """Return once the node's journal has everything that is known of its pods."""
+
+    async def refresh_report(self) -> None:
+        """Return once orphans have been looked for anew, and the node's report is written."""

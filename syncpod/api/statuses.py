@@ -1,0 +1,44 @@
+"""Errors of the API: each is a Kubernetes Status with one sentence."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_REASONS: Final = {
+    400: "BadRequest",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    413: "RequestEntityTooLarge",
+    500: "InternalError",
+    501: "NotImplemented",
+    503: "ServiceUnavailable",
+}
+
+
+class ApiError(Exception):
+    """A request that is not answered as it should be."""
+
+    def __init__(self, code: int, message: str, *, allow: str = "", details: dict[str, Any] | None = None) -> None:
+        """`code` is HTTP's. `allow` has the methods of a path, for 405."""
+        super().__init__(message)
+        self.code, self.message, self.allow, self.details = code, message, allow, details
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The Status object."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": _REASONS[self.code],
+            "code": self.code,
+        }
+        return status | ({"details": self.details} if self.details else {})
+
+
+def no_such_pod(name: str) -> ApiError:
+    """Return the error that there is no pod of this name, in the words of kube-apiserver."""
+    return ApiError(404, f'pods "{name}" not found', details={"name": name, "kind": "pods"})

@@ -1,0 +1,1 @@
+"""Objects as rows of tables and as texts: rendered where the data is."""
