@@ -1,6 +1,6 @@
-"""All eighty-four bugs, in the order of the rooms."""
+"""All eighty-six bugs, in the order of the rooms."""
 
-from qa.planted.bugs import activities, agent, decisions, edges, embedded, files, runtime_port, workflows
+from qa.planted.bugs import activities, agent, api, decisions, edges, embedded, files, runtime_port, workflows
 from qa.planted.plant import Plant
 
 TABLE: tuple[Plant, ...] = (
@@ -10,6 +10,7 @@ TABLE: tuple[Plant, ...] = (
     *files.BUGS,
     *runtime_port.BUGS,
     *agent.BUGS,
+    *api.BUGS,
     *embedded.BUGS,
     *edges.BUGS,
 )

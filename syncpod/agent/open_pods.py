@@ -14,6 +14,8 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.running_steps import PendingStep
+from syncpod.temporal.pending_steps import pending_steps
 from syncpod.temporal.pod_queries import open_pods
 from syncpod.temporal.pod_start import ENDED
 
@@ -79,6 +81,14 @@ class OpenPods:
         if any(each.task_queue != self._task_queue for each in there.values()):
             raise OpenPodsUnknown
         return {each: described.run_id for each, described in there.items()}
+
+    async def pending_steps(self, workflow_id: str) -> Sequence[PendingStep]:
+        """Return the steps of a pod that the server is trying. Raises OpenPodsUnknown."""
+        try:
+            described = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
+        except (RPCError, ValueError) as error:
+            raise OpenPodsUnknown from error
+        return await pending_steps(described)
 
     async def _run_of(self, workflow_id: str) -> str:
         """Return the open run of a workflow, "" if there is none. Raises RPCError, ValueError, OpenPodsUnknown."""

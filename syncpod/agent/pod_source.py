@@ -21,7 +21,7 @@ from syncpod.api.client import ANSWER_SECONDS
 from syncpod.api.listed import Recorded
 from syncpod.api.source import CannotSay, Told
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.running_steps import RunningStep, steps_of
+from syncpod.messages.running_steps import PendingStep, RunningStep, steps_of
 from syncpod.node.orphan_mark import marked
 from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import pod_to_wire
@@ -105,6 +105,20 @@ class NodePods:
             ids = [each for each in self._published.pods() if each.startswith(f"{_PREFIX}{namespace or ''}")]
         found = (self._told(each, run) for each in ids if (run := self._published.newest(each)) is not None)
         return [one for one in found if namespace in (None, one.namespace)]
+
+    async def pending_steps(self, one: Told) -> Sequence[PendingStep]:
+        """Return the steps of a pod that the server is trying, which is not asked if none is under way.
+
+        Raises CannotSay.
+        """
+        if not one.tell("under_way"):
+            return ()
+        if self._open_pods is None:
+            raise CannotSay
+        try:
+            return await self._open_pods.pending_steps(pod_workflow_id(one.namespace, one.name))
+        except OpenPodsUnknown as unknown:
+            raise CannotSay from unknown
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return what the steps do that are under way, one object for each."""

@@ -28,6 +28,7 @@ PATIENCE_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 10.0
 """How long a worker that has read a request may take for each part of its answer. Whoever gives it up asks the server,
 and thus the same worker once more, pod by pod: of a busy node with a thousand pods that takes ten times as long."""
+NOT_FOUND: Final = 404
 OURS: Final = "/apis/syncpod.dev/v1"
 _NAMED: Final = 50
 """At most so many pods are named in a request; of more, all are asked for."""

@@ -44,7 +44,7 @@ async def list_pods(source: PodSource, asked: Request, namespace: str | None) ->
 
 async def get_pod(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
     """Answer a Pod, or a Table of one row."""
-    one = await _one(source, asked, namespace, name)
+    one = await one_pod(source, asked, namespace, name)
     if not asked.wants_table:
         return Answer(rendered_alone(lambda: _listed(one).document))
     only = Request(asked.method, asked.path, {**asked.query, "pod": [name]}, asked.accept)
@@ -62,7 +62,7 @@ async def list_reports(source: PodSource, asked: Request, namespace: str | None)
 async def get_report(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
     """Answer the PodReport of one pod."""
     parts = _parts(asked)
-    one = await _one(source, asked, namespace, name)
+    one = await one_pod(source, asked, namespace, name)
     return Answer(rendered_alone(lambda: _report(one, parts)))
 
 
@@ -72,7 +72,7 @@ async def plan_of(source: PodSource, asked: Request, namespace: str, name: str) 
         candidate = json.loads(asked.body)
     except ValueError as wrong:
         raise ApiError(400, f"the body is no JSON: {wrong}") from None
-    one = await _one(source, asked, namespace, name)
+    one = await one_pod(source, asked, namespace, name)
     update = asked.one("update") or "apply"
     found = {"metadata": _metadata(one), "run": one.run}
     return Answer(rendered_alone(lambda: {**_KIND_OF_REPORT, **found, "plan": one.tell("plan", candidate, update)}))
@@ -109,7 +109,7 @@ async def _told(source: PodSource, asked: Request, namespace: str | None, *, rec
     return sorted(found, key=lambda one: one.key)
 
 
-async def _one(source: PodSource, asked: Request, namespace: str, name: str) -> Told:
+async def one_pod(source: PodSource, asked: Request, namespace: str, name: str) -> Told:
     """Return the pod that a request is about. Raises ApiError if there is none, and CannotSay."""
     named = Request(asked.method, asked.path, {**asked.query, "pod": [name]})
     for one in await _told(source, named, namespace):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from syncpod.api import discovery, events, node, pods
+from syncpod.api import descriptions, discovery, events, node, pods
 from syncpod.api.lists import whole
 from syncpod.api.messages import Answer, Request
 from syncpod.api.source import CannotSay, PodSource
@@ -17,6 +17,7 @@ Handler = Callable[..., Awaitable[Answer]]
 """Takes the source, the request, and the names in the path."""
 
 _OURS: Final = "/apis/syncpod.dev/v1"
+_REPORT: Final = f"{_OURS}/namespaces/{{namespace}}/podreports/{{name}}"
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ ROUTES: Final = (
     Route("GET", "/api/v1/namespaces/{namespace}/events", events.list_events, "EventList, Table"),
     Route("GET", f"{_OURS}/podreports", pods.list_reports, "PodReportList", (None,)),
     Route("GET", f"{_OURS}/namespaces/{{namespace}}/podreports", pods.list_reports, "PodReportList"),
-    Route("GET", f"{_OURS}/namespaces/{{namespace}}/podreports/{{name}}", pods.get_report, "PodReport"),
-    Route("POST", f"{_OURS}/namespaces/{{namespace}}/podreports/{{name}}/plan", pods.plan_of, "PodReport"),
+    Route("GET", _REPORT, pods.get_report, "PodReport"),
+    Route("GET", f"{_REPORT}/description", descriptions.describe_pod, "PodDescription"),
+    Route("POST", f"{_REPORT}/plan", pods.plan_of, "PodReport"),
     Route("GET", f"{_OURS}/steps", node.steps, "StepList"),
     Route("POST", f"{_OURS}/journal/settle", node.settle_journal, "Status"),
     Route("POST", f"{_OURS}/nodereport/refresh", node.refresh_report, "Status"),

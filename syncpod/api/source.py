@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from syncpod.api.listed import Recorded
+from syncpod.messages.running_steps import PendingStep
 
 PARTS: Final = ("pod", "plan", "history", "events", "under_way")
 """What a pod's workflow tells of it; see :meth:`workflows.pod.published.PublishedPod.answer`."""
@@ -58,6 +59,9 @@ class PodSource(Protocol):
 
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
         """Return the pods that are known at once, without asking anybody: some may have ended, some may be missing."""
+
+    async def pending_steps(self, one: Told) -> Sequence[PendingStep]:
+        """Return the steps of a pod that Temporal is trying, with how often and how they failed. Raises CannotSay."""
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return what the steps do that are under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""

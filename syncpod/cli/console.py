@@ -8,10 +8,11 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, TextIO
+
+from syncpod.api.views.text import printable
 
 Colour = Literal["red", "green", "yellow", "cyan", "dim", "bold"]
 
@@ -30,8 +31,6 @@ _LAYOUT_AND_COLOURS: Final = re.compile(rf"([\n\t]|\033\[(?:{'|'.join(_CODES.val
 _RESET: Final = "\033[0m"
 SILENCE_SECONDS: Final = 3.0
 """After so long, a command says what it waits for."""
-GAP: Final = "   "
-"""Between two columns: three blanks, as in kubectl."""
 
 
 def say(text: str = "") -> None:
@@ -57,13 +56,6 @@ def waiting(text: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-def printable(text: str) -> str:
-    """Return a text with control characters escaped, so that a terminal neither obeys nor hides them."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def harmless(text: str, stream: TextIO) -> str:
@@ -118,33 +110,3 @@ def program() -> str:
     with contextlib.suppress(ValueError):
         return str(ours.absolute().relative_to(Path.cwd()))
     return str(ours.absolute())
-
-
-class Columns:
-    """A table that is printed in parts: later rows keep the column widths of earlier ones, or widen them."""
-
-    def __init__(self) -> None:
-        self._widths: list[int] = []
-
-    def align(self, rows: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Pad each column but the last to its widest cell so far.
-
-        Cells are :func:`printable`: a newline in a name or a message would pass for another row.
-        """
-        rows = [[printable(cell) for cell in row] for row in rows]
-        widest = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
-        self._widths = [max(pair) for pair in zip_longest(self._widths, widest, fillvalue=0)]
-        return [
-            [*(cell.ljust(width) for cell, width in zip(row[:-1], self._widths, strict=False)), *row[-1:]]
-            for row in rows
-        ]
-
-
-def align(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Pad each column but the last to its widest cell."""
-    return Columns().align(rows)
-
-
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with the cells of all rows in columns, as kubectl prints them."""
-    return [GAP.join(line).rstrip() for line in align(rows)]

@@ -17,8 +17,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from syncpod.api.views.text import printable
 from syncpod.cli.command_table import COMPLETE
-from syncpod.cli.console import paint, printable, remark, say
+from syncpod.cli.console import paint, remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure, why_of
 
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((\S+).*\)")

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from syncpod.cli.console import printable, program, remark
+from syncpod.api.views.text import printable
+from syncpod.cli.console import program, remark
 from syncpod.cli.failure import BadInput
 from syncpod.node.orphan_mark import why_orphaned
 

@@ -1,8 +1,10 @@
-"""What a node's steps say of themselves while they run, for readers of its API."""
+"""What a pod's steps say of themselves while they run, and what Temporal says of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from syncpod.messages.identity import PodRef
@@ -26,6 +28,20 @@ class RunningStep(Protocol):
     @property
     def telling(self) -> str:
         """What it does or waits for, in one phrase."""
+
+
+@dataclass(frozen=True)
+class PendingStep:
+    """A step that Temporal is trying."""
+
+    name: str
+    attempt: int
+    since: datetime | None
+    """When the attempt was scheduled; between two attempts, when the next is due."""
+    failure: str
+    """How the last attempt failed; "" = none has."""
+    doing: str = ""
+    """The text of its last heartbeat: `pulls web:1: 12.3 of 40.1 MiB, 8 s`; "" if it has sent none."""
 
 
 def steps_of(steps: Iterable[RunningStep]) -> list[dict[str, Any]]:

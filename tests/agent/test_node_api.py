@@ -26,6 +26,7 @@ from syncpod.api.messages import TABLE
 from syncpod.api.routes import ROUTES
 from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox, SandboxState
 from syncpod.messages.identity import PodRef
+from syncpod.messages.running_steps import PendingStep
 from syncpod.node.orphan_mark import why_orphaned
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.tombstones import write_tombstone
@@ -47,6 +48,7 @@ class Shown(OfNoPod):
     history_length: int = 7
     is_gone: bool = False
     is_unready: bool = False
+    under_way: Sequence[str] = ()
 
     def told(self, since: datetime | None) -> None: ...
 
@@ -54,12 +56,15 @@ class Shown(OfNoPod):
 
     def answer(self, query: str, *args: Any) -> Any:
         match query:
+            case "under_way":
+                return list(self.under_way)
             case "events":
                 return []
             case "plan":
                 return {"holds": [], "asked": list(args)}
             case "pod":
-                return {"metadata": {"uid": self.uid, "name": self.name}, "spec": {}, "text": "ü" * 200_000}
+                metadata = {"uid": self.uid, "name": self.name, "namespace": "default"}
+                return {"metadata": metadata, "spec": {}, "text": "ü" * 200_000}
         raise KeyError(query)
 
     def next_input(self) -> dict[str, Any]:
@@ -103,12 +108,20 @@ class Server(OpenPods):
         self.elsewhere: set[str] = set()
         self.listings: list[ObservedPod] = []
         """What the node has in its runtime."""
+        self.steps: list[PendingStep] | None = []
+        self.asked_for_steps = 0
 
     async def listed(self, namespace: str | None) -> dict[str, Any]:
         if self.runs is None:
             raise OpenPodsUnknown
         of = f"pod/{namespace or ''}"
         return {each: Listed(each, run) for each, run in self.runs.items() if each.startswith(of)}
+
+    async def pending_steps(self, workflow_id: str) -> Sequence[PendingStep]:
+        self.asked_for_steps += 1
+        if self.steps is None:
+            raise OpenPodsUnknown
+        return self.steps
 
     def are_ours(self, executions: Iterable[Any]) -> bool:
         return not self.elsewhere & {each.id for each in executions}
@@ -315,6 +328,46 @@ async def test_lists_are_selected_from_by_labels_and_fields(node: Node, server: 
         assert names_in((await pods(context, "default", query=query))["items"]) == expected
         rows = (await pods(context, "default", query=query, accept=TABLE))["rows"]
         assert names_in(each["object"] for each in rows) == expected
+
+
+async def test_a_description_has_the_steps_that_the_server_is_trying(node: Node, server: Server) -> None:
+    """It is asked for them only if the pod has any, and the description fails rather than to leave them out."""
+    context, published = node
+    server.runs = {"pod/default/web": "run"}
+
+    async def described() -> tuple[int, list[str]]:
+        path = "/apis/syncpod.dev/v1/namespaces/default/podreports/web/description"
+        query = [("workflows", "http://ui/namespaces/default/workflows")]
+        reply = await asyncio.to_thread(ask, context.state_dir, path, query)
+        assert reply is not None
+        return reply.code, reply.document.get("lines", [])
+
+    published.take("pod/default/web", "run", Shown())
+    code, lines = await described()
+    assert code == 200 and "  Run ID:       run" in lines and not server.asked_for_steps
+    assert "  UI:           http://ui/namespaces/default/workflows/pod%2Fdefault%2Fweb/run/timeline" in lines
+    published.take("pod/default/web", "run", Shown(under_way=("pull_image",)))
+    server.steps = [PendingStep("pull_image", 3, None, "no route to host")]
+    code, lines = await described()
+    assert code == 200 and lines[lines.index("Pending Steps:") + 1 :][:2] == [
+        "  pull_image: try 3",
+        "    last failed: no route to host",
+    ]
+    server.steps = None
+    assert (await described())[0] == 503
+
+
+async def test_events_are_told_as_kubernetes_has_them(node: Node, server: Server) -> None:
+    context, published = node
+    published.take("pod/default/web", "run", Shown())
+    server.runs = {"pod/default/web": "run"}
+    for query, count in (({}, 1), ({"fieldSelector": "involvedObject.name=web"}, 1), ({"fieldSelector": "type=x"}, 0)):
+        found = await asyncio.to_thread(listed, context.state_dir, "events", "default", (), query)
+        assert found is not None and found["kind"] == "EventList" and len(found["items"]) == count
+    table = await asyncio.to_thread(listed, context.state_dir, "events", None, accept=TABLE)
+    assert table is not None and table["rows"][0]["cells"][1:4] == ["Warning", "Unhealthy", "pod/web"]
+    shown = [each["name"] for each in table["columnDefinitions"] if not each["priority"]]
+    assert shown == ["Last Seen", "Type", "Reason", "Object", "Message"]
 
 
 def test_the_page_has_each_path() -> None:

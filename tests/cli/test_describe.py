@@ -12,9 +12,10 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from syncpod.api.views.pod_description import Facts, describe, describe_recorded
 from syncpod.cli.temporal import pod_reads
-from syncpod.cli.view.pod_description import Facts, PendingStep, describe, describe_recorded
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.running_steps import PendingStep
 from syncpod.messages.steps import StepInput
 from syncpod.pod import ObjectMeta, Pod, PodSpec, admit_pod
 from tests.cli.conftest import Command

@@ -13,7 +13,7 @@ import yaml
 from temporalio.client import Client
 
 from syncpod.api.views.events import PodEvent, by_time
-from syncpod.cli.console import Columns
+from syncpod.api.views.text import Columns
 from syncpod.cli.machine import gone_events, journaled_pods
 from syncpod.cli.temporal import pod_reads, pods
 from syncpod.cli.view.event_lines import lines

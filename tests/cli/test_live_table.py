@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from syncpod.api.listed import ListedPod
-from syncpod.cli.console import Columns
+from syncpod.api.views.text import Columns
 from syncpod.cli.view.label_columns import LabelColumns
 from syncpod.cli.view.live_table import LiveTable, summed, within
 from syncpod.cli.view.pod_table import PodRow, coloured_lines, header, row_of

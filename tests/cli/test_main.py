@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.api.views.text import Columns
 from syncpod.cli.command_table import COMMANDS
-from syncpod.cli.console import Columns
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, pod_name, pod_names, with_likely_kind
 from syncpod.cli.main import run

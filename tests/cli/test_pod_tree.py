@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from syncpod.api.listed import ListedPod, Recorded
-from syncpod.cli.view.pod_description import PendingStep
 from syncpod.cli.view.pod_tree import Branch, documents, is_explained, is_settled, lines
+from syncpod.messages.running_steps import PendingStep
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 RUNNING = {"running": {"startedAt": "2026-11-23T11:00:00Z"}}

@@ -11,7 +11,8 @@ import sys
 import pytest
 import yaml
 
-from syncpod.cli.console import columns, harmless, paint, remark, say
+from syncpod.api.views.text import columns
+from syncpod.cli.console import harmless, paint, remark, say
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.documents import print_documents
 from syncpod.cli.view.history_lines import lines

@@ -144,10 +144,10 @@ def test_logs_and_exec_reach_the_nodes_own_pods_without_the_temporal_sdk(syncpod
     assert (nobodys.code, nobodys.err) == (1, 'syncpod: pods "dog" not found in namespace default\n')
 
 
-def test_a_pod_at_rest_is_described_without_the_temporal_sdk(syncpod: Run, environ: dict[str, str]) -> None:
-    """Only of a step that is under way the server knows more than the worker."""
+def test_a_pod_is_described_without_the_temporal_sdk_and_the_models(syncpod: Run, environ: dict[str, str]) -> None:
+    """The worker has both, and makes the text."""
     start = started("describe", "pod", "cat", **environ)
-    assert start.code == 0 and "temporalio" not in start.heavy, start.err
+    assert start.code == 0 and start.heavy == set(), start.err
     asked = started("describe", "pod", "cat", **environ, TEMPORAL_UNHEARD_OF="has the server asked")
     assert "temporalio" in asked.heavy
     assert (without_age(start.out), start.err) == (without_age(asked.out), asked.err)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from syncpod.api.views.text import printable
 from syncpod.cli.commands.exec import write_ours
-from syncpod.cli.console import printable, remark, warn
+from syncpod.cli.console import remark, warn
 from syncpod.cli.failure import Failure
 from syncpod.journal.records import NEVER_RAN
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from syncpod.cli.console import printable, remark, say
+from syncpod.api.client import NOT_FOUND
+from syncpod.api.views.text import printable
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, read_selector, with_likely_kind
 from syncpod.cli.input.options import Namespace, Selector, Things
 from syncpod.cli.orphans import note_orphans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from temporalio.client import Client
 
     from syncpod.api.label_selector import Selector as Conditions
+    from syncpod.api.views.pod_description import Facts
     from syncpod.cli.fetched import FetchedPod
-    from syncpod.cli.view.pod_description import Facts, Hold
-    from syncpod.messages.queries import EventRecord
     from syncpod.objects import Kind as ObjectKind
 
 
@@ -35,12 +35,13 @@ def describe(
     `describe secret keys`. A kind without a name means all of that kind: `describe pods`, in the namespace; `describe
     nodes`.
     """
-    from syncpod.cli.commands.node_listing import describe_nodes
     from syncpod.cli.input.arguments import named_nodes
 
     if (nodes := named_nodes(what or [])) is not None:
         if selector:
             raise BadInput("--selector: nodes are described by name")
+        from syncpod.cli.commands.node_listing import describe_nodes
+
         describe_nodes(nodes)
         return
     things = named(what or [])
@@ -86,9 +87,9 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
+        from syncpod.api.views import pod_description as view
         from syncpod.cli.machine.journaled_pods import missing
         from syncpod.cli.temporal.pods import list_pods, lone_pods, note_absent_nodes, read_pod
-        from syncpod.cli.view import pod_description as view
 
         if names:
             found = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
@@ -112,74 +113,40 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
 
 def _told(names: Sequence[str], namespace: str) -> tuple[list[list[str]], list[str]] | None:
-    """Return the same as this machine's worker tells it; None if the server has to be asked.
-
-    It has to be if a step is under way, of which only the server knows how often it was tried, and how it failed last.
-    """
+    """Return the same as this machine's worker describes it; None if the server has to be asked."""
     from syncpod.cli.machine.journaled_pods import missing
-    from syncpod.cli.machine.own_pods import own_server, told_reports
+    from syncpod.cli.machine.own_pods import own_server, told_description
 
-    told, server = told_reports(namespace, names, "pod", "plan", "events", "under_way"), own_server()
-    if told is None or server is None:
+    if (server := own_server()) is None:
         return None
-    if any(each.get("under_way") != [] for each in told):
-        return None
-    from syncpod.cli.view.pod_description import Facts
-    from syncpod.cli.view.pod_description import describe as lines_of
-    from syncpod.messages.identity import pod_workflow_id
-    from syncpod.pod import Pod
-
-    now, found = datetime.now(UTC), {}
-    note_orphans(each["pod"] for each in told)
-    for each in told:
-        pod = Pod.model_validate(each["pod"])
-        workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
-        events, holds = _events(each["events"]), _holds(each["plan"])
-        facts = Facts(workflow_id, each["run"], _page(*server, workflow_id, each["run"]), events, holds=holds)
-        found[pod.metadata.name] = lines_of(pod, facts, now)
-    absent = [missing(server, namespace, name) for name in sorted(set(names) - set(found))]
-    return [found[name] for name in dict.fromkeys(names) if name in found], absent
-
-
-def _events(events: Sequence[Any]) -> tuple[EventRecord, ...]:
-    from syncpod.cli.answers import read_records
-    from syncpod.messages.queries import EventRecord
-
-    return tuple(read_records(EventRecord, events, "events"))
-
-
-def _holds(plan: Mapping[str, Any]) -> tuple[Hold, ...]:
-    from syncpod.cli.view.pod_description import Hold
-
-    return tuple(
-        Hold(
-            hold.get("subject", ""),
-            hold.get("reason", ""),
-            datetime.fromisoformat(hold["until"]) if hold.get("until") else None,
-        )
-        for hold in plan.get("holds", [])
-    )
+    pages, described, absent = _pages(*server), [], []
+    for name in dict.fromkeys(names):
+        reply = told_description(namespace, name, pages)
+        if reply is None:
+            return None
+        if reply.code == NOT_FOUND:
+            absent.append(missing(server, namespace, name))
+        else:
+            described.append(reply.document)
+    note_orphans(described)
+    return [each["lines"] for each in described], absent
 
 
 async def _facts(client: Client, fetched: FetchedPod) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
-    from syncpod.cli.temporal.pending_steps import pending_steps
+    from syncpod.api.descriptions import facts_of
+    from syncpod.cli.answers import read_records
     from syncpod.cli.temporal.pods import handle_of
-    from syncpod.cli.view.pod_description import Facts
+    from syncpod.messages.queries import EventRecord
+    from syncpod.temporal.pending_steps import pending_steps
 
     handle = handle_of(client, *fetched.key)
     description = await handle.describe()
     said = await _said_of(client, handle.id) if fetched.current else None
-    events, plan = said or (None, {})
-    address = client.service_client.config.target_host
-    return Facts(
-        workflow_id=handle.id,
-        run_id=description.run_id,
-        ui=_page(address, client.namespace, handle.id, description.run_id),
-        events=None if events is None else _events(events),
-        pending=await pending_steps(description),
-        holds=_holds(plan),
-    )
+    told, plan = said or (None, {})
+    events = None if told is None else tuple(read_records(EventRecord, told, "events"))
+    pages = _pages(client.service_client.config.target_host, client.namespace)
+    return facts_of(fetched.pod, description.run_id, pages, events, plan, await pending_steps(description))
 
 
 async def _said_of(client: Client, workflow_id: str) -> tuple[list[Any], dict[str, Any]] | None:
@@ -198,18 +165,16 @@ async def _said_of(client: Client, workflow_id: str) -> tuple[list[Any], dict[st
         return None
 
 
-def _page(address: str, namespace: str, workflow_id: str, run_id: str) -> str:
-    """Return the URL of the workflow's page if the server's UI is known (our own server's, or the cloud's), else ""."""
+def _pages(address: str, namespace: str) -> str:
+    """Return where the server's UI has the pages of workflows (our own server's, or the cloud's); "" = not known."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import running_server
 
     own = running_server(settings().state_dir)
     if own is not None and own.address == address:
-        if not own.ui:
-            return ""
         base = own.ui
     elif address.rpartition(":")[0].endswith(".tmprl.cloud"):
         base = "https://cloud.temporal.io"
     else:
-        return ""
-    return f"{base}/namespaces/{namespace}/workflows/{quote(workflow_id, safe='')}/{run_id}/timeline"
+        base = ""
+    return f"{base}/namespaces/{namespace}/workflows" if base else ""

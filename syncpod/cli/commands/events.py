@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.cli.console import Columns, remark, say
+from syncpod.api.views.text import Columns
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from syncpod.cli.console import columns, remark, say
+from syncpod.api.views.text import columns
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_selector
 from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds

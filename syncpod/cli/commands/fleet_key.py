@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.api.views.text import columns
 from syncpod.cli.commands import fleet_sealing_key
-from syncpod.cli.console import columns, program, remark, say
+from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from syncpod.api.views.text import columns
 from syncpod.cli.commands import top as local
-from syncpod.cli.console import columns, remark, say
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import AllNamespaces, Namespace, OfNode, PodNames, Selector, StateDir
 from syncpod.cli.manual import Group, Page

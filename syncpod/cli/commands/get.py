@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from syncpod.cli.console import Columns, remark, say
+from syncpod.api.views.text import Columns
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, read_field_selector, read_selector, with_likely_kind
 from syncpod.cli.input.kubectl_words import no_such_pod

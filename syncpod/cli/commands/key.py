@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.console import columns, program, remark, say
+from syncpod.api.views.text import columns
+from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page

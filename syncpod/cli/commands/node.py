@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from syncpod.cli.console import columns, printable, remark, say
+from syncpod.api.views.layout import mapping
+from syncpod.api.views.text import columns, printable
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
-from syncpod.cli.view.layout import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.console import GAP, Columns, printable, remark, say
+from syncpod.api.views.text import GAP, Columns, printable
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.view.documents import is_of_documents, print_documents
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncpod.api.views.durations import short_duration
-from syncpod.cli.console import columns, say, warn
+from syncpod.api.views.text import columns
+from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, PodNames, Recursive

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from syncpod.cli.console import columns, remark, say
+from syncpod.api.views.text import columns
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_selector
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames, Selector

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from syncpod.cli.console import printable, remark, say
+from syncpod.api.views.text import printable
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import node_names
 from syncpod.cli.orphans import note_orphans
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from syncpod.api.listed import ListedPod
     from syncpod.cli.fetched import FetchedPod
-    from syncpod.cli.view.pod_description import PendingStep
     from syncpod.cli.view.pod_tree import Branch
+    from syncpod.messages.running_steps import PendingStep
 
 _ASKED_OF_STEPS: Final = 50
 """For how many pods, at most, the command asks the server which steps it is trying."""
@@ -177,8 +178,8 @@ async def _steps(client: Client, workflow_id: str) -> tuple[PendingStep, ...]:
     """Return the steps that the server is trying for a pod; none if it does not say."""
     from temporalio.service import RPCError
 
-    from syncpod.cli.temporal.pending_steps import pending_steps
     from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE
+    from syncpod.temporal.pending_steps import pending_steps
 
     try:
         return await pending_steps(await client.get_workflow_handle(workflow_id).describe(rpc_timeout=QUERY_DEADLINE))

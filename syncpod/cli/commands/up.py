@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.console import columns, paint, program, remark, say
+from syncpod.api.views.text import columns
+from syncpod.cli.console import paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.options import (

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from syncpod.cli.console import printable
+from syncpod.api.views.text import printable
 from syncpod.cli.failure import BadInput, why_of
 from syncpod.cli.input.kubectl_words import MANIFEST_SUFFIXES
 

@@ -64,6 +64,17 @@ def told_reports(namespace: str | None, names: Sequence[str], *parts: str) -> li
     return None if directory is None else client.reports(directory, namespace, names, *parts)
 
 
+def told_description(namespace: str, name: str, pages: str) -> client.Reply | None:
+    """Return the worker's answer about how a pod is described; None if the server has to be asked.
+
+    `pages` is where Temporal's UI has the pages of workflows; "" = not known. There may be no such pod: code 404.
+    """
+    directory = _told_here()
+    path = f"{client.OURS}/namespaces/{namespace}/podreports/{name}/description"
+    reply = None if directory is None else client.ask(directory, path, [("workflows", pages)])
+    return reply if reply is not None and reply.code in (200, 404) else None
+
+
 def own_server() -> tuple[str, str] | None:
     """Return the server and its namespace that this machine's worker serves, if commands are sent to it."""
     directory = _told_here()

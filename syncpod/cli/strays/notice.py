@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.console import printable, program
+from syncpod.api.views.text import printable
+from syncpod.cli.console import program
 from syncpod.cli.failure import Failure
 from syncpod.cli.strays.listing import Standing, Stray, standing_of, told_apart
 from syncpod.cli.temporal import session

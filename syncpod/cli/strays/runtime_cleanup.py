@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from syncpod.cli.console import paint, printable, remark, warn
+from syncpod.api.views.text import printable
+from syncpod.cli.console import paint, remark, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import runtime_process
 

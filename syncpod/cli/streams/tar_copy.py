@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from syncpod.cli.console import printable, remark, warn
+from syncpod.api.views.text import printable
+from syncpod.cli.console import remark, warn
 from syncpod.cli.failure import Failure, why_of
 from syncpod.cli.streams import terminal
 from syncpod.cli.streams.archives import NotWhatWasAsked, pack, unpack

@@ -19,7 +19,6 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import ACCEPT_SECONDS, records_of
-from syncpod.cli.temporal.pending_steps import pending_steps
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod, read_pods
@@ -31,6 +30,7 @@ from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.queries import HistoryRecord
 from syncpod.messages.sources import list_of
 from syncpod.settings.node import NodeSettings
+from syncpod.temporal.pending_steps import pending_steps
 
 _MARGIN: Final = timedelta(seconds=30)
 """How long the end of a pod may take beyond its grace period."""

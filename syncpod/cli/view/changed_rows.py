@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from syncpod.cli.console import GAP, Columns
+from syncpod.api.views.text import GAP, Columns
 
 _TIMES = frozenset({"AGE", "SINCE"})
 """Columns that change by themselves."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.cli.console import columns, harmless, printable, say
+from syncpod.api.views.text import columns, printable
+from syncpod.cli.console import harmless, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.custom_columns import CustomColumns, parse_columns, parse_template
 from syncpod.cli.view.jsonpath_template import parse_template as parse_jsonpath

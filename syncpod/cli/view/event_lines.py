@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from syncpod.api.views.events import HEADER, WIDE, PodEvent, cells_of
-from syncpod.cli.console import GAP, Columns, paint
+from syncpod.api.views.text import GAP, Columns
+from syncpod.cli.console import paint
 
 
 def lines(

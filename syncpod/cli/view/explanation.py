@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.api.views.durations import short_duration
-from syncpod.cli.console import paint, printable
+from syncpod.api.views.layout import clipped, pairs, table, wrapped
+from syncpod.api.views.text import printable
+from syncpod.cli.console import paint
 from syncpod.cli.view.absence import absence
-from syncpod.cli.view.layout import clipped, pairs, table, wrapped
 from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, End
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from syncpod.api.views.durations import age
-from syncpod.cli.console import columns
+from syncpod.api.views.layout import NONE, mapping, pairs
+from syncpod.api.views.text import columns
 from syncpod.cli.view.fleet_table import node_status, owner_of, pod_status
-from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.fleet import FleetNodeView
 from syncpod.messages.fleet_objects import FleetObjectView
 from syncpod.messages.queries import EventRecord

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from syncpod.api.views.durations import age
-from syncpod.cli.view.layout import NONE
+from syncpod.api.views.layout import NONE
 from syncpod.fleet.workload_traits import KINDS
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary, FleetNodeView, PlacedPod
 from syncpod.messages.fleet_objects import FleetObjectView

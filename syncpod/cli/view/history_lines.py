@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.console import columns
+from syncpod.api.views.text import columns
 
 if TYPE_CHECKING:
     from temporalio.api.history.v1 import HistoryEvent

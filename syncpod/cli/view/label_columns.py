@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from syncpod.api.views.layout import NONE
 from syncpod.cli.failure import BadInput
-from syncpod.cli.view.layout import NONE
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from syncpod.cli.console import Columns, wants_colour
+from syncpod.api.views.text import Columns
+from syncpod.cli.console import wants_colour
 from syncpod.cli.view.pod_table import PodRow
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from syncpod.api.views.durations import age, moment_text, short_duration
-from syncpod.cli.console import align
+from syncpod.api.views.layout import NONE, mapping, pairs
+from syncpod.api.views.text import align
 from syncpod.cli.fetched import FetchedNode, FetchedPod
-from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.node import NodeView
 from syncpod.messages.queries import EventRecord
 from syncpod.node.loop_stalls import LoopStall

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.api.views.durations import age
+from syncpod.api.views.layout import NONE
 from syncpod.cli.fetched import FetchedNode
-from syncpod.cli.view.layout import NONE
 
 HEADER: Final = ("NAME", "STATUS", "ROLES", "AGE", "VERSION")
 WIDE: Final = ("INTERNAL-IP", "EXTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME")

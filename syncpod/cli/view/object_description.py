@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syncpod.cli.view.layout import mapping, pairs
+from syncpod.api.views.layout import mapping, pairs
 from syncpod.objects import values
 from syncpod.pod import ConfigMap, Secret
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from syncpod.api.views.durations import age
-from syncpod.cli.console import GAP, Columns, say
+from syncpod.api.views.text import GAP, Columns
+from syncpod.cli.console import say
 from syncpod.cli.view.label_columns import LabelColumns
 from syncpod.objects import Kind, ref_of
 from syncpod.pod import ConfigMap, Secret

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from syncpod.cli.console import columns
+from syncpod.api.views.text import columns
 from syncpod.fleet.placement import NodeFit, Placement
 
 NEVER_SPOKEN = "it has not spoken yet"

@@ -11,7 +11,8 @@ from typing import Any, Final, TextIO
 from syncpod.api.listed import ListedPod
 from syncpod.api.views.pod_columns import HEADER, WIDE
 from syncpod.api.views.tables import pod_row
-from syncpod.cli.console import GAP, Colour, Columns, paint, printable
+from syncpod.api.views.text import GAP, Columns, printable
+from syncpod.cli.console import Colour, paint
 from syncpod.cli.view.label_columns import LabelColumns
 
 _NO_LABELS = LabelColumns()

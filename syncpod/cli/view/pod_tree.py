@@ -13,7 +13,7 @@ from syncpod.api.views.durations import read_moment, short_duration
 from syncpod.api.views.pod_columns import summarize
 
 if TYPE_CHECKING:
-    from syncpod.cli.view.pod_description import PendingStep
+    from syncpod.messages.running_steps import PendingStep
 
 _KINDS: Final = (
     ("initContainerStatuses", "init container"),

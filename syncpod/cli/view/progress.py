@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from syncpod.api.views.pod_columns import HEADER
-from syncpod.cli.console import printable, remark, wants_colour
+from syncpod.api.views.text import printable
+from syncpod.cli.console import remark, wants_colour
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.live_table import summed, within
 from syncpod.cli.view.pod_table import coloured_lines, row_of

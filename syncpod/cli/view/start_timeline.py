@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from syncpod.api.views.durations import stamp
+from syncpod.api.views.layout import table, wrapped
 from syncpod.cli.console import paint
-from syncpod.cli.view.layout import table, wrapped
 from syncpod.journal.reading import LifeRecords
 from syncpod.journal.start import Phase, Start
 

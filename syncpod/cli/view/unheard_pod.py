@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from syncpod.api.views.durations import age
+from syncpod.api.views.layout import NONE, pairs
 from syncpod.cli.view.fleet_table import owner_of
-from syncpod.cli.view.layout import NONE, pairs
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost
 from syncpod.fleet.workload_traits import is_per_node
 from syncpod.go_durations import go_duration

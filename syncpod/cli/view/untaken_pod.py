@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from syncpod.api.views.durations import age
+from syncpod.api.views.layout import NONE, pairs
 from syncpod.cli.view.fleet_table import owner_of
-from syncpod.cli.view.layout import NONE, pairs
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
 from syncpod.messages.workload import PendingPod
 

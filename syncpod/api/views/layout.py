@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from syncpod.cli.console import GAP, columns, printable
+from syncpod.api.views.text import GAP, columns, printable
 
 NONE: Final = "<none>"
 

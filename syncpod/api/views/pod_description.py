@@ -11,29 +11,16 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncpod.api.views.durations import age, moment_text, short_duration
-from syncpod.cli.console import align
-from syncpod.cli.view.layout import NONE, mapping, pairs
-from syncpod.cli.view.volume_description import volume_lines
+from syncpod.api.views.layout import NONE, mapping, pairs
+from syncpod.api.views.text import align
+from syncpod.api.views.volume_description import volume_lines
 from syncpod.go_durations import go_duration
 from syncpod.messages.queries import EventRecord
+from syncpod.messages.running_steps import PendingStep
 from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe, VolumeMount
 from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts
 
 _UNKNOWN: Final = "<unknown>"
-
-
-@dataclass(frozen=True)
-class PendingStep:
-    """A step that Temporal is trying."""
-
-    name: str
-    attempt: int
-    since: datetime | None
-    """When the attempt was scheduled; between two attempts, when the next is due."""
-    failure: str
-    """How the last attempt failed; "" = none has."""
-    doing: str = ""
-    """The text of its last heartbeat: `pulls web:1: 12.3 of 40.1 MiB, 8 s`; "" if it has sent none."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowExecutionDescription
 from temporalio.converter import DataConverter
 from temporalio.exceptions import FailureError
 
-from syncpod.cli.view.pod_description import PendingStep
+from syncpod.messages.running_steps import PendingStep
 from syncpod.temporal.signing import UNREADABLE
 
 _TOO_LARGE: Final = "Failure exceeds size limit."
