@@ -16,14 +16,14 @@ from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.worker.ending import end_process
 from syncpod.worker.fleet import run
 from syncpod.worker.served import ServedByFleet
-from workflows.fleet.errand import FleetErrandWorkflow
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow
+from workflows.fleet.remote_command import RemoteCommandWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
 
 SERVED = ServedByFleet(
     task_queue=FLEET_QUEUE,
-    workflows=(FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow, FleetErrandWorkflow),
+    workflows=(FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow, RemoteCommandWorkflow),
     activities=lambda client, sealing: (*fleet_steps(client), *object_steps(client, sealing)),
 )
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from activities.fleet_errand import errand_answer
 from activities.fleet_node import fleet_answers
+from activities.fleet_remote_command import remote_command_answer
 from activities.registry import node_steps, questions, steps
 from syncpod.cri.client import CriClient
 from syncpod.messages.identity import node_task_queue
@@ -30,7 +30,7 @@ SERVED = ServedByNode(
         *node_steps(pod_orders),  # of the node's workflow: begin, change and end the workflows of its pods
     ),
     # Only if it has joined a fleet, and on the fleet's server: fleet-node/<name of the node>
-    fleet_activities=lambda member: (*fleet_answers(member), errand_answer(member.run)),
+    fleet_activities=lambda member: (*fleet_answers(member), remote_command_answer(member.run)),
 )
 
 

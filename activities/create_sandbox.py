@@ -243,7 +243,7 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
         of_process.add(await asyncio.to_thread(secret_values, node.objects, refs))
     attempt.checkpoint()
     sandbox_id = await _run(attempt, request, config, context)
-    attempt.say_nearly_done()
+    attempt.mark_finishing()
     return StepResult(id=sandbox_id, status=await attempt.read(Made(sandbox_id)))
 
 

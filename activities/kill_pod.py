@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.pods.removal import note_end, remove_remains
+from activities.pods.removal import leave_tombstone, remove_remains
 from activities.pods.stopping import stop_pod
 from activities.step_attempt import StepAttempt
 from syncpod.messages.steps import KillPod, Outcome, StepResult
@@ -25,7 +25,7 @@ async def kill_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     stopped = await stop_pod(attempt, request)
     if not request.deleted:
         return stopped
-    if not await note_end(attempt):
+    if not await leave_tombstone(attempt):
         removed = await remove_remains(attempt, stopped=[each.id for each in stopped.status.sandboxes])
         if removed.outcome != Outcome.DONE:
             return removed

@@ -355,7 +355,7 @@ class _Start:
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
         if self.request.kind == "container" and not self._has_post_start:
-            self.attempt.say_only_waits()  # the kubelet creates the next one even if this one does not start
+            self.attempt.mark_waiting()  # the kubelet creates the next one even if this one does not start
         try:
             ended = await self._call_start(container_id)
         finally:

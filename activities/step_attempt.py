@@ -104,10 +104,10 @@ class StepAttempt:
         """Set while it waits neither for other pods, nor for the step that it follows, nor for something to end."""
         if not (isinstance(request, StartContainer) and request.follows):
             self.acts.set()
-        self.say_only_waits: Callable[[], None] = _nobody_hears
+        self.mark_waiting: Callable[[], None] = _nobody_hears
         """Called once the step only waits for the runtime, and has most likely succeeded: what follows it may then be
         created, unless it looks at something that the step's container may still change."""
-        self.say_nearly_done: Callable[[], None] = _nobody_hears
+        self.mark_finishing: Callable[[], None] = _nobody_hears
         """Called once the step has succeeded and only has to read the pod: whatever follows it may then be created."""
         self.ahead: object | None = None
         """What is made for the start while it waits for the step that it follows (`activities.ahead`)."""

@@ -65,7 +65,7 @@ def may_be_followed(request: StepInput) -> Pod | None:
 async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
     pair = attempt.node.pairs.of(attempt.ref, attempt.fence)
     end = pair.begin_first()
-    attempt.say_only_waits, attempt.say_nearly_done = pair.say_only_waits, pair.say_nearly_done
+    attempt.mark_waiting, attempt.mark_finishing = pair.mark_waiting, pair.mark_finishing
     try:
         result = await trying
     except BaseException as error:
@@ -145,7 +145,7 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
         return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
     is_late, beside = looks_into_volumes(request), None
     while not pair.first.done():  # a further attempt may take its place
-        awaited, ready = pair.first, pair.first_is_nearly_done if is_late else pair.first_only_waits
+        awaited, ready = pair.first, pair.first_is_finishing if is_late else pair.first_is_waiting
         if ready is None or attempt.number > 1 or awaited is beside:
             await attempt.interruptible(_until(awaited))
             continue

@@ -17,10 +17,10 @@ from typing import Any
 
 from activities.fleet_node import fleet_answers
 from syncpod.agent.fleet.contact import Contact
-from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.link import FleetLink, ToFleet, to_gate
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
+from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.fleet import FLEET_SOURCE
@@ -53,10 +53,10 @@ class State:
         """Return nothing: the fleet's part of the node does not ask for it."""
         return ObjectMeta()
 
-    def told(self, since: datetime | None) -> None:
+    def journal_records(self, since: datetime | None) -> None:
         """Return nothing for the journal."""
 
-    def glance(self) -> None:
+    def summary(self) -> None:
         """Return nothing for the node's page."""
 
     def answer(self, query: str, *args: Any) -> Any:
@@ -96,7 +96,7 @@ class SimulatedMember:
                 state_dir,
                 reports,
                 contact=contact,
-                errands=Errands(name, {}),
+                remote_commands=RemoteCommands(name, {}),
                 objects=FleetObjects(invitation, ObjectStore(state_dir, state_dir / "memory")),
                 tell=self.sync_pods,
                 open_pods=self.open_pods,

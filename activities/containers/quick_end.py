@@ -37,7 +37,7 @@ async def read_once_started(
     """Read the pod after a start has succeeded: if the container is to end, once it has, or after a moment."""
     if is_to_end:
         return await _read_at_its_end(attempt, request, container_id, heard)
-    attempt.say_nearly_done()
+    attempt.mark_finishing()
     return await attempt.read(Made(request.sandbox_id, container_id))
 
 
@@ -53,13 +53,13 @@ async def _read_at_its_end(
     deadline, reader, home = monotonic() + LINGER_SECONDS, attempt.node.reader, request.sandbox_id
     is_first = not request.restart and attempt.number == 1
     with contextlib.suppress(Interrupted, CriError), ExitStack() as watching:
-        process = await _Process.of(attempt, container_id, watching, attempt.say_only_waits if is_first else None)
+        process = await _Process.of(attempt, container_id, watching, attempt.mark_waiting if is_first else None)
         while monotonic() < process.awaited_until(deadline) and not attempt.interrupted:
             if heard.anything or not process.runs:
                 await attempt.pause(_SELDOM_SECONDS if heard.anything else _LOOK_SECONDS, until=heard.end)
             else:
                 await attempt.pause(_SELDOM_SECONDS, until=process.end)
-            if await reader.has_exited(container_id, sandbox_id=home, succeeded=attempt.say_nearly_done):
+            if await reader.has_exited(container_id, sandbox_id=home, succeeded=attempt.mark_finishing):
                 break
             if heard.end.is_set():  # too early: from now on the runtime is asked
                 heard.end.clear()

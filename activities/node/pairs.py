@@ -32,9 +32,9 @@ class Pair:
     def __init__(self) -> None:
         self.first: asyncio.Future[StepResult | Failed] | None = None
         """How the newest attempt of the first step that began here ends; None if none has begun here."""
-        self.first_only_waits: asyncio.Future[None] | None = None
+        self.first_is_waiting: asyncio.Future[None] | None = None
         """Done once that attempt only waits for the runtime."""
-        self.first_is_nearly_done: asyncio.Future[None] | None = None
+        self.first_is_finishing: asyncio.Future[None] | None = None
         """Done once that attempt has succeeded and only has to read the pod."""
         self.came = asyncio.Event()
         """An attempt of the first step has begun here."""
@@ -50,18 +50,18 @@ class Pair:
         """Note that an attempt of the first step begins; return what its end is to be set on."""
         loop = asyncio.get_running_loop()
         self.first = loop.create_future()
-        self.first_only_waits, self.first_is_nearly_done = loop.create_future(), loop.create_future()
+        self.first_is_waiting, self.first_is_finishing = loop.create_future(), loop.create_future()
         self.came.set()
         return self.first
 
-    def say_only_waits(self) -> None:
+    def mark_waiting(self) -> None:
         """Note that the first step's newest attempt only waits for the runtime."""
-        _set(self.first_only_waits)
+        _set(self.first_is_waiting)
 
-    def say_nearly_done(self) -> None:
+    def mark_finishing(self) -> None:
         """Note that the first step's newest attempt has succeeded and only has to read the pod."""
-        _set(self.first_only_waits)
-        _set(self.first_is_nearly_done)
+        _set(self.first_is_waiting)
+        _set(self.first_is_finishing)
 
 
 class Pairs:

@@ -23,7 +23,7 @@ from syncpod.node.tombstones import write_tombstone
 from syncpod.translation.names import POD_UID_LABEL
 
 
-async def note_end(attempt: StepAttempt) -> bool:
+async def leave_tombstone(attempt: StepAttempt) -> bool:
     """Write the tombstone of this life of the pod, and free its UID; return whether it is written.
 
     It is not for a pod without an incarnation, or if the disk is full: nothing may keep a pod from being removed.
@@ -84,7 +84,7 @@ async def remove_remains(
     attempt.doing = "removes the pod's cgroup, directories and logs"
     context, ref = attempt.node.context, attempt.ref
     await _remove_cgroup(attempt, ref.uid)
-    await note_end(attempt)
+    await leave_tombstone(attempt)
     removing = partial(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
     await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=patience_seconds)
     attempt.node.uids.release(ref)

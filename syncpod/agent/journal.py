@@ -25,7 +25,7 @@ from syncpod.agent import metrics
 from syncpod.agent.senders import AskServer, Command, Senders
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
-from syncpod.journal.records import Instance, Life, Line, TaskRecords
+from syncpod.journal.records import HistoryEntry, Instance, PodRun, TaskRecords
 from syncpod.kernel.boot import boot_id
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.messages.identity import PodRef
@@ -86,7 +86,7 @@ class Journal:
         self._senders = Senders(ask_server, node=node.name, keep=self._keep_senders)
         self._pending: dict[_Run, Records] = {}
         """The state that each run published last."""
-        self._ends: list[tuple[Life, Instance]] = []
+        self._ends: list[tuple[PodRun, Instance]] = []
         """Instances that are about to be removed with their logs."""
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -106,7 +106,7 @@ class Journal:
         A `ref` may have only a UID; then it means the journal's pod with that UID, if there is one. Returns after two
         seconds in any case: the journal may lose a record, but must not delay a step.
         """
-        life = Life(*(getattr(ref, part) for part in Life._fields))
+        life = PodRun(*(getattr(ref, part) for part in PodRun._fields))
         new = [each for each in instances if not self._writer.has_log_end(life, each)]
         if self._is_stuck() or not (new or self._pending):
             return
@@ -165,7 +165,7 @@ class Journal:
         except TimeoutError:
             log.warning("not everything is in the journal: it cannot be written in time")
 
-    async def _keep_senders(self, lines: Sequence[tuple[Life, Line]]) -> None:
+    async def _keep_senders(self, lines: Sequence[tuple[PodRun, HistoryEntry]]) -> None:
         async with self._writing:
             await in_daemon_thread(partial(self._writer.write_senders, lines), name="journal")
 
@@ -216,7 +216,7 @@ class _Writer:
         self._store = ObjectStore(node.state_dir, node.memory_dir)
         self._file = JournalFile(node.state_dir / FILE_NAME, limits)
         self._lock = threading.Lock()
-        self._known: dict[Life, _Known] = {}
+        self._known: dict[PodRun, _Known] = {}
         self._runs: dict[str, tuple[str, datetime]] = {}
         """By workflow: its newest run, and the time up to which all its records are in the file."""
         self._is_opened = self._is_failing = self._serves = False
@@ -233,7 +233,7 @@ class _Writer:
         found, self._commands = self._commands, []
         return found
 
-    def write_senders(self, lines: Sequence[tuple[Life, Line]]) -> None:
+    def write_senders(self, lines: Sequence[tuple[PodRun, HistoryEntry]]) -> None:
         """Write the senders of commands."""
         with self._using():
             try:
@@ -243,12 +243,12 @@ class _Writer:
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
 
-    def has_log_end(self, life: Life, instance: Instance) -> bool:
+    def has_log_end(self, life: PodRun, instance: Instance) -> bool:
         """Say whether the end of an instance's log is known to be in the file."""
         known = self._known.get(life)
         return known is not None and (instance.container, instance.restart) in known.log_ends
 
-    def write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[Life, Instance]]) -> bool:
+    def write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[PodRun, Instance]]) -> bool:
         """Write everything or nothing, and say whether that succeeded. Failures are logged once, until a success."""
         with self._using():
             try:
@@ -358,62 +358,64 @@ class _Writer:
         self._file.write(over)
         self._is_opened = True
 
-    def _write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[Life, Instance]]) -> None:
+    def _write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[PodRun, Instance]]) -> None:
         self._open()
-        told = [(*run, each) for run, published in pending.items() if (each := self._news(*run, published)) is not None]
+        news = [(*run, each) for run, published in pending.items() if (each := self._news(*run, published)) is not None]
         named = ((life if life.name else self._file.life_of(life.uid, life.incarnation), each) for life, each in ends)
-        kept = [(life, self._with_log_end(life, self._as_told(life, each))) for life, each in named if life is not None]
+        kept = [
+            (life, self._with_log_end(life, self._as_recorded(life, each))) for life, each in named if life is not None
+        ]
         # A workflow's own record of an instance takes precedence, so it is written last.
         rows = [TaskRecords(life, each.ended_at or datetime.now(UTC), instances=(each,)) for life, each in kept]
-        rows += [self._without_repeats(each) for _, _, each in told]
+        rows += [self._without_repeats(each) for _, _, each in news]
         metrics.journaled(self._file.write(map(self._without_secrets, rows)), self._file.used_bytes())
-        for workflow_id, run_id, each in told:
+        for workflow_id, run_id, each in news:
             self._commands += (Command(workflow_id, run_id, each.life, line) for line in self._new_commands(each))
             self._note(workflow_id, run_id, each)
         for life, one in kept:
             if (known := self._known.get(life)) is not None:
                 known.log_ends |= {(one.container, one.restart)}
 
-    def _new_commands(self, told: TaskRecords) -> Iterator[Line]:
+    def _new_commands(self, records: TaskRecords) -> Iterator[HistoryEntry]:
         """Yield the commands that are new to this process, and whose senders are not known."""
-        known = self._known.get(told.life, _Known()).commands
-        for line in (each for each in told.lines if each.is_command):
-            if (line.at, line.subject) not in known and not self._file.has_sender(told.life, line):
+        known = self._known.get(records.life, _Known()).commands
+        for line in (each for each in records.lines if each.is_command):
+            if (line.at, line.subject) not in known and not self._file.has_sender(records.life, line):
                 yield line
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- new records --------------------------------------------------------------------------------------------------
 
     def _news(self, workflow_id: str, run_id: str, published: Records) -> TaskRecords | None:
         """Return a run's records that are newer than those in the file."""
         run, until = self._runs.get(workflow_id, ("", None))
-        return published.told(until if run == run_id else None)
+        return published.journal_records(until if run == run_id else None)
 
-    def _as_told(self, life: Life, instance: Instance) -> Instance:
+    def _as_recorded(self, life: PodRun, instance: Instance) -> Instance:
         """Return an instance as its workflow has recorded it, if it has."""
         known = self._known.get(life, _Known()).instances.get((instance.container, instance.restart))
         return known if known is not None and known.has_ended else instance
 
-    def _without_repeats(self, told: TaskRecords) -> TaskRecords:
+    def _without_repeats(self, records: TaskRecords) -> TaskRecords:
         """Return the records with only those instances that are new to the file, and with the ends of their logs."""
-        known = self._known.get(told.life, _Known())
-        news = (each for each in told.instances if known.instances.get((each.container, each.restart)) != each)
-        wanted = tuple(self._with_log_end(told.life, each) for each in news)
-        return replace(told, instances=wanted)
+        known = self._known.get(records.life, _Known())
+        news = (each for each in records.instances if known.instances.get((each.container, each.restart)) != each)
+        wanted = tuple(self._with_log_end(records.life, each) for each in news)
+        return replace(records, instances=wanted)
 
-    def _note(self, workflow_id: str, run_id: str, told: TaskRecords) -> None:
+    def _note(self, workflow_id: str, run_id: str, records: TaskRecords) -> None:
         """Note that these records are in the file."""
-        if told.is_gone:
-            self._known.pop(told.life, None)
+        if records.is_gone:
+            self._known.pop(records.life, None)
             self._runs.pop(workflow_id, None)
             return
-        instances = {(each.container, each.restart): each for each in told.instances}
-        before = self._known.get(told.life, _Known())
+        instances = {(each.container, each.restart): each for each in records.instances}
+        before = self._known.get(records.life, _Known())
         ended = frozenset(key for key, each in instances.items() if each.has_ended)
-        commands = frozenset((line.at, line.subject) for line in told.lines if line.is_command)
-        self._known[told.life] = _Known(instances, ended | (before.log_ends & instances.keys()), commands)
-        self._runs[workflow_id] = run_id, told.at
+        commands = frozenset((line.at, line.subject) for line in records.lines if line.is_command)
+        self._known[records.life] = _Known(instances, ended | (before.log_ends & instances.keys()), commands)
+        self._runs[workflow_id] = run_id, records.at
 
-    def _with_log_end(self, life: Life, instance: Instance) -> Instance:
+    def _with_log_end(self, life: PodRun, instance: Instance) -> Instance:
         """Return an instance with the end of its log, if it has ended and that is not in the file yet."""
         if not instance.has_ended or self._file.has_log_end(life, instance.container, instance.restart):
             return instance
@@ -427,17 +429,17 @@ class _Writer:
             end = WITHHELD
         return replace(instance, log_end=end)
 
-    def _without_secrets(self, told: TaskRecords) -> TaskRecords:
+    def _without_secrets(self, records: TaskRecords) -> TaskRecords:
         hide = of_process.redact
         return replace(
-            told,
-            lines=tuple(replace(each, reason=hide(each.reason), outcome=hide(each.outcome)) for each in told.lines),
-            happenings=tuple(replace(each, message=hide(each.message)) for each in told.happenings),
+            records,
+            lines=tuple(replace(each, reason=hide(each.reason), outcome=hide(each.outcome)) for each in records.lines),
+            events=tuple(replace(each, message=hide(each.message)) for each in records.events),
             instances=tuple(
                 replace(each, message=hide(each.message), cause=hide(each.cause), log_end=hide(each.log_end))
-                for each in told.instances
+                for each in records.instances
             ),
-            present=hide(told.present),
+            present=hide(records.present),
         )
 
 

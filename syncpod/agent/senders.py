@@ -18,7 +18,7 @@ from typing import Final
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.journal.records import SENDER, Life, Line
+from syncpod.journal.records import SENDER, HistoryEntry, PodRun
 from syncpod.messages.pod_commands import DELETE, POD_COMMANDS
 from syncpod.temporal.senders import Sent
 
@@ -57,11 +57,11 @@ class Command:
 
     workflow_id: str
     run_id: str
-    life: Life
-    line: Line
+    life: PodRun
+    line: HistoryEntry
 
 
-def sender_of(line: Line, sent: Sequence[Sent]) -> str:
+def sender_of(line: HistoryEntry, sent: Sequence[Sent]) -> str:
     """Return the identity of who sent what a line is about; "" if that is not among what was sent. Pure.
 
     A signal is recorded just before it is obeyed, an update just after: of several, the nearest is meant.
@@ -75,7 +75,7 @@ class Senders:
     """The commands whose senders are yet to be asked for."""
 
     def __init__(
-        self, ask: AskServer, *, node: str, keep: Callable[[Sequence[tuple[Life, Line]]], Awaitable[None]]
+        self, ask: AskServer, *, node: str, keep: Callable[[Sequence[tuple[PodRun, HistoryEntry]]], Awaitable[None]]
     ) -> None:
         """Ask `ask`, and give the answers to `keep`, as lines of the journal. `node` is this node's name."""
         self._ask, self._node, self._keep = ask, node, keep
@@ -107,12 +107,12 @@ class Senders:
             self._news.clear()
             await self._news.wait()
 
-    async def _answers(self) -> tuple[list[tuple[Life, Line]], bool]:
+    async def _answers(self) -> tuple[list[tuple[PodRun, HistoryEntry]], bool]:
         """Ask for the senders of the commands that wait; also say whether the server cannot answer now.
 
         The answers for a crowd are written at once, since each write has a thread and a transaction of its own.
         """
-        answers: list[tuple[Life, Line]] = []
+        answers: list[tuple[PodRun, HistoryEntry]] = []
         while self._waiting and len(answers) < _TOGETHER:
             try:
                 answers.extend(await self._find(self._waiting[0]))
@@ -123,7 +123,7 @@ class Senders:
                 self._waiting.popleft()
         return answers, False
 
-    async def _find(self, command: Command) -> Sequence[tuple[Life, Line]]:
+    async def _find(self, command: Command) -> Sequence[tuple[PodRun, HistoryEntry]]:
         """Return the line that says who sent a command; none if the server does not know. Raises RPCError."""
         own = (command.workflow_id, command.line.subject, command.line.at)
         if own in self._own:

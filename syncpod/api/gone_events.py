@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.api.views.events import PodEvent
-from syncpod.journal.reading import NoJournal, happenings_of_gone
+from syncpod.journal.reading import NoJournal, events_of_gone
 
 KEPT: Final = timedelta(hours=1)
 """How long a kube-apiserver keeps an event (--event-ttl)."""
@@ -22,7 +22,7 @@ def gone_events(
     Of a namespace, None = of all. Without a journal there are none.
     """
     try:
-        found = happenings_of_gone(state_dir, now - KEPT, namespace)
+        found = events_of_gone(state_dir, now - KEPT, namespace)
     except NoJournal:
         return []
     known = {event.key for event in present}

@@ -21,14 +21,14 @@ from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.rollout import (
     Counts,
     Creation,
+    RolloutSpec,
     RolloutState,
-    Wish,
     Withdrawal,
     WorkloadDecision,
     health_gate,
     why_rolled_back,
     with_setback,
-    with_wish,
+    with_spec,
 )
 from syncpod.fleet.sizes import SizeOrPercent, size_of
 from syncpod.fleet.taints import ENDS, KEEPS_AWAY, NOT_READY, UNREACHABLE, UNSCHEDULABLE, taints_of, untolerated
@@ -47,7 +47,7 @@ _OF_HOST_NETWORK: Final = Toleration(
 
 
 @dataclass(frozen=True)
-class DaemonWish:
+class DaemonRolloutSpec:
     """What a DaemonSet asks for: the template of the pod on each node, and how pods may be replaced."""
 
     revision: str
@@ -104,14 +104,18 @@ def standing(pod: Pod, node: NodeOffer) -> Standing:
 
 
 def decide_daemons(
-    wish: DaemonWish, nodes: Mapping[str, Standing], members: Iterable[Member], state: RolloutState, now: datetime
+    spec: DaemonRolloutSpec,
+    nodes: Mapping[str, Standing],
+    members: Iterable[Member],
+    state: RolloutState,
+    now: datetime,
 ) -> WorkloadDecision:
     """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
     A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` are those that a
     survey has found. A pod whose node is not among them stays.
     """
-    return _DaemonSetDecider(wish, nodes, members, state, now).decision()
+    return _DaemonSetDecider(spec, nodes, members, state, now).decision()
 
 
 class _DaemonSetDecider:
@@ -119,21 +123,21 @@ class _DaemonSetDecider:
 
     def __init__(
         self,
-        wish: DaemonWish,
+        spec: DaemonRolloutSpec,
         nodes: Mapping[str, Standing],
         members: Iterable[Member],
         state: RolloutState,
         now: datetime,
     ) -> None:
-        self._wish, self._nodes, self._now = wish, dict(sorted(nodes.items())), now
+        self._spec, self._nodes, self._now = spec, dict(sorted(nodes.items())), now
         self._members = sorted(members, key=lambda member: member.name)
         self._going: dict[str, str] = {}
         self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.should_run]
         self._closed = [name for name, node in self._nodes.items() if node.is_heard and not node.should_run]
         """Nodes that take no new pod. The pod that they have stays, unless it is outdated and not available."""
-        self._surge = size_of(wish.max_surge, len(self._heard), up=True)
-        self._unavailable = size_of(wish.max_unavailable, len(self._heard), up=True)
-        self._state = with_wish(Wish(wish.revision, len(self._heard)), state, now)
+        self._surge = size_of(spec.max_surge, len(self._heard), up=True)
+        self._unavailable = size_of(spec.max_unavailable, len(self._heard), up=True)
+        self._state = with_spec(RolloutSpec(spec.revision, len(self._heard)), state, now)
         self._create: list[Creation] = []
         self._rolled_back = self._failed = self._became_good = self._complete = ""
         self._times: list[datetime] = []
@@ -154,7 +158,7 @@ class _DaemonSetDecider:
             available=sum(map(self._is_available, counted)),
         )
         self._times += [
-            member.ready_since + self._wish.min_ready for member in counted if member.ready_since is not None
+            member.ready_since + self._spec.min_ready for member in counted if member.ready_since is not None
         ]
         later = [moment for moment in self._times if moment > self._now]
         return WorkloadDecision(
@@ -179,7 +183,7 @@ class _DaemonSetDecider:
         return leaving_order(filter(self._counts, found))[::-1]
 
     def _is_available(self, member: Member) -> bool:
-        return member.is_available(self._now, self._wish.min_ready)
+        return member.is_available(self._now, self._spec.min_ready)
 
     def _is_new(self, member: Member) -> bool:
         return member.revision == self._state.target

@@ -23,7 +23,7 @@ from typing import Final
 
 from syncpod.fleet.affinity import Neighbors, own_anti_affinity
 from syncpod.fleet.offers import NodeOffer, PodThere
-from syncpod.fleet.room import insufficient, least_allocated
+from syncpod.fleet.resource_fit import insufficient, least_allocated
 from syncpod.fleet.spread import Spread
 from syncpod.fleet.taints import CORDON, KEEPS_AWAY, taints_of, tolerates, untolerated
 from syncpod.lifecycle.node_affinity import matches_node, preference

@@ -36,7 +36,7 @@ _NOTHING_YET: Final = (0, -(2**31), 0)
 
 
 @dataclass(frozen=True)
-class Wish:
+class RolloutSpec:
     """What a Deployment asks for: a number of pods of a template, and how they may be replaced."""
 
     revision: str
@@ -63,7 +63,7 @@ class RolloutState:
     """What a rollout has to remember from one decision to the next."""
 
     asked: str = ""
-    """The revision of the latest wish."""
+    """The revision of the latest spec."""
     target: str = ""
     """The revision that is being rolled out: `asked`, or the last good one after a rollback."""
     good: str = ""
@@ -143,13 +143,13 @@ class WorkloadDecision:
     counts: Counts = Counts()
 
 
-def decide(wish: Wish, members: Iterable[Member], state: RolloutState, now: datetime) -> WorkloadDecision:
+def decide(spec: RolloutSpec, members: Iterable[Member], state: RolloutState, now: datetime) -> WorkloadDecision:
     """Decide what a Deployment does next. The order of its pods does not matter.
 
     A decision never creates more than `replicas + max_surge` pods in all, and never withdraws an available pod if fewer
     than `replicas - max_unavailable` would remain available. Pods on lost nodes that are written off do not count.
     """
-    return _DeploymentDecider(wish, members, state, now).decision()
+    return _DeploymentDecider(spec, members, state, now).decision()
 
 
 def health_gate(new: Iterable[Member]) -> Member | None:
@@ -171,20 +171,20 @@ def _what_keeps(member: Member) -> str:
     return why_unavailable(member)
 
 
-def with_wish(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
-    """Return the state with the wish noted: if it has a new template, that is the target now.
+def with_spec(spec: RolloutSpec, state: RolloutState, now: datetime) -> RolloutState:
+    """Return the state with the spec noted: if it has a new template, that is the target now.
 
     The progress deadline counts anew from a new template, another number of pods, and the end of a pause. It counts
     until all pods are available: what becomes of them later is no lack of progress (DeploymentTimedOut).
     """
-    if wish.paused:
-        return replace(state, replicas=wish.replicas, progressed_at=now, paused=True)
+    if spec.paused:
+        return replace(state, replicas=spec.replicas, progressed_at=now, paused=True)
     is_resumed, state = state.paused, replace(state, paused=False)
-    if wish.revision != state.asked:
-        state = replace(state, asked=wish.revision, target=wish.revision, rolled_back="")
-    elif wish.replicas == state.replicas and state.progressed_at is not None and not is_resumed:
+    if spec.revision != state.asked:
+        state = replace(state, asked=spec.revision, target=spec.revision, rolled_back="")
+    elif spec.replicas == state.replicas and state.progressed_at is not None and not is_resumed:
         return state
-    return replace(state, best=_NOTHING_YET, progressed_at=now, arrived=False, replicas=wish.replicas)
+    return replace(state, best=_NOTHING_YET, progressed_at=now, arrived=False, replicas=spec.replicas)
 
 
 def with_setback(state: RolloutState, now: datetime) -> RolloutState:
@@ -196,10 +196,10 @@ def with_setback(state: RolloutState, now: datetime) -> RolloutState:
 class _DeploymentDecider:
     """One decision."""
 
-    def __init__(self, wish: Wish, members: Iterable[Member], state: RolloutState, now: datetime) -> None:
-        self._wish, self._now = wish, now
+    def __init__(self, spec: RolloutSpec, members: Iterable[Member], state: RolloutState, now: datetime) -> None:
+        self._spec, self._now = spec, now
         self._members = sorted(members, key=lambda member: member.name)
-        self._state = with_wish(wish, state, now)
+        self._state = with_spec(spec, state, now)
         self._going: dict[str, str] = {}
         self._off = {member.name for member in self._present() if member.name in state.written_off}
         self._rolled_back = self._failed = self._became_good = self._complete = ""
@@ -215,14 +215,14 @@ class _DeploymentDecider:
         self._mark_good(create)
         counted = self._counted()
         counts = Counts(
-            desired=self._wish.replicas,
+            desired=self._spec.replicas,
             replicas=len(counted),
-            updated=len(self._new()) if not self._is_held_back() else self._wished(counted),
+            updated=len(self._new()) if not self._is_held_back() else self._of_spec(counted),
             ready=sum(member.is_ready() for member in counted),
             available=len(self._available(counted)),
         )
         self._times += [
-            member.ready_since + self._wish.min_ready
+            member.ready_since + self._spec.min_ready
             for member in counted
             if member.is_ready() and member.ready_since is not None
         ]
@@ -240,7 +240,7 @@ class _DeploymentDecider:
             rolled_back=self._rolled_back,
             failed=self._failed,
             says=says,
-            stalled="" if self._wish.paused else self._stalled(""),
+            stalled="" if self._spec.paused else self._stalled(""),
             look_again=min(later, default=None),
             counts=counts,
         )
@@ -257,17 +257,17 @@ class _DeploymentDecider:
 
     def _is_held_back(self) -> bool:
         """Say whether there is a newer template than the target, which a pause holds back."""
-        return self._wish.paused and self._wish.revision != self._state.asked
+        return self._spec.paused and self._spec.revision != self._state.asked
 
-    def _wished(self, members: Iterable[Member]) -> int:
+    def _of_spec(self, members: Iterable[Member]) -> int:
         """Return how many pods have the newest template: as in a cluster, those are up to date, also in a pause."""
-        return sum(member.revision == self._wish.revision and not member.moving for member in members)
+        return sum(member.revision == self._spec.revision and not member.moving for member in members)
 
     def _old(self) -> list[Member]:
         return [member for member in self._counted() if member.revision != self._state.target or member.moving]
 
     def _available(self, members: Iterable[Member]) -> list[Member]:
-        return [member for member in members if member.is_available(self._now, self._wish.min_ready)]
+        return [member for member in members if member.is_available(self._now, self._spec.min_ready)]
 
     def _write_off(self) -> None:
         """Write off pods whose nodes have been lost for long enough."""
@@ -277,7 +277,7 @@ class _DeploymentDecider:
                 self._off.add(member.name)
 
     def _written_off_at(self, member: Member) -> datetime | None:
-        return written_off_at(member, self._wish.when_lost, self._wish.grace)
+        return written_off_at(member, self._spec.when_lost, self._spec.grace)
 
     def _is_written_off(self, member: Member) -> bool:
         moment = self._written_off_at(member)
@@ -290,16 +290,16 @@ class _DeploymentDecider:
                 continue
             successor = self._successor(member.name)
             self._off.discard(member.name)
-            enough = len(self._counted()) > self._wish.replicas
+            enough = len(self._counted()) > self._spec.replicas
             if successor is not None and enough and member.revision == successor.revision:
-                choice = choose_copy(member, successor, self._wish.when_lost, self._now, self._wish.min_ready)
+                choice = choose_copy(member, successor, self._spec.when_lost, self._now, self._spec.min_ready)
                 if not self._is_needed(choice.goes):
                     self._going[choice.goes] = choice.why
 
     def _is_needed(self, name: str) -> bool:
         """Say whether too few pods would be available without this one."""
         available = {member.name for member in self._available(self._counted())}
-        return name in available and len(available) <= self._wish.replicas - self._wish.max_unavailable
+        return name in available and len(available) <= self._spec.replicas - self._spec.max_unavailable
 
     def _successor(self, name: str) -> Member | None:
         """Return the pod that replaces a lost pod now. If the first replacement was lost too, that is the next one."""
@@ -334,7 +334,7 @@ class _DeploymentDecider:
             state = replace(state, best=(best[0], best[1], best[2]), progressed_at=self._now)
         self._state = state
         is_rolling_out = bool(state.good) and state.target != state.good
-        if self._wish.paused or not is_rolling_out:
+        if self._spec.paused or not is_rolling_out:
             return
         failing = health_gate(one for one in self._members if one.revision == state.target and not one.leaving)
         if failing is not None:
@@ -348,7 +348,7 @@ class _DeploymentDecider:
 
     def _stalled(self, what_now: str) -> str:
         """Return a sentence if the progress deadline has passed, with what the rollout waits for; "" if it has not."""
-        since, limit = self._state.progressed_at, self._wish.deadline
+        since, limit = self._state.progressed_at, self._spec.deadline
         if since is None or limit is None or self._state.arrived or self._is_complete():
             return ""
         if since + limit > self._now:
@@ -356,7 +356,7 @@ class _DeploymentDecider:
             return ""
         new, lacking = self._new(), self._lacking()
         said = f"; {_what_keeps(lacking)}" if lacking is not None else ""
-        available = f"{len(self._available(new))} of {self._wish.replicas} pods available"
+        available = f"{len(self._available(new))} of {self._spec.replicas} pods available"
         return f"{self._state.target} made no progress in {go_duration(limit)}: {available}{said}{what_now}"
 
     def _lacking(self) -> Member | None:
@@ -366,40 +366,40 @@ class _DeploymentDecider:
 
     def _is_complete(self) -> bool:
         new = self._new()
-        return not self._old() and len(new) == self._wish.replicas == len(self._available(new))
+        return not self._old() and len(new) == self._spec.replicas == len(self._available(new))
 
     def _create_and_withdraw(self) -> int:
         """Choose the pods to withdraw, and return how many pods to make."""
-        if self._wish.paused:
+        if self._spec.paused:
             return self._scale_only()
         new = self._new()
-        for member in leaving_order(new)[: max(0, len(new) - self._wish.replicas)]:
-            self._going[member.name] = f"{member.called} is removed: {self._wish.wanted}"
-        return self._recreate() if self._wish.recreate else self._roll()
+        for member in leaving_order(new)[: max(0, len(new) - self._spec.replicas)]:
+            self._going[member.name] = f"{member.called} is removed: {self._spec.wanted}"
+        return self._recreate() if self._spec.recreate else self._roll()
 
     def _recreate(self) -> int:
         """Make pods of a new template only after all others are gone."""
         for member in self._old():
             self._going[member.name] = self._outdated(member)
-        return self._allowed(self._wish.replicas - len(self._new()))
+        return self._allowed(self._spec.replicas - len(self._new()))
 
     def _to_be_awaited(self) -> list[Member]:
         """Return the pods that must be gone before one of a new template is made; none unless under `Recreate`."""
         return [
             member
             for member in self._members
-            if self._wish.recreate
+            if self._spec.recreate
             and (member.leaving or member.name in self._going or self._is_outdated(member))
             and not (member.ended or self._is_written_off(member))
         ]
 
     def _is_outdated(self, member: Member) -> bool:
-        return member.revision != self._state.target and not self._wish.paused
+        return member.revision != self._state.target and not self._spec.paused
 
     def _roll(self) -> int:
-        wish, counted, new, old = self._wish, self._counted(), self._new(), self._old()
-        create = self._allowed(min(wish.replicas - len(new), wish.replicas + wish.max_surge - len(counted)))
-        least = wish.replicas - wish.max_unavailable
+        spec, counted, new, old = self._spec, self._counted(), self._new(), self._old()
+        create = self._allowed(min(spec.replicas - len(new), spec.replicas + spec.max_surge - len(counted)))
+        least = spec.replicas - spec.max_unavailable
         unavailable = len(new) - len(self._available(new))
         budget = max(0, len(counted) - least - unavailable)
         spare = max(0, len(self._available(counted)) - least)
@@ -414,16 +414,16 @@ class _DeploymentDecider:
 
     def _scale_only(self) -> int:
         """Follow a paused rollout's number of replicas, and change nothing else."""
-        wish, counted = self._wish, self._counted()
+        spec, counted = self._spec, self._counted()
         if not self._state.target:
             return 0
         is_between = bool(self._new()) and bool(self._old())
         staying = [member for member in counted if not member.moving]
-        most = wish.replicas + (wish.max_surge if is_between or len(staying) < len(counted) else 0)
+        most = spec.replicas + (spec.max_surge if is_between or len(staying) < len(counted) else 0)
         for member in leaving_order(counted)[: max(0, len(counted) - most)]:
-            self._going[member.name] = f"{member.called} is removed: {wish.wanted}"
-        self._move_within(0 if wish.recreate else wish.replicas - wish.max_unavailable)
-        return self._allowed(min(wish.replicas - len(staying), most - len(counted)))
+            self._going[member.name] = f"{member.called} is removed: {spec.wanted}"
+        self._move_within(0 if spec.recreate else spec.replicas - spec.max_unavailable)
+        return self._allowed(min(spec.replicas - len(staying), most - len(counted)))
 
     def _move_within(self, least: int) -> None:
         """Withdraw pods of draining nodes, as long as `least` pods stay available."""
@@ -440,7 +440,7 @@ class _DeploymentDecider:
         if self._to_be_awaited():
             return 0
         # In a pause, pods are made of the last good template.
-        is_new = bool(state.good) and state.target != state.good and not self._wish.paused
+        is_new = bool(state.good) and state.target != state.good and not self._spec.paused
         in_trouble = is_new and any(health(member) != "fine" for member in self._new())
         return 0 if in_trouble else max(0, number)
 
@@ -450,7 +450,7 @@ class _DeploymentDecider:
         return f"{member.called} is removed: it is of {member.revision}, and {self._state.target} is being rolled out"
 
     def _mark_good(self, create: int) -> None:
-        if create or not self._wish.replicas or not self._is_complete():
+        if create or not self._spec.replicas or not self._is_complete():
             return
         self._complete = self._state.target
         self._state = replace(self._state, arrived=True, setbacks=0, held_until=None)
@@ -460,22 +460,22 @@ class _DeploymentDecider:
 
     def _named(self, number: int) -> tuple[Creation, ...]:
         """Return the pods to make. The first ones replace the pods that are written off."""
-        paused_on_good = self._wish.paused and self._state.good
+        paused_on_good = self._spec.paused and self._state.good
         revision = self._state.good if paused_on_good else self._state.target
         lost = [name for name in sorted(self._off - set(self._going)) if self._successor(name) is None]
         return tuple(Creation(revision, lost[index] if index < len(lost) else "") for index in range(number))
 
     def _says(self, counts: Counts) -> str:
-        wish, state = self._wish, self._state
+        spec, state = self._spec, self._state
         new, verb = self._new(), "is" if counts.available == 1 else "are"
-        numbers = f"{len(new)} of {wish.replicas} pods have it, {counts.available} {verb} available"
-        if self._is_complete() or (not wish.replicas and not counts.replicas):
+        numbers = f"{len(new)} of {spec.replicas} pods have it, {counts.available} {verb} available"
+        if self._is_complete() or (not spec.replicas and not counts.replicas):
             done = f"{state.target} is rolled out"
             if self._is_held_back():
-                return f"{done}; {wish.revision} is held back, since it is paused"
+                return f"{done}; {spec.revision} is held back, since it is paused"
             return f"{done}; {state.rolled_back}" if state.rolled_back else done
-        if wish.paused:
-            return f"{state.target or wish.revision} is paused: {numbers}"
+        if spec.paused:
+            return f"{state.target or spec.revision} is paused: {numbers}"
         if state.rolled_back:
             return f"{state.rolled_back}: {numbers}"
         if awaited := self._to_be_awaited():

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
+from syncpod.fleet.bare_pods import decide_bare, placement_changed
 from syncpod.fleet.daemons import decide_daemons, standing
-from syncpod.fleet.lone_pods import decide_lone, placement_changed
 from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.rollout import RolloutState, WorkloadDecision, decide
 from syncpod.fleet.workload_documents import DaemonSet, Deployment, Workload, lost_rule, template_of
-from syncpod.fleet.workload_pods import daemon_wish_of, grace_of, pod_of, wish_of
+from syncpod.fleet.workload_pods import daemon_rollout_spec_of, grace_of, pod_of, rollout_spec_of
 from syncpod.pod import Pod
 
 
@@ -57,7 +57,7 @@ def _other_selector(before: Deployment | DaemonSet, after: Deployment | DaemonSe
 
 class _Deployments(WorkloadKind[Deployment]):
     def decide(self, workload: Deployment, at: Situation, now: datetime) -> WorkloadDecision:
-        return decide(replace(wish_of(workload), paused=at.is_paused), at.members, at.rollout, now)
+        return decide(replace(rollout_spec_of(workload), paused=at.is_paused), at.members, at.rollout, now)
 
     def fixed(self, before: Deployment, after: Deployment, _at: Situation) -> str:
         return _other_selector(before, after)
@@ -69,7 +69,7 @@ class _DaemonSets(WorkloadKind[DaemonSet]):
             return WorkloadDecision(at.rollout, says="the nodes have not been surveyed yet")
         pod = pod_of(workload, workload.spec.template, 0)
         standings = {node.name: standing(pod, node) for node in at.nodes}
-        return decide_daemons(daemon_wish_of(workload), standings, at.members, at.rollout, now)
+        return decide_daemons(daemon_rollout_spec_of(workload), standings, at.members, at.rollout, now)
 
     def fixed(self, before: DaemonSet, after: DaemonSet, _at: Situation) -> str:
         return _other_selector(before, after)
@@ -77,7 +77,7 @@ class _DaemonSets(WorkloadKind[DaemonSet]):
 
 class _LonePods(WorkloadKind[Pod]):
     def decide(self, workload: Pod, at: Situation, now: datetime) -> WorkloadDecision:
-        return decide_lone(lost_rule(workload), grace_of(template_of(workload)), at.members, at.rollout, now)
+        return decide_bare(lost_rule(workload), grace_of(template_of(workload)), at.members, at.rollout, now)
 
     def fixed(self, before: Pod, after: Pod, at: Situation) -> str:
         path = placement_changed(before, after) if at.is_placed else ""

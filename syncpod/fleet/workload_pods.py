@@ -11,8 +11,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from syncpod.fleet.daemons import DaemonWish, with_daemon_tolerations
-from syncpod.fleet.rollout import Wish
+from syncpod.fleet.daemons import DaemonRolloutSpec, with_daemon_tolerations
+from syncpod.fleet.rollout import RolloutSpec
 from syncpod.fleet.sizes import surge_and_unavailable
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost
 from syncpod.fleet.workload_documents import (
@@ -113,14 +113,14 @@ def next_number(last: int, is_taken: Callable[[int], bool]) -> int:
     return number
 
 
-def wish_of(deployment: Deployment) -> Wish:
+def rollout_spec_of(deployment: Deployment) -> RolloutSpec:
     """Return what an admitted Deployment asks for."""
     spec, rolling = deployment.spec, deployment.spec.strategy.rolling_update
     replicas = 1 if spec.replicas is None else spec.replicas
     surge, unavailable = (rolling.max_surge, rolling.max_unavailable) if rolling is not None else (0, 0)
     more, fewer = surge_and_unavailable(surge or 0, unavailable or 0, replicas)
     seconds = spec.progress_deadline_seconds
-    return Wish(
+    return RolloutSpec(
         revision=revision_of(spec.template),
         replicas=replicas,
         max_surge=more,
@@ -134,10 +134,10 @@ def wish_of(deployment: Deployment) -> Wish:
     )
 
 
-def daemon_wish_of(daemons: DaemonSet) -> DaemonWish:
+def daemon_rollout_spec_of(daemons: DaemonSet) -> DaemonRolloutSpec:
     """Return what an admitted DaemonSet asks for."""
     rolling = daemons.spec.update_strategy.rolling_update
-    return DaemonWish(
+    return DaemonRolloutSpec(
         revision=revision_of(daemons.spec.template),
         max_unavailable=(rolling.max_unavailable or 0) if rolling is not None else 1,
         max_surge=(rolling.max_surge or 0) if rolling is not None else 0,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.records import NEVER_RAN, RESTART_OF_ALL, SENDER, Fact, Happening, Instance, Line
+from syncpod.journal.records import NEVER_RAN, RESTART_OF_ALL, SENDER, Fact, HistoryEntry, Instance, JournalEvent
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE, KillCause
 
 _SLACK: Final = timedelta(seconds=2)
@@ -95,10 +95,10 @@ _WORDS: Final[Mapping[str, str]] = {
 """What is said of a kill; of any other, what was recorded."""
 
 
-def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_limit: str = "") -> Cause:
+def cause_of(instance: Instance, events: Iterable[JournalEvent] = (), memory_limit: str = "") -> Cause:
     """Return why an instance ended. A probe's last output comes from the pod's events."""
     if instance.killed_by:
-        return _caused(instance, happenings)
+        return _caused(instance, events)
     code, reason = instance.exit_code, instance.reason
     if reason == "OOMKilled":
         limit = f" at its limit of {memory_limit}" if memory_limit else ""
@@ -130,8 +130,8 @@ def _left_message(instance: Instance) -> str:
 
 def ends_of(
     instances: Sequence[Instance],
-    lines: Sequence[Line],
-    happenings: Sequence[Happening],
+    lines: Sequence[HistoryEntry],
+    events: Sequence[JournalEvent],
     limits: Mapping[str, str] | None = None,
 ) -> dict[str, list[End]]:
     """Return the ends of each container's instances, in the order of their numbers. `limits` are memory limits."""
@@ -146,7 +146,7 @@ def ends_of(
         all_released = [line.at for line in signals if line.fact == Fact.BACK_OFF_OF_ALL_ENDED]
         released = [line.at for line in signals if (line.fact, line.container) == (Fact.BACK_OFF_ENDED, name)]
         restarted = [line.at for line in signals if (line.subject, line.container) == ("restart", name)]
-        seen = [each for each in happenings if each.container == name]
+        seen = [each for each in events if each.container == name]
         limit = (limits or {}).get(name, "")
         following = [*each_of[1:], None]
         found[name] = [
@@ -167,7 +167,7 @@ def ends_of(
     return found
 
 
-def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
+def _asked_for_all(lines: Sequence[HistoryEntry]) -> set[tuple[str, int]]:
     """Return the instances whose ends restarted all containers: the last one to end by itself before each restart."""
     asked: set[tuple[str, int]] = set()
     newest: tuple[str, int] | None = None
@@ -223,7 +223,7 @@ def _cut_short(released: Sequence[datetime], one: Instance, after: Instance | No
     return any(at >= begun and (until is None or at <= until + slack) for at in released)
 
 
-def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> str:
+def _back_off(holds: Sequence[HistoryEntry], one: Instance, after: Instance | None) -> str:
     """Return the delay of the back-off that began between an instance's end and the next instance's start."""
     if one.ended_at is None:
         return ""
@@ -239,13 +239,13 @@ def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> s
     return go_duration(timedelta(seconds=delays[-1])) if delays else ""
 
 
-def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
+def _caused(instance: Instance, events: Iterable[JournalEvent]) -> Cause:
     kind = instance.killed_by
     # It was not the first process that ran out of memory: that one went on until the node ended it.
     before = "; a process ran out of memory" if instance.reason == "OOMKilled" else _after_its_grace(instance)
     match kind:
         case KillCause.LIVENESS | KillCause.STARTUP:
-            words = f"{kind} probe failed{_last_output(kind, instance, happenings)}"
+            words = f"{kind} probe failed{_last_output(kind, instance, events)}"
         case KillCause.HOOK:
             words = f"its postStart hook failed{_of_hook(instance.cause)}"
         case _:
@@ -258,13 +258,13 @@ def _after_its_grace(instance: Instance) -> str:
     return AFTER_ITS_GRACE if instance.signal == signal.SIGKILL else ""
 
 
-def _last_output(kind: str, instance: Instance, happenings: Iterable[Happening]) -> str:
+def _last_output(kind: str, instance: Instance, events: Iterable[JournalEvent]) -> str:
     """Return `: ` and the last output of an instance's probe; "" if it is not recorded, or if it said nothing."""
     title = f"{kind.capitalize()} probe failed: "
     until = instance.ended_at
     said = [
         each
-        for each in happenings
+        for each in events
         if each.reason == "Unhealthy"
         and each.message.startswith(title)
         and (until is None or each.first <= until + _SLACK)
@@ -310,7 +310,7 @@ class Change(NamedTuple):
     """Whether the pod ends by it: it was deleted, or evicted."""
 
 
-def changes_of(lines: Iterable[Line]) -> list[Change]:
+def changes_of(lines: Iterable[HistoryEntry]) -> list[Change]:
     """Return changes and commands from outside, with their senders, and failures: each once, by its last time."""
     found: dict[str, Change] = {}
     lines = list(lines)
@@ -325,11 +325,11 @@ def changes_of(lines: Iterable[Line]) -> list[Change]:
     return list(found.values())
 
 
-def _ends_pod(line: Line) -> bool:
+def _ends_pod(line: HistoryEntry) -> bool:
     return line.fact == Fact.DELETED or (line.kind, line.subject) == ("signal", "evict")
 
 
-def _change(line: Line) -> str:
+def _change(line: HistoryEntry) -> str:
     if line.kind == "update":
         return f"{line.subject}: {line.reason}" if line.reason else line.subject
     if line.kind == "signal" and (line.is_command or line.subject in _VERDICTS):

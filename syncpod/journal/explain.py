@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from syncpod.journal.causes import Change, End, changes_of, ends_of
-from syncpod.journal.reading import LifeRecords
-from syncpod.journal.records import Absence, Fact, Instance, Line, due_of
+from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance, due_of
 
 _NO_TIME: Final = timedelta(0)
 _NOT_ENDED: Final = ("ExceededGracePeriod", "FailedKillPod")
@@ -112,7 +112,7 @@ class Explained:
 class Explanation:
     """A life of a pod at a moment."""
 
-    records: LifeRecords
+    records: PodRunRecords
     """The records that were known at that moment."""
     at: datetime
     phase: str
@@ -176,7 +176,7 @@ class Explanation:
 
 
 def explain(
-    records: LifeRecords,
+    records: PodRunRecords,
     at: datetime,
     *,
     past: bool = False,
@@ -199,7 +199,7 @@ def explain(
     is_being_deleted = known.gone is None and _is_being_deleted(known, present)
     if known.gone is not None:
         waits = ()
-    ends = ends_of(known.instances, known.lines, known.happenings, _memory_limits(records.present))
+    ends = ends_of(known.instances, known.lines, known.events, _memory_limits(records.present))
     statuses = {each.get("name", ""): each for each in present.get("containers", ())}
     names = [*statuses, *(name for name in ends if name not in statuses)]
     names += sorted({each.container for each in known.instances} - set(names))
@@ -269,7 +269,7 @@ def _under_way(present: Mapping[str, Any], doing: Mapping[tuple[str, str], str])
     )
 
 
-def as_of(records: LifeRecords, at: datetime) -> LifeRecords:
+def as_of(records: PodRunRecords, at: datetime) -> PodRunRecords:
     """Return the records of a life that were known at a moment. An instance that ended later was running then."""
     instances = tuple(
         each if each.ended_at is None or each.ended_at <= at else _still_running(each)
@@ -281,12 +281,12 @@ def as_of(records: LifeRecords, at: datetime) -> LifeRecords:
         gone=records.gone if records.gone is not None and records.gone <= at else None,
         seen=min(records.seen, at),
         lines=tuple(line for line in records.lines if line.at <= at),
-        happenings=tuple(each for each in records.happenings if each.first <= at),
+        events=tuple(each for each in records.events if each.first <= at),
         instances=instances,
     )
 
 
-def life_at(lives: list[LifeRecords], at: datetime) -> LifeRecords | None:
+def life_at(lives: list[PodRunRecords], at: datetime) -> PodRunRecords | None:
     """Return the life at a moment, or else the last one before it; None if there was none yet."""
     return next((each for each in reversed(lives) if each.begun <= at), None)
 
@@ -316,12 +316,12 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
     )
 
 
-def _waits_then(records: LifeRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
+def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
     """Return the waits that had begun by then and were not over: nothing had happened to their subjects since.
 
     Without a worker nothing happens when a wait is due, so it goes on.
     """
-    newest: dict[str, Line] = {}
+    newest: dict[str, HistoryEntry] = {}
     for line in records.lines:
         if line.kind == "hold":
             newest[line.subject] = line
@@ -338,27 +338,27 @@ def _waits_then(records: LifeRecords, at: datetime, *, is_served: bool) -> tuple
     )
 
 
-def _is_being_deleted(records: LifeRecords, present: Mapping[str, Any]) -> bool:
+def _is_being_deleted(records: PodRunRecords, present: Mapping[str, Any]) -> bool:
     if present:
         return bool(present.get("deletion"))
     return any(_sets_grace(line) for line in records.lines)
 
 
-def _sets_grace(line: Line) -> bool:
+def _sets_grace(line: HistoryEntry) -> bool:
     return line.kind == "update" and line.fact in (Fact.DELETED, Fact.GRACE_SHORTENED)
 
 
-def _grace_ends(records: LifeRecords, present: Mapping[str, Any]) -> datetime | None:
+def _grace_ends(records: PodRunRecords, present: Mapping[str, Any]) -> datetime | None:
     """Return when the grace period of a deletion ends. A later deletion may have shortened it."""
     asked = [line for line in records.lines if _sets_grace(line)]
     deletion = present.get("deletion") or {}
     begun = _moment(deletion.get("at"))
     if not asked and begun is not None:
-        asked = [Line(begun, "update", fact=Fact.DELETED, seconds=deletion.get("graceSeconds") or 0)]
+        asked = [HistoryEntry(begun, "update", fact=Fact.DELETED, seconds=deletion.get("graceSeconds") or 0)]
     return min((due for line in asked if (due := due_of(line)) is not None), default=None)
 
 
-def _is_followed(records: LifeRecords) -> bool:
+def _is_followed(records: PodRunRecords) -> bool:
     """Return whether a pod was applied during the deletion, and the deletion was not repeated after that."""
     told = [line.fact for line in records.lines if line.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
     return bool(told) and told[-1] == Fact.SUCCESSOR_APPLIED

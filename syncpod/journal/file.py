@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.journal.records import SENDER, Happening, Instance, Life, Line, TaskRecords, microseconds
+from syncpod.journal.records import SENDER, HistoryEntry, Instance, JournalEvent, PodRun, TaskRecords, microseconds
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ ON CONFLICT DO UPDATE SET seen = max(seen, excluded.seen), gone = coalesce(exclu
 RETURNING id
 """
 _WRITE_LINE: Final = "INSERT OR IGNORE INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_WRITE_HAPPENING: Final = """
+_WRITE_EVENT: Final = """
 INSERT INTO happening VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET last = max(last, excluded.last), count = max(count, excluded.count)
 """
@@ -141,12 +141,12 @@ class JournalFile:
         """Return how many bytes of the file are in use. The size limit applies to these."""
         return _used_bytes(self._opened())
 
-    def lives_not_gone(self) -> list[Life]:
+    def lives_not_gone(self) -> list[PodRun]:
         """Return the lives that have not ended as far as the journal knows."""
         rows = self._opened().execute("SELECT namespace, name, uid, incarnation FROM life WHERE gone IS NULL")
-        return [Life(*row) for row in rows]
+        return [PodRun(*row) for row in rows]
 
-    def life_of(self, uid: str, incarnation: str) -> Life | None:
+    def life_of(self, uid: str, incarnation: str) -> PodRun | None:
         """Return the newest life with this UID and this incarnation ("" = any); None if there is none."""
         found = self._opened().execute(
             "SELECT namespace, name, uid, incarnation FROM life WHERE uid = ? AND ? IN ('', incarnation) "
@@ -154,9 +154,9 @@ class JournalFile:
             (uid, incarnation),
         )
         row = found.fetchone()
-        return Life(*row) if row is not None else None
+        return PodRun(*row) if row is not None else None
 
-    def has_sender(self, life: Life, line: Line) -> bool:
+    def has_sender(self, life: PodRun, line: HistoryEntry) -> bool:
         """Say whether the journal knows who sent the message that a line is about."""
         found = self._opened().execute(
             "SELECT 1 FROM line JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) = (?, ?, ?, ?) "
@@ -165,7 +165,7 @@ class JournalFile:
         )
         return found.fetchone() is not None
 
-    def has_log_end(self, life: Life, container: str, restart: int) -> bool:
+    def has_log_end(self, life: PodRun, container: str, restart: int) -> bool:
         """Say whether the journal has the end of an instance's log."""
         found = self._opened().execute(
             "SELECT log_end <> '' FROM instance JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) "
@@ -361,22 +361,22 @@ def _end_service(
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _write(connection: sqlite3.Connection, told: TaskRecords) -> int:
+def _write(connection: sqlite3.Connection, records: TaskRecords) -> int:
     """Write the records of one life; return how many were new or changed."""
-    life, at = told.life, microseconds(told.at)
+    life, at = records.life, microseconds(records.at)
     _end_earlier_lives(connection, life, at)
-    first = min((microseconds(each.at) for each in told.lines), default=at)
+    first = min((microseconds(each.at) for each in records.lines), default=at)
     row = connection.execute(
-        _WRITE_LIFE, _storable((*life, min(first, at), at, at if told.is_gone else None, told.present))
+        _WRITE_LIFE, _storable((*life, min(first, at), at, at if records.is_gone else None, records.present))
     ).fetchone()
     number, before = row[0], connection.total_changes
-    connection.executemany(_WRITE_LINE, (_line(number, each) for each in told.lines))
-    connection.executemany(_WRITE_HAPPENING, (_happening(number, each) for each in told.happenings))
-    connection.executemany(_WRITE_INSTANCE, (_instance(number, each) for each in told.instances))
+    connection.executemany(_WRITE_LINE, (_line(number, each) for each in records.lines))
+    connection.executemany(_WRITE_EVENT, (_event(number, each) for each in records.events))
+    connection.executemany(_WRITE_INSTANCE, (_instance(number, each) for each in records.instances))
     return connection.total_changes - before
 
 
-def _end_earlier_lives(connection: sqlite3.Connection, life: Life, at: int) -> None:
+def _end_earlier_lives(connection: sqlite3.Connection, life: PodRun, at: int) -> None:
     """End earlier lives of the same name whose end was not recorded: a name has only one pod at a time."""
     connection.execute(
         "UPDATE life SET gone = max(seen, begun) WHERE (namespace, name) = (?, ?) AND (uid, incarnation) <> (?, ?) "
@@ -385,7 +385,7 @@ def _end_earlier_lives(connection: sqlite3.Connection, life: Life, at: int) -> N
     )
 
 
-def _line(life: int, line: Line) -> tuple[Any, ...]:
+def _line(life: int, line: HistoryEntry) -> tuple[Any, ...]:
     said = (
         line.kind,
         line.subject,
@@ -401,7 +401,7 @@ def _line(life: int, line: Line) -> tuple[Any, ...]:
     return _storable((life, microseconds(line.at), _key(said), *said))
 
 
-def _happening(life: int, seen: Happening) -> tuple[Any, ...]:
+def _event(life: int, seen: JournalEvent) -> tuple[Any, ...]:
     said = (seen.type, seen.reason, seen.container, seen.message)
     return _storable((life, microseconds(seen.first), _key(said), *said, microseconds(seen.last), seen.count))
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, VERSION
-from syncpod.journal.records import Absence, Happening, Instance, Life, Line, Service, microseconds, moment
+from syncpod.journal.records import Absence, HistoryEntry, Instance, JournalEvent, PodRun, Service, microseconds, moment
 
 
 @dataclass(frozen=True)
-class LifeRecords:
+class PodRunRecords:
     """All records of one life of a pod, oldest first."""
 
-    life: Life
+    life: PodRun
     begun: datetime
     """The time of the oldest record that was ever written for this life."""
     seen: datetime
@@ -29,8 +29,8 @@ class LifeRecords:
     """When nothing of it was left; None while it exists."""
     present: dict[str, Any] = field(default_factory=dict)
     """Its state when last seen, as in `TaskRecords.present`."""
-    lines: tuple[Line, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    lines: tuple[HistoryEntry, ...] = ()
+    events: tuple[JournalEvent, ...] = ()
     instances: tuple[Instance, ...] = ()
     """Instances by container, in the order of their numbers."""
 
@@ -39,7 +39,7 @@ class NoJournal(Exception):
     """There is no journal to read. The text says why, in one sentence."""
 
 
-def lives_of(state_dir: Path, namespace: str, name: str) -> list[LifeRecords]:
+def lives_of(state_dir: Path, namespace: str, name: str) -> list[PodRunRecords]:
     """Return the journal's records of each life of the pods with this name, oldest first. Blocks.
 
     Raises NoJournal.
@@ -53,14 +53,14 @@ def lives_of(state_dir: Path, namespace: str, name: str) -> list[LifeRecords]:
         return [_life_records(connection, row) for row in rows]
 
 
-def pods_of(state_dir: Path) -> list[tuple[Life, datetime | None]]:
+def pods_of(state_dir: Path) -> list[tuple[PodRun, datetime | None]]:
     """Return every life in a node's journal and when it ended, oldest first. Blocks. Raises NoJournal."""
     with _opened(state_dir / FILE_NAME) as connection:
         rows = connection.execute("SELECT namespace, name, uid, incarnation, gone FROM life ORDER BY begun, id")
-        return [(Life(*row[:4]), _when(row[4])) for row in rows]
+        return [(PodRun(*row[:4]), _when(row[4])) for row in rows]
 
 
-def happenings_of_gone(state_dir: Path, since: datetime, namespace: str | None = None) -> list[tuple[Life, Happening]]:
+def events_of_gone(state_dir: Path, since: datetime, namespace: str | None = None) -> list[tuple[PodRun, JournalEvent]]:
     """Return the events of gone pods since a moment, in a namespace (None = in all). Blocks. Raises NoJournal."""
     begin = microseconds(since)
     with _opened(state_dir / FILE_NAME) as connection:
@@ -69,9 +69,9 @@ def happenings_of_gone(state_dir: Path, since: datetime, namespace: str | None =
             (begin, namespace),
         ).fetchall()
         return [
-            (Life(*life), each)
+            (PodRun(*life), each)
             for number, *life in rows
-            for each in _happenings(connection, number)
+            for each in _events(connection, number)
             if each.last >= since
         ]
 
@@ -111,9 +111,9 @@ class NodeSummary:
     """How many lives of pods have ended since then."""
     ends: int
     """How many instances have ended since then."""
-    restless: tuple[tuple[LifeRecords, int], ...]
+    restless: tuple[tuple[PodRunRecords, int], ...]
     """The pods with the most ends since then and how many each has, sorted by that number, highest first."""
-    due: tuple[LifeRecords, ...] = ()
+    due: tuple[PodRunRecords, ...] = ()
     """The pods for which something is due at a known time: their present state, without most records."""
 
 
@@ -136,7 +136,7 @@ def node_summary(state_dir: Path, since: datetime, *, most: int) -> NodeSummary:
         return NodeSummary(there, gone, ends, restless, tuple(_due(connection)))
 
 
-def _due(connection: sqlite3.Connection) -> Iterator[LifeRecords]:
+def _due(connection: sqlite3.Connection) -> Iterator[PodRunRecords]:
     """Yield the lives that wait for a moment: the end of a back-off, of the active deadline, or of a deletion's grace.
 
     One that is being deleted comes with its lines, which say when its grace period was shortened.
@@ -149,7 +149,7 @@ def _due(connection: sqlite3.Connection) -> Iterator[LifeRecords]:
     for number, *life, begun, seen, text in rows:
         present = json.loads(text)
         lines = tuple(_lines(connection, number)) if present.get("deletion") else ()
-        yield LifeRecords(Life(*life), moment(begun), moment(seen), present=present, lines=lines)
+        yield PodRunRecords(PodRun(*life), moment(begun), moment(seen), present=present, lines=lines)
 
 
 @contextmanager
@@ -184,21 +184,21 @@ def _quoted(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _life_records(connection: sqlite3.Connection, row: tuple[Any, ...]) -> LifeRecords:
+def _life_records(connection: sqlite3.Connection, row: tuple[Any, ...]) -> PodRunRecords:
     number, namespace, name, uid, incarnation, begun, seen, gone, present = row
-    return LifeRecords(
-        life=Life(namespace, name, uid, incarnation),
+    return PodRunRecords(
+        life=PodRun(namespace, name, uid, incarnation),
         begun=moment(begun),
         seen=moment(seen),
         gone=_when(gone),
         present=json.loads(present) if present else {},
         lines=tuple(_lines(connection, number)),
-        happenings=tuple(_happenings(connection, number)),
+        events=tuple(_events(connection, number)),
         instances=tuple(_instances(connection, number)),
     )
 
 
-def _lines(connection: sqlite3.Connection, life: int) -> Iterator[Line]:
+def _lines(connection: sqlite3.Connection, life: int) -> Iterator[HistoryEntry]:
     # The lines of one workflow task have the same time. Possible causes are sorted before their possible effects.
     rows = connection.execute(
         "SELECT at, kind, subject, container, restart, reason, outcome, attempt, took_ms, fact, seconds "
@@ -207,16 +207,16 @@ def _lines(connection: sqlite3.Connection, life: int) -> Iterator[Line]:
         (life,),
     )
     for at, *rest in rows:
-        yield Line(moment(at), *rest)
+        yield HistoryEntry(moment(at), *rest)
 
 
-def _happenings(connection: sqlite3.Connection, life: int) -> Iterator[Happening]:
+def _events(connection: sqlite3.Connection, life: int) -> Iterator[JournalEvent]:
     rows = connection.execute(
         "SELECT type, reason, message, first, last, container, count FROM happening WHERE life = ? ORDER BY first, key",
         (life,),
     )
     for type_, reason, message, first, last, container, count in rows:
-        yield Happening(type_, reason, message, moment(first), moment(last), container, count)
+        yield JournalEvent(type_, reason, message, moment(first), moment(last), container, count)
 
 
 def _instances(connection: sqlite3.Connection, life: int) -> Iterator[Instance]:

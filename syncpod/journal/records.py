@@ -13,7 +13,7 @@ NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
 """What runtimes give as the reason of an end if they could not start the process."""
 
 
-class Life(NamedTuple):
+class PodRun(NamedTuple):
     """One life of a pod, from its apply to its deletion. A name may have had several lives."""
 
     namespace: str
@@ -24,15 +24,15 @@ class Life(NamedTuple):
 
 
 class Fact(StrEnum):
-    """What a line of a pod's history says, for programs. The words of `Line.reason` are for people, and may change."""
+    """What a line says, for programs. The words of `HistoryEntry.reason` are for people, and may change."""
 
     MADE = "made"
     """The pod came to its workflow: it was applied for the first time, or adopted."""
     SPEC_CHANGED = "spec changed"
     DELETED = "deleted"
-    """The pod is to end within a grace period of `Line.seconds`."""
+    """The pod is to end within a grace period of `HistoryEntry.seconds`."""
     GRACE_SHORTENED = "grace shortened"
-    """To `Line.seconds`."""
+    """To `HistoryEntry.seconds`."""
     SUCCESSOR_APPLIED = "successor applied"
     """During the deletion another pod of its name was applied, which follows it."""
     SUCCESSOR_DROPPED = "successor dropped"
@@ -60,7 +60,7 @@ RESTART_OF_ALL: Final = "restart_all_containers"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HistoryEntry:
     """One line of a pod's history: a decision, a step, a signal, an update, an exit or a wait."""
 
     at: datetime
@@ -87,7 +87,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class JournalEvent:
     """An event of a pod in the kubelet's words, with how often it was seen."""
 
     type: str
@@ -181,11 +181,11 @@ SENDER: Final = "sender"
 class TaskRecords:
     """The records that a pod's workflow writes at the end of one of its tasks."""
 
-    life: Life
+    life: PodRun
     at: datetime
     """The workflow's time at that moment."""
-    lines: tuple[Line, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    lines: tuple[HistoryEntry, ...] = ()
+    events: tuple[JournalEvent, ...] = ()
     instances: tuple[Instance, ...] = ()
     present: str = ""
     """The pod's present state, as JSON: ``phase``, ``containers``, ``waits``, ... (`workflows/pod/journaled.py`)."""
@@ -193,7 +193,7 @@ class TaskRecords:
     """Nothing of the pod is left on the node."""
 
 
-def due_of(line: Line) -> datetime | None:
+def due_of(line: HistoryEntry) -> datetime | None:
     """Return when a line's `seconds` are over; None if it has none, or the calendar ends before."""
     try:
         return line.at + timedelta(seconds=line.seconds) if line.seconds is not None else None

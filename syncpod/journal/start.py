@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import one_line
-from syncpod.journal.reading import LifeRecords
-from syncpod.journal.records import SENDER, Absence, Fact, Happening, Instance, Line, due_of
+from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.records import SENDER, Absence, Fact, HistoryEntry, Instance, JournalEvent, due_of
 
 _NOTHING: Final = timedelta(0)
 _SHORT: Final = timedelta(milliseconds=1)
@@ -62,7 +62,7 @@ class Start:
 
 
 def start_of(
-    records: LifeRecords, *, container: str = "", restart: int | None = None, absences: Sequence[Absence] = ()
+    records: PodRunRecords, *, container: str = "", restart: int | None = None, absences: Sequence[Absence] = ()
 ) -> Start | None:
     """Return the newest start of a pod, or of one container, or the one with a number; None if there is none.
 
@@ -95,10 +95,10 @@ def start_of(
     phases = sorted([*_phases(lines, instance), *map(_moment, results)], key=lambda phase: phase.begun)
     before = [each for each in records.instances if each.container in others]
     whole = [_named(phase, before) for phase in _with_gaps(phases, lines, done, absences)]
-    return Start(instance, at, ready, tuple(_with_probes(whole, results, instance, records.happenings)))
+    return Start(instance, at, ready, tuple(_with_probes(whole, results, instance, records.events)))
 
 
-def _one_after_the_other(lines: Sequence[Line]) -> list[Line]:
+def _one_after_the_other(lines: Sequence[HistoryEntry]) -> list[HistoryEntry]:
     """Return the lines, with the end of a step where the start that waited for it goes on.
 
     The results of both may reach the workflow at the same time. A length is without the time in which a step only
@@ -118,11 +118,11 @@ def _one_after_the_other(lines: Sequence[Line]) -> list[Line]:
     return apart
 
 
-def _begun(line: Line) -> datetime:
+def _begun(line: HistoryEntry) -> datetime:
     return line.at - timedelta(milliseconds=line.took_ms)
 
 
-def _begin(records: LifeRecords, instance: Instance) -> datetime:
+def _begin(records: PodRunRecords, instance: Instance) -> datetime:
     """Return when the cause of a start was recorded."""
     if instance.restart == 0:
         return records.lines[0].at if records.lines else records.begun
@@ -144,7 +144,7 @@ def _begin(records: LifeRecords, instance: Instance) -> datetime:
     return decided[-1] if decided else before[0].at
 
 
-def _done(lines: Sequence[Line], instance: Instance, begin: datetime) -> datetime | None:
+def _done(lines: Sequence[HistoryEntry], instance: Instance, begin: datetime) -> datetime | None:
     """Return when the step that started the instance ended; None if that is not known."""
     steps = (
         line.at
@@ -158,7 +158,7 @@ def _done(lines: Sequence[Line], instance: Instance, begin: datetime) -> datetim
     return next(steps, None)
 
 
-def _probes(lines: Sequence[Line], instance: Instance, begin: datetime) -> Iterator[Line]:
+def _probes(lines: Sequence[HistoryEntry], instance: Instance, begin: datetime) -> Iterator[HistoryEntry]:
     """Yield the first success of each of the instance's probes."""
     since = instance.started_at or begin
     seen: set[str] = set()
@@ -170,7 +170,7 @@ def _probes(lines: Sequence[Line], instance: Instance, begin: datetime) -> Itera
                 yield line
 
 
-def _phases(lines: Sequence[Line], instance: Instance) -> Iterator[Phase]:
+def _phases(lines: Sequence[HistoryEntry], instance: Instance) -> Iterator[Phase]:
     for line in lines:
         if line.kind == "step":
             tries = f", {line.attempt} tries" if line.attempt > 1 else ""
@@ -184,14 +184,14 @@ def _phases(lines: Sequence[Line], instance: Instance) -> Iterator[Phase]:
         yield Phase(instance.started_at, _NOTHING, "moment", f"{instance.container} runs (by the node's clock)")
 
 
-def _moment(line: Line) -> Phase:
+def _moment(line: HistoryEntry) -> Phase:
     name = " ".join(part for part in (line.kind, line.subject, line.container) if part)
     told = ": ".join(part for part in (line.outcome, line.reason) if part)
     return Phase(line.at, _NOTHING, "moment", f"{name}: {told}" if told else name)
 
 
 def _with_gaps(
-    phases: Sequence[Phase], lines: Sequence[Line], done: datetime | None, absences: Sequence[Absence]
+    phases: Sequence[Phase], lines: Sequence[HistoryEntry], done: datetime | None, absences: Sequence[Absence]
 ) -> Iterator[Phase]:
     """Yield the phases, with the gaps between the steps filled in: back-offs, and time without a worker or a record.
 
@@ -206,7 +206,7 @@ def _with_gaps(
         yield phase
 
 
-def _held(lines: Sequence[Line], until: datetime) -> Line | None:
+def _held(lines: Sequence[HistoryEntry], until: datetime) -> HistoryEntry | None:
     """Return the wait that began before a moment, if no step that it held had begun by then; None if there is none.
 
     Whatever else is recorded in between does not end it.
@@ -222,7 +222,7 @@ def _held(lines: Sequence[Line], until: datetime) -> Line | None:
     return None if any(begun) else newest
 
 
-def _gap(begun: datetime, until: datetime, held: Line | None, absences: Sequence[Absence]) -> Iterator[Phase]:
+def _gap(begun: datetime, until: datetime, held: HistoryEntry | None, absences: Sequence[Absence]) -> Iterator[Phase]:
     """Yield what a gap consists of. A back-off that goes on without a worker counts as a back-off."""
     due = begun if held is None else min(due_of(held) or until, until)
     if held is not None and due - begun >= _SHORT:
@@ -255,7 +255,7 @@ def _named(phase: Phase, others: Sequence[Instance]) -> Phase:
 
 
 def _with_probes(
-    phases: Sequence[Phase], results: Sequence[Line], instance: Instance, happenings: Sequence[Happening]
+    phases: Sequence[Phase], results: Sequence[HistoryEntry], instance: Instance, events: Sequence[JournalEvent]
 ) -> Iterator[Phase]:
     """Yield the phases, with the time before each first success of a probe, and what that probe said before it."""
     successes = {line.at: str(line.fact).partition(" ")[0] for line in results}
@@ -263,19 +263,19 @@ def _with_probes(
     for phase in phases:
         probe = successes.get(phase.begun) if phase.kind == "moment" else None
         if probe is not None and covered is not None and phase.begun - covered >= _SHORT:
-            said = _said(probe, covered, phase, happenings)
+            said = _said(probe, covered, phase, events)
             what = f"{instance.container} runs, until its {probe} probe succeeds{said}"
             yield Phase(covered, phase.begun - covered, "probes", what)
         covered = max(phase.begun + phase.took, covered or phase.begun)
         yield phase
 
 
-def _said(probe: str, begun: datetime, success: Phase, happenings: Sequence[Happening]) -> str:
+def _said(probe: str, begun: datetime, success: Phase, events: Sequence[JournalEvent]) -> str:
     """Return how often a probe failed before its success, and what it said last; "" if it did not."""
     title = f"{probe.capitalize()} probe failed: "
     failed = [
         each
-        for each in happenings
+        for each in events
         if each.message.startswith(title) and begun <= each.last <= success.begun and each.first >= begun - _EARLY
     ]
     if not failed:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from syncpod.messages.errand import REPEATABLE, why_not
 from syncpod.messages.identity import Message
+from syncpod.messages.remote_command import REPEATABLE, why_not
 
 INPUT: Final = 0
 STDOUT: Final = 1

@@ -1,8 +1,8 @@
 """The messages between a fleet's cluster and its nodes.
 
 The fleet asks a node by activities on a task queue that only this node polls: :data:`RECALL_INTENT`,
-:data:`TAKE_INTENT` and :data:`ATTEND`, and errands (:mod:`syncpod.messages.errand`). A node needs nothing else from the
-fleet's server, so its certificate allows nothing else.
+:data:`TAKE_INTENT`, :data:`ATTEND` and :data:`syncpod.messages.remote_command.RUN_REMOTE_COMMAND`. A node needs nothing
+else from the fleet's server, so its certificate allows nothing else.
 
 The rules of :mod:`syncpod.messages` apply: unknown fields are ignored, every field has a default, names on the wire are
 Kubernetes' camelCase. Pods are plain JSON here, and are checked strictly where they are taken.

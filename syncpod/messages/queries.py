@@ -80,7 +80,7 @@ class HistoryRecord(Message):
     took_ms: int = 0
     """Milliseconds of workflow time from scheduling to result; 0 if the line is not about a step."""
     fact: str = ""
-    """What the line says, for programs, as in :class:`syncpod.journal.records.Line`; `reason` has words for people."""
+    """A :class:`syncpod.journal.records.Fact`, for programs; `reason` has words for people."""
     seconds: float | None = None
     """The delay of a back-off, or a grace period; None = there is none."""
 

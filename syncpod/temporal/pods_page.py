@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from syncpod.messages.glance import Glance
+from syncpod.messages.pod_summary import PodSummary
 
 _SHOWN: Final = 50
 """How many pods the page names."""
@@ -19,7 +19,7 @@ class Seen(Protocol):
     def is_unready(self) -> bool:
         """Whether it is a pod that is not ready and has not Succeeded."""
 
-    def glance(self) -> Glance | None:
+    def summary(self) -> PodSummary | None:
         """Return what the page shows of it; None = it is no pod."""
 
 
@@ -41,10 +41,10 @@ def pods_page(pods: Sequence[Seen]) -> str:
 
 
 def _lines(pods: Sequence[Seen]) -> list[str]:
-    return [_line(pod) for pod in sorted(filter(None, (pod.glance() for pod in pods)), key=lambda pod: pod.pod)]
+    return [_line(pod) for pod in sorted(filter(None, (pod.summary() for pod in pods)), key=lambda pod: pod.pod)]
 
 
-def _line(pod: Glance) -> str:
+def _line(pod: PodSummary) -> str:
     restarts = f", {pod.restarts} restart{'s' if pod.restarts != 1 else ''}" if pod.restarts else ""
     why = " ".join(pod.why.split())
     clipped = why if len(why) <= _CLIP else f"{why[: _CLIP - 1]}…"

@@ -31,7 +31,7 @@ from temporalio.converter import SerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from syncpod.messages.glance import Glance
+from syncpod.messages.pod_summary import PodSummary
 from syncpod.temporal.pods_page import pods_page
 from syncpod.temporal.published.lives import Life
 from syncpod.temporal.published.reads import Reads
@@ -79,7 +79,7 @@ class Published(Life, Reads, Records, EndsLives, Protocol):
     def is_unready(self) -> bool:
         """Whether it is a pod that is not ready and has not Succeeded."""
 
-    def glance(self) -> Glance | None:
+    def summary(self) -> PodSummary | None:
         """Return what a page of pods shows of it; None = it is no pod."""
 
     def next_input(self) -> dict[str, Any]:

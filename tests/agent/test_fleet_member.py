@@ -16,10 +16,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from syncpod.agent.fleet import member
 from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
-from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
+from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.fleet import Attend, Intent, WhoAsks
@@ -64,7 +64,7 @@ class Bench:
             self.state_dir,
             reports,
             contact=self.contact,
-            errands=Errands("n1", {}),
+            remote_commands=RemoteCommands("n1", {}),
             objects=FleetObjects(INVITATION, ObjectStore(here, here)),
             tell=self.tell,
             open_pods=self.open_pods,

@@ -25,8 +25,8 @@ from syncpod.agent.senders import Command, Senders
 from syncpod.api.client import SOCKET_NAME, settle_journal
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME, JournalFile
-from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, last_sign_of, lives_of, pods_of, services_of
-from syncpod.journal.records import SENDER, Fact, Instance, Life, Line, TaskRecords
+from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, last_sign_of, lives_of, pods_of, services_of
+from syncpod.journal.records import SENDER, Fact, HistoryEntry, Instance, PodRun, TaskRecords
 from syncpod.messages.identity import PodRef
 from syncpod.node.secret_values import WITHHELD
 from syncpod.node.tombstones import write_tombstone
@@ -36,7 +36,7 @@ from syncpod.temporal.senders import Sent
 from syncpod.translation.context import NodeContext
 from tests.agent.waiting import until
 from tests.e2e.faults_disk import filled, small_disk
-from tests.journal.records import NOON, WEB, at, ended, exit_line, told
+from tests.journal.records import NOON, WEB, at, ended, exit_line, records_of
 
 REF = PodRef(**WEB._asdict())
 
@@ -57,9 +57,9 @@ class Shown:
     def is_gone(self) -> bool:
         return self.said.is_gone
 
-    def glance(self) -> None: ...
+    def summary(self) -> None: ...
 
-    def told(self, since: datetime | None) -> TaskRecords:
+    def journal_records(self, since: datetime | None) -> TaskRecords:
         self.asked.append(since)
         return self.said
 
@@ -68,8 +68,8 @@ class Shown:
     def next_input(self) -> dict[str, Any]: ...  # type: ignore[empty-body]
 
 
-def shown(seconds: float = 1, life: Life = WEB, **more: Any) -> Shown:
-    return Shown(told(seconds, life, **more))
+def shown(seconds: float = 1, life: PodRun = WEB, **more: Any) -> Shown:
+    return Shown(records_of(seconds, life, **more))
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def has_senders(context: NodeContext, number: int) -> bool:
     return sum(line.kind == SENDER for each in found for line in each.lines) == number
 
 
-def only(context: NodeContext) -> LifeRecords:
+def only(context: NodeContext) -> PodRunRecords:
     (found,) = lives_of(context.state_dir, "default", "web")
     return found
 
@@ -342,12 +342,12 @@ async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -
             Sent(at(1), "delete_pod", "somebody before"),
         ]
 
-    def line(seconds: float, kind: str, subject: str, reason: str) -> Line:
-        return Line(at(seconds), kind, subject, reason=reason)
+    def line(seconds: float, kind: str, subject: str, reason: str) -> HistoryEntry:
+        return HistoryEntry(at(seconds), kind, subject, reason=reason)
 
     commands = (
-        Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
-        line(30, "signal", "restart", "an operator restarts app"),
+        HistoryEntry(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
+        HistoryEntry(at(30), "signal", "restart", reason="an operator restarts app", fact=Fact.ASKED),
         line(40, "update", "apply", "generation 2"),
         line(50, "update", "delete", "grace 30 s"),
     )
@@ -382,16 +382,16 @@ async def test_the_senders_of_a_crowds_commands_are_written_at_once() -> None:
             raise RPCError("no run of that id", RPCStatusCode.NOT_FOUND, b"")
         return [Sent(at(1), "delete", "n/machine/7")]
 
-    async def keep(lines: Sequence[tuple[Life, Line]]) -> None:
+    async def keep(lines: Sequence[tuple[PodRun, HistoryEntry]]) -> None:
         assert {line.reason for _, line in lines} == {"the node"}
         kept.append(len(lines))
         is_over.set()
 
     senders = Senders(ask, node="n", keep=keep)
-    line = Line(at(1), "update", "delete", reason="grace 30 s", fact=Fact.DELETED)
+    line = HistoryEntry(at(1), "update", "delete", reason="grace 30 s", fact=Fact.DELETED)
     senders.know("pod/default/web-4", "delete", at(1))
     for number, run_id in enumerate(("a", "forgotten", "b", "c", "known")):
-        senders.take(Command(f"pod/default/web-{number}", run_id, Life("default", "web", str(number), "i"), line))
+        senders.take(Command(f"pod/default/web-{number}", run_id, PodRun("default", "web", str(number), "i"), line))
     running = asyncio.create_task(senders.run())
     await is_over.wait()
     running.cancel()
@@ -443,7 +443,7 @@ async def test_a_broken_file_is_set_aside_with_a_warning_and_what_is_known_is_to
 async def test_both_lives_are_written_if_a_pod_follows_another_of_its_name(
     context: NodeContext, journal: Journal
 ) -> None:
-    second = Life("default", "web", "uid-2", "inc-2")
+    second = PodRun("default", "web", "uid-2", "inc-2")
     journal.take("pod/default/web", "run-1", shown(1, lines=(exit_line(1),), is_gone=True))
     journal.take("pod/default/web", "run-2", shown(2, second))
     assert await journal.flush()

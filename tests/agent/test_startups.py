@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from syncpod.agent.scraping.startups import Startups
-from syncpod.journal.records import Line
+from syncpod.journal.records import HistoryEntry
 
 CREATED = datetime(2026, 11, 23, 10, tzinfo=UTC)
 RUNS = {"running": {"startedAt": "2026-11-23T10:00:09Z"}}
@@ -23,7 +23,7 @@ class Timed:
         self.sli: list[float] = []
         self.startups = Startups(running=self.running.append, total=self.total.append, sli=self.sli.append)
 
-    def take(self, seconds: float, pod: dict[str, Any], lines: Iterable[Line] = ()) -> None:
+    def take(self, seconds: float, pod: dict[str, Any], lines: Iterable[HistoryEntry] = ()) -> None:
         self.startups.take(pod, CREATED + timedelta(seconds=seconds), lambda: lines)
 
     @property
@@ -40,8 +40,8 @@ def pod(phase: str, *states: dict[str, Any], uid: str = "u", **more: Any) -> dic
     }
 
 
-def pulled(at: float, seconds: float) -> Line:
-    return Line(CREATED + timedelta(seconds=at), "step", "pull_image", took_ms=int(seconds * 1000))
+def pulled(at: float, seconds: float) -> HistoryEntry:
+    return HistoryEntry(CREATED + timedelta(seconds=at), "step", "pull_image", took_ms=int(seconds * 1000))
 
 
 def test_a_start_is_timed_once_when_all_containers_run() -> None:
@@ -60,7 +60,7 @@ def test_pulls_and_init_containers_do_not_count_for_the_service_level() -> None:
     init = {"startedAt": "2026-11-23T10:00:02Z", "finishedAt": "2026-11-23T10:00:06Z"}
     started = pod("Running", RUNS, initContainerStatuses=[{"name": "i", "state": {"terminated": init}}])
     timed.take(1, pod("Pending", WAITS))
-    timed.take(10, started, [pulled(3, 2), pulled(8, 3), Line(CREATED, "step", "create_sandbox", took_ms=9000)])
+    timed.take(10, started, [pulled(3, 2), pulled(8, 3), HistoryEntry(CREATED, "step", "create_sandbox", took_ms=9000)])
     assert timed.all == ([9.0], [10.0], [3.0])
 
 

@@ -17,8 +17,8 @@ from syncpod.api.views.text import Columns
 from syncpod.cli.machine import gone_events, journaled_pods
 from syncpod.cli.temporal import pod_reads, pods
 from syncpod.cli.view.event_lines import lines
-from syncpod.journal.reading import LifeRecords
-from syncpod.journal.records import SENDER, Life, Line
+from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.records import SENDER, HistoryEntry, PodRun
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.steps import Fault
@@ -219,14 +219,14 @@ async def test_the_history_of_a_pod_that_temporal_has_forgotten_is_what_the_jour
 ) -> None:
     name, at = fresh_name(), datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
     lines = (
-        Line(at, "exit", "app", restart=2, outcome="exited 3 (Error)"),
-        Line(at, "update", "delete", reason="grace 30 s"),
-        Line(at, SENDER, "delete", reason="somebody"),
+        HistoryEntry(at, "exit", "app", restart=2, outcome="exited 3 (Error)"),
+        HistoryEntry(at, "update", "delete", reason="grace 30 s"),
+        HistoryEntry(at, SENDER, "delete", reason="somebody"),
     )
 
-    def last_life(_server: tuple[str, str], namespace: str, wanted: str) -> LifeRecords | None:
-        life = Life(namespace, wanted, "u")
-        return LifeRecords(life, at, at, gone=at + timedelta(seconds=9), lines=lines) if wanted == name else None
+    def last_life(_server: tuple[str, str], namespace: str, wanted: str) -> PodRunRecords | None:
+        life = PodRun(namespace, wanted, "u")
+        return PodRunRecords(life, at, at, gone=at + timedelta(seconds=9), lines=lines) if wanted == name else None
 
     monkeypatch.setattr(journaled_pods, "last_life", last_life)
     shown = await syncpod("history", name, "-o", "json")

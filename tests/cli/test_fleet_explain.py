@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli import fleet_errands
+from syncpod.cli import fleet_remote_commands
 from syncpod.cli.commands.fleet_explain import _explain_pod
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_placement, fleet_workloads
@@ -224,7 +224,7 @@ async def test_of_a_workload_that_was_rolled_back_the_pod_is_explained_that_fail
     monkeypatch.setattr(fleet, "view", one)
     monkeypatch.setattr(fleet, "views", nodes)
     monkeypatch.setattr(fleet_workloads, "view", view)
-    monkeypatch.setattr(fleet_errands, "said_there", said_there)
+    monkeypatch.setattr(fleet_remote_commands, "said_there", said_there)
     await _explain_pod(cast(Client, None), ["deployment", "web"], "default", node, [])
     told = capsys.readouterr()
     assert (said, told.err.splitlines()) == (asked, notes)

@@ -11,7 +11,7 @@ import pytest
 import typer
 from temporalio.client import Client
 
-from syncpod.cli import fleet_errands
+from syncpod.cli import fleet_remote_commands
 from syncpod.cli.commands import fleet_logs
 from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_logs import logs
@@ -40,8 +40,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(fleet, "run", run)
     monkeypatch.setattr(fleet_pods, "find_pod", find)
-    monkeypatch.setattr(fleet_errands, "run_there", there)
-    monkeypatch.setattr(fleet_errands, "print_there", there)
+    monkeypatch.setattr(fleet_remote_commands, "run_there", there)
+    monkeypatch.setattr(fleet_remote_commands, "print_there", there)
     return words
 
 
@@ -141,7 +141,7 @@ def test_logs_that_are_followed_together_are_not_mixed_within_a_line(
     async def ours(_which: Output, data: bytes) -> None:
         written.append(data)
 
-    monkeypatch.setattr(fleet_errands, "run_there", there)
+    monkeypatch.setattr(fleet_remote_commands, "run_there", there)
     monkeypatch.setattr(fleet_logs, "write_ours", ours)
     monkeypatch.setattr(interrupts, "enable", lambda: None)
     with pytest.raises(typer.Exit):

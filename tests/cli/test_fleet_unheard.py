@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli import fleet_errands
+from syncpod.cli import fleet_remote_commands
 from syncpod.cli.commands.fleet_describe import _describe_pods
 from syncpod.cli.commands.fleet_explain import _explain_node, _explain_pod
 from syncpod.cli.failure import Failure
@@ -135,18 +135,18 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
             return Intent(pods=tuple({"metadata": {"name": each.name, **meta}} for each in pods))
 
         async def said_there(_: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
-            if why := fleet_errands.why_away(node):
+            if why := fleet_remote_commands.why_away(node):
                 raise Failure(why)
             asked.append(f"{node.name}: {' '.join(words)}")
             if node.name == "mute":
-                raise fleet_errands.Silent("node mute does not answer: it has taken no request for 10 s")
+                raise fleet_remote_commands.Silent("node mute does not answer: it has taken no request for 10 s")
             return 0, "", ""
 
         monkeypatch.setattr(fleet, "views", views)
         monkeypatch.setattr(fleet, "view", one)
         monkeypatch.setattr(fleet, "intent", intent)
         monkeypatch.setattr(fleet_workloads, "view", workload_view)
-        monkeypatch.setattr(fleet_errands, "said_there", said_there)
+        monkeypatch.setattr(fleet_remote_commands, "said_there", said_there)
         return asked
 
     return have

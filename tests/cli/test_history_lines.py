@@ -8,7 +8,7 @@ import pytest
 from temporalio.api.history.v1 import HistoryEvent
 
 from syncpod.cli.view.history_lines import from_events, lines
-from syncpod.journal.records import Line
+from syncpod.journal.records import HistoryEntry
 from syncpod.messages.steps import Outcome
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -47,8 +47,8 @@ def test_a_start_that_waited_for_another_is_shown_after_it() -> None:
 
 
 def test_a_start_stands_before_the_exit_that_came_before_its_result() -> None:
-    def after(milliseconds: int, kind: str, subject: str, **more: object) -> Line:
-        return Line(NOON + timedelta(milliseconds=milliseconds), kind, subject, "app", **more)  # type: ignore[arg-type]
+    def after(milliseconds: int, kind: str, subject: str, **more: object) -> HistoryEntry:
+        return HistoryEntry(NOON + timedelta(milliseconds=milliseconds), kind, subject, "app", **more)  # type: ignore[arg-type]
 
     told = [
         after(0, "decision", "sync"),
@@ -74,9 +74,9 @@ def test_a_start_stands_before_the_exit_that_came_before_its_result() -> None:
 def test_steps_whose_results_came_together_keep_their_order_even_if_the_second_was_begun_ahead() -> None:
     at = NOON + timedelta(seconds=1)
     told = [
-        Line(at, "step", "start_container", "a", took_ms=180),
-        Line(at, "step", "start_container", "b", took_ms=210),
-        Line(NOON + timedelta(seconds=2), "exit", "b"),
+        HistoryEntry(at, "step", "start_container", "a", took_ms=180),
+        HistoryEntry(at, "step", "start_container", "b", took_ms=210),
+        HistoryEntry(NOON + timedelta(seconds=2), "exit", "b"),
     ]
     shown = [line.split() for line in lines(told, headers=False)]
     assert [words[2:5] for words in shown[:2]] == [["step", "start_container", name] for name in "ab"]
@@ -85,7 +85,7 @@ def test_steps_whose_results_came_together_keep_their_order_even_if_the_second_w
 
 def test_a_start_that_did_not_come_to_its_turn_is_left_out() -> None:
     told = [
-        Line(NOON, "step", "start_container", "app", outcome=str(outcome), attempt=1)
+        HistoryEntry(NOON, "step", "start_container", "app", outcome=str(outcome), attempt=1)
         for outcome in (Outcome.NOT_BEGUN, Outcome.DONE)
     ]
     (line,) = lines(told, headers=False)

@@ -16,7 +16,7 @@ import pytest
 from syncpod.cli.answers import read_records
 from syncpod.cli.failure import Failure
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
-from syncpod.journal.records import Happening, Life, TaskRecords
+from syncpod.journal.records import JournalEvent, PodRun, TaskRecords
 from syncpod.messages.queries import HistoryRecord
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from tests.cli.starts import Start, started
@@ -125,26 +125,26 @@ def test_records_that_even_the_models_cannot_read_are_named_in_a_sentence() -> N
 
 
 def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answering: Answering, tmp_path: Path) -> None:
-    def happening(minutes: int, message: str) -> Happening:
+    def event(minutes: int, message: str) -> JournalEvent:
         at = NOW - timedelta(minutes=minutes)
-        return Happening("Warning", "BackOff", message, at, at, "app")
+        return JournalEvent("Warning", "BackOff", message, at, at, "app")
 
-    def ended(minutes: int, name: str, *happenings: Happening, namespace: str = "default") -> TaskRecords:
-        life = Life(namespace, name, "uid-1", "i")
-        return TaskRecords(life, NOW - timedelta(minutes=minutes), happenings=happenings, is_gone=True)
+    def ended(minutes: int, name: str, *events: JournalEvent, namespace: str = "default") -> TaskRecords:
+        life = PodRun(namespace, name, "uid-1", "i")
+        return TaskRecords(life, NOW - timedelta(minutes=minutes), events=events, is_gone=True)
 
     syncpod = answering(pod=POD, events=[EVENT])
     journal = JournalFile(tmp_path / "state" / FILE_NAME, Limits())
     journal.write(
         [
-            ended(30, "web", happening(90, "too old"), happening(31, "of its earlier life")),
-            ended(20, "db", happening(21, "of another pod")),
-            ended(20, "db", happening(21, "of another namespace"), namespace="other"),
-            ended(100, "old", happening(101, "of long ago")),
+            ended(30, "web", event(90, "too old"), event(31, "of its earlier life")),
+            ended(20, "db", event(21, "of another pod")),
+            ended(20, "db", event(21, "of another namespace"), namespace="other"),
+            ended(100, "old", event(101, "of long ago")),
         ]
     )
     journal.write(
-        [TaskRecords(Life("default", "here", "uid-3", "i"), NOW, happenings=(happening(1, "of one that is there"),))]
+        [TaskRecords(PodRun("default", "here", "uid-3", "i"), NOW, events=(event(1, "of one that is there"),))]
     )
     journal.close()
     named = syncpod("events", "web")

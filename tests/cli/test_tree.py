@@ -10,7 +10,7 @@ import json
 from temporalio.client import Client
 
 from syncpod.agent.senders import sender_of
-from syncpod.journal.records import Line
+from syncpod.journal.records import HistoryEntry
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.temporal.senders import sent_to
 from tests.cli.conftest import Command
@@ -63,5 +63,5 @@ async def test_the_server_says_who_sent_a_pod_its_commands(
     assert (deleted.name, labelled.name) == ("delete_pod", "apply")
     assert deleted.at > labelled.at and all(each.identity.startswith("syncpod") for each in (deleted, labelled))
     for each, subject in ((deleted, "delete"), (labelled, "apply")):
-        assert sender_of(Line(each.at, "update", subject), sent) == each.identity
-    assert sender_of(Line(deleted.at, "signal", "restart"), sent) == ""
+        assert sender_of(HistoryEntry(each.at, "update", subject), sent) == each.identity
+    assert sender_of(HistoryEntry(deleted.at, "signal", "restart"), sent) == ""

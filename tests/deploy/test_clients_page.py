@@ -21,9 +21,9 @@ from syncpod.messages.identity import Message
 from syncpod.messages.node_commands import NODE_COMMANDS, SYNC_PODS, SYNC_PODS_NOW
 from syncpod.messages.pod_commands import POD_COMMANDS
 from syncpod.messages.queries import SEARCH_ATTRIBUTES, EventRecord, HistoryRecord
-from workflows.fleet.errand import FleetErrandWorkflow
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow
+from workflows.fleet.remote_command import RemoteCommandWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
@@ -31,7 +31,7 @@ from workflows.pod.workflow import PodWorkflow
 PATH = Path(__file__).parents[2] / "docs/temporal.md"
 PAGE = PATH.read_text()
 OF_A_POD, _, REST = PAGE.partition("\n## A node\n")
-FLEETS = (FleetNodeWorkflow, WorkloadWorkflow, FleetObjectWorkflow, FleetErrandWorkflow)
+FLEETS = (FleetNodeWorkflow, WorkloadWorkflow, FleetObjectWorkflow, RemoteCommandWorkflow)
 FLEET_TABLES = {"FleetNode": FLEET_NODE_COMMANDS, "Workload": WORKLOAD_COMMANDS, "FleetObject": FLEET_OBJECT_COMMANDS}
 
 

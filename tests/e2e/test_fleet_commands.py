@@ -19,8 +19,8 @@ from temporalio.common import RawValue
 
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
-from syncpod.messages.errand import FLEET_ERRAND_WORKFLOW, Errand, errand_id
 from syncpod.messages.fleet import FLEET_QUEUE, fleet_node_id
+from syncpod.messages.remote_command import REMOTE_COMMAND_WORKFLOW, RemoteCommand, remote_command_id
 from syncpod.messages.workload import WORKLOAD_WORKFLOW
 from syncpod.settings.membership import keep_membership
 from syncpod.settings.variables import STATE_DIR
@@ -62,9 +62,11 @@ async def test_a_stranger_at_the_servers_port_commands_nothing(node: Node, fleet
         with pytest.raises(WorkflowUpdateFailedError):
             await handle.execute_update(change, given)
     await handle.signal("renew", {})
-    asked = Errand(fleet=fleet.authority.id, node=name, session="mine", begin=True, words=("exec", web, "--", "id"))
+    asked = RemoteCommand(
+        fleet=fleet.authority.id, node=name, session="mine", begin=True, words=("exec", web, "--", "id")
+    )
     starts: tuple[tuple[str, Any, str], ...] = (
-        (FLEET_ERRAND_WORKFLOW, asked, errand_id(name, "mine", "1")),
+        (REMOTE_COMMAND_WORKFLOW, asked, remote_command_id(name, "mine", "1")),
         (WORKLOAD_WORKFLOW, {}, f"{workload}-mine"),
         (WORKLOAD_WORKFLOW, RawValue(await _start_of(stranger, workload)), f"{workload}-mine"),
     )

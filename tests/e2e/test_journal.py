@@ -12,7 +12,7 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
-from syncpod.journal.reading import LifeRecords, NoJournal, lives_of, pods_of
+from syncpod.journal.reading import NoJournal, PodRunRecords, lives_of, pods_of
 from syncpod.journal.records import SENDER
 from tests.agent.waiting import until
 from tests.e2e.faults_support import FaultyNode, Pod, shell
@@ -22,14 +22,14 @@ from tests.runtimes.images import BUSYBOX, BUSYBOX_2
 QUICKLY = {"syncpod.dev/backoff-initial": "1s", "syncpod.dev/backoff-max": "1s"}
 
 
-def journaled(state_dir: Path, name: str) -> LifeRecords | None:
+def journaled(state_dir: Path, name: str) -> PodRunRecords | None:
     try:
         return next(iter(lives_of(state_dir, "default", name)), None)
     except NoJournal:
         return None
 
 
-def is_told_whole(records: LifeRecords | None) -> bool:
+def is_told_whole(records: PodRunRecords | None) -> bool:
     """Whether the journal has a gone pod with its deleter, whose name comes from the server."""
     lines = records.lines if records is not None and records.gone is not None else ()
     return any((line.kind, line.subject) == (SENDER, "delete") for line in lines)
@@ -182,7 +182,7 @@ async def test_what_a_failed_hook_has_said_and_the_step_under_way_are_told(node:
     await pod.delete(grace=0)
 
 
-def is_second_start_told(records: LifeRecords | None) -> bool:
+def is_second_start_told(records: PodRunRecords | None) -> bool:
     if records is None or not any(each.has_ended for each in records.instances):
         return False
     return any(each["what"].startswith("start app, restart 1") for each in records.present.get("underWay", ()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from syncpod.fleet.members import Member
-from syncpod.fleet.rollout import RolloutState, Wish, WorkloadDecision, decide
+from syncpod.fleet.rollout import RolloutSpec, RolloutState, WorkloadDecision, decide
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BAD = "bad"
@@ -20,7 +20,7 @@ DUD = "dud"
 class World:
     """Nodes, what really runs on them, and what the fleet knows."""
 
-    wish: Wish
+    spec: RolloutSpec
     nodes: dict[str, bool] = field(default_factory=lambda: {"n1": True, "n2": True, "n3": True, "n4": True})
     """Which can be reached."""
     now: datetime = START
@@ -53,7 +53,7 @@ class World:
         return decision
 
     def decide(self, members: Iterable[Member]) -> WorkloadDecision:
-        return decide(self.wish, members, self.state, self.now)
+        return decide(self.spec, members, self.state, self.now)
 
     def settle(self, most: int = 400) -> None:
         """Step until nothing is to be done any more, and time alone changes nothing."""
@@ -130,10 +130,10 @@ class World:
             self.members[member.name] = member
 
     def _stop_what_is_lost(self) -> None:
-        rule = self.wish.when_lost
+        rule = self.spec.when_lost
         for member in self.members.values():
             since = self.lost_since.get(member.node)
-            if rule.action == "stop-after" and since is not None and self.now >= since + rule.after + self.wish.grace:
+            if rule.action == "stop-after" and since is not None and self.now >= since + rule.after + self.spec.grace:
                 self.stopped.setdefault(member.name, False)
 
     def running(self) -> list[str]:
@@ -149,11 +149,11 @@ class World:
         counted = [one for one in before if not one.leaving and not one.ended and one.name not in off]
         stays = [one for one in counted if one.name not in gone]
         if decision.create:
-            assert len(stays) + len(decision.create) <= self.wish.replicas + self.wish.max_surge
-        if not self.wish.recreate:
-            was = sum(one.is_available(self.now, self.wish.min_ready) for one in counted)
-            still = sum(one.is_available(self.now, self.wish.min_ready) for one in stays)
-            assert still >= min(was, self.wish.replicas - self.wish.max_unavailable)
+            assert len(stays) + len(decision.create) <= self.spec.replicas + self.spec.max_surge
+        if not self.spec.recreate:
+            was = sum(one.is_available(self.now, self.spec.min_ready) for one in counted)
+            still = sum(one.is_available(self.now, self.spec.min_ready) for one in stays)
+            assert still >= min(was, self.spec.replicas - self.spec.max_unavailable)
         assert len(gone) == len(decision.withdraw) and not any(self.members[name].leaving for name in gone)
         assert all(withdrawal.why.startswith(f"{withdrawal.name}") for withdrawal in decision.withdraw)
         taken = [creation.replaces for creation in decision.create if creation.replaces]

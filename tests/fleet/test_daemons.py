@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncpod.fleet.daemons import DaemonWish, Standing, decide_daemons, standing, with_daemon_tolerations
+from syncpod.fleet.daemons import DaemonRolloutSpec, Standing, decide_daemons, standing, with_daemon_tolerations
 from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer, Taint
 from syncpod.fleet.rollout import RolloutState, WorkloadDecision
@@ -50,7 +50,7 @@ def test_nodes_that_a_daemon_set_is_for(asking: Pod, offer: NodeOffer, expected:
 class Nodes:
     """Nodes that can be reached or not, and the pods of a DaemonSet on them."""
 
-    wish: DaemonWish
+    spec: DaemonRolloutSpec
     nodes: dict[str, Standing] = field(
         default_factory=lambda: {f"n{number}": Standing(True, True) for number in (1, 2, 3)}
     )
@@ -68,9 +68,9 @@ class Nodes:
             self._report(member)
         before = list(self.members.values())
         seen = self.seen()
-        decision = decide_daemons(self.wish, seen, before, self.state, self.now)
+        decision = decide_daemons(self.spec, seen, before, self.state, self.now)
         turned = dict(reversed(seen.items()))
-        assert decision == decide_daemons(self.wish, turned, reversed(before), self.state, self.now)
+        assert decision == decide_daemons(self.spec, turned, reversed(before), self.state, self.now)
         self._check(before, decision)
         self.state = decision.state
         for withdrawal in decision.withdraw:
@@ -118,18 +118,18 @@ class Nodes:
             made = [one for one in decision.create if one.node == name]
             is_ending = any(one.node == name and (one.leaving or one.name in gone) for one in before)
             assert not made or not is_ending
-            assert len(kept) + len(made) <= (2 if self.wish.max_surge else 1)
+            assert len(kept) + len(made) <= (2 if self.spec.max_surge else 1)
         assert self.unseen.isdisjoint(one.node for one in before if one.name in gone and not one.ended)
         heard = [name for name, each in self.seen().items() if each.is_heard and each.should_run]
-        if self.wish.max_surge == 0 and isinstance(self.wish.max_unavailable, int):
-            was = {one.node for one in before if not one.leaving and one.is_available(self.now, self.wish.min_ready)}
-            still = {one.node for one in stays if one.is_available(self.now, self.wish.min_ready)}
+        if self.spec.max_surge == 0 and isinstance(self.spec.max_unavailable, int):
+            was = {one.node for one in before if not one.leaving and one.is_available(self.now, self.spec.min_ready)}
+            still = {one.node for one in stays if one.is_available(self.now, self.spec.min_ready)}
             lost = (was - still) & set(heard)
-            assert not lost or len(set(heard) - still) <= self.wish.max_unavailable
+            assert not lost or len(set(heard) - still) <= self.spec.max_unavailable
 
 
 def test_each_node_has_one_pod_and_a_new_node_gets_one() -> None:
-    fleet = Nodes(DaemonWish("a"))
+    fleet = Nodes(DaemonRolloutSpec("a"))
     fleet.settle()
     assert [one.node for one in fleet.members.values()] == ["n1", "n2", "n3"] and fleet.state.good == "a"
     fleet.nodes["n4"] = Standing(True, True)
@@ -140,18 +140,18 @@ def test_each_node_has_one_pod_and_a_new_node_gets_one() -> None:
 
 
 def test_it_is_said_which_pod_is_missing() -> None:
-    wish, state = DaemonWish("a"), RolloutState(asked="a", target="a", good="a")
+    spec, state = DaemonRolloutSpec("a"), RolloutState(asked="a", target="a", good="a")
     pods = [Member(f"log-{each}", "a", START, node=f"n{each}", status="Running") for each in (1, 2)]
     nodes = {each.node: Standing(True, True) for each in pods}
-    said = decide_daemons(wish, nodes, [replace(pods[0], ready_since=START), pods[1]], state, START).says
+    said = decide_daemons(spec, nodes, [replace(pods[0], ready_since=START), pods[1]], state, START).says
     assert said == "a is incomplete: 2 of 2 nodes have it, 1 is available; log-2 on n2 is not ready: Running"
 
 
 def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
-    fleet = Nodes(DaemonWish("a"))
+    fleet = Nodes(DaemonRolloutSpec("a"))
     fleet.settle()
     fleet.nodes["n2"] = Standing(False, True, is_heard=False)
-    fleet.wish = DaemonWish("b")
+    fleet.spec = DaemonRolloutSpec("b")
     assert len(fleet.step().withdraw) == 1
     fleet.settle()
     assert fleet.state.good == "b"
@@ -163,10 +163,10 @@ def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
 
 def test_a_node_that_a_survey_misses_keeps_its_pod() -> None:
     """It is joining again, or its workflow was just beginning a new run. Owners are told of a node that is removed."""
-    fleet = Nodes(DaemonWish("a"))
+    fleet = Nodes(DaemonRolloutSpec("a"))
     fleet.settle()
     fleet.unseen.add("n2")
-    fleet.wish = DaemonWish("b")
+    fleet.spec = DaemonRolloutSpec("b")
     fleet.settle()
     assert {one.node: one.revision for one in fleet.members.values()} == {"n1": "b", "n2": "a", "n3": "b"}
     fleet.unseen.clear()
@@ -175,10 +175,10 @@ def test_a_node_that_a_survey_misses_keeps_its_pod() -> None:
 
 
 def test_a_rollout_does_not_wait_for_a_node_that_takes_no_pods() -> None:
-    fleet = Nodes(DaemonWish("a"))
+    fleet = Nodes(DaemonRolloutSpec("a"))
     fleet.settle()
     fleet.nodes["n2"] = Standing(False, True)
-    fleet.wish = DaemonWish("b")
+    fleet.spec = DaemonRolloutSpec("b")
     fleet.settle()
     assert fleet.state.good == "b"
     assert {one.node: one.revision for one in fleet.members.values()} == {"n1": "b", "n2": "a", "n3": "b"}
@@ -187,11 +187,11 @@ def test_a_rollout_does_not_wait_for_a_node_that_takes_no_pods() -> None:
     assert {one.revision for one in fleet.members.values()} == {"b"} and len(fleet.members) == 3
 
 
-@pytest.mark.parametrize("wish", [DaemonWish("a"), DaemonWish("a", max_unavailable=0, max_surge=1)])
-def test_a_bad_template_stops_at_its_first_pod_and_goes_back(wish: DaemonWish) -> None:
-    fleet = Nodes(wish)
+@pytest.mark.parametrize("spec", [DaemonRolloutSpec("a"), DaemonRolloutSpec("a", max_unavailable=0, max_surge=1)])
+def test_a_bad_template_stops_at_its_first_pod_and_goes_back(spec: DaemonRolloutSpec) -> None:
+    fleet = Nodes(spec)
     fleet.settle()
-    fleet.wish = replace(wish, revision=BAD)
+    fleet.spec = replace(spec, revision=BAD)
     fleet.settle()
     assert sum(one.revision == BAD for each in fleet.said for one in each.create) == 1
     assert {one.revision for one in fleet.members.values()} == {"a"} and len(fleet.members) == 3
@@ -199,9 +199,9 @@ def test_a_bad_template_stops_at_its_first_pod_and_goes_back(wish: DaemonWish) -
 
 
 def test_with_a_surge_a_node_is_never_without_a_pod() -> None:
-    fleet = Nodes(DaemonWish("a", max_unavailable=0, max_surge="50%"))
+    fleet = Nodes(DaemonRolloutSpec("a", max_unavailable=0, max_surge="50%"))
     fleet.settle()
-    fleet.wish, before = replace(fleet.wish, revision="b"), len(fleet.said)
+    fleet.spec, before = replace(fleet.spec, revision="b"), len(fleet.said)
     first = fleet.step()
     assert len(first.create) == 2 and not first.withdraw
     fleet.settle()
@@ -211,7 +211,14 @@ def test_with_a_surge_a_node_is_never_without_a_pod() -> None:
 
 @settings(max_examples=60)
 @given(
-    wish=st.sampled_from((DaemonWish("a"), DaemonWish("a", 2), DaemonWish("a", 0, 1), DaemonWish("a", 0, "100%"))),
+    spec=st.sampled_from(
+        (
+            DaemonRolloutSpec("a"),
+            DaemonRolloutSpec("a", 2),
+            DaemonRolloutSpec("a", 0, 1),
+            DaemonRolloutSpec("a", 0, "100%"),
+        )
+    ),
     events=st.lists(
         st.one_of(
             st.tuples(
@@ -224,8 +231,8 @@ def test_with_a_surge_a_node_is_never_without_a_pod() -> None:
         max_size=8,
     ),
 )
-def test_whatever_happens_each_node_ends_with_one_pod(wish: DaemonWish, events: list[tuple[str, str]]) -> None:
-    fleet = Nodes(wish)
+def test_whatever_happens_each_node_ends_with_one_pod(spec: DaemonRolloutSpec, events: list[tuple[str, str]]) -> None:
+    fleet = Nodes(spec)
     fleet.settle()
     for event, value in events:
         match event:
@@ -244,7 +251,7 @@ def test_whatever_happens_each_node_ends_with_one_pod(wish: DaemonWish, events: 
             case "taint" if value in fleet.nodes:
                 fleet.nodes[value] = Standing(False, False, why="it is tainted")
             case "roll":
-                fleet.wish = replace(wish, revision=value)
+                fleet.spec = replace(spec, revision=value)
         for _ in range(int(value) if event == "pass" else 2):
             fleet.step()
     fleet.unseen.clear()
@@ -254,4 +261,4 @@ def test_whatever_happens_each_node_ends_with_one_pod(wish: DaemonWish, events: 
     assert sorted(one.node for one in fleet.members.values()) == sorted(fleet.nodes)
     if fleet.nodes:
         assert {one.revision for one in fleet.members.values()} == {fleet.state.good}
-        assert bool(fleet.state.rolled_back) or fleet.state.good == fleet.wish.revision
+        assert bool(fleet.state.rolled_back) or fleet.state.good == fleet.spec.revision

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncpod.fleet.members import Member, leaving_order
-from syncpod.fleet.rollout import Counts, RolloutState, Wish, decide
+from syncpod.fleet.rollout import Counts, RolloutSpec, RolloutState, decide
 from syncpod.fleet.sizes import surge_and_unavailable
 from syncpod.fleet.when_lost import WAIT, WhenLost
 from tests.fleet.simulation import BAD, DUD, START, World
@@ -25,15 +25,15 @@ REPLACE = WhenLost("replace-after", timedelta(minutes=1))
 STOP = WhenLost("stop-after", timedelta(minutes=1))
 
 
-def rolled_out(wish: Wish) -> World:
-    world = World(wish)
+def rolled_out(spec: RolloutSpec) -> World:
+    world = World(spec)
     world.settle()
-    assert world.state.good == wish.revision and len(world.counted()) == wish.replicas
+    assert world.state.good == spec.revision and len(world.counted()) == spec.replicas
     return world
 
 
 def test_a_first_rollout_makes_all_pods_at_once() -> None:
-    world = World(Wish("a", 3))
+    world = World(RolloutSpec("a", 3))
     first = world.step()
     assert [creation.revision for creation in first.create] == ["a", "a", "a"]
     assert first.says == "a is being rolled out: 0 of 3 pods have it, 0 are available"
@@ -54,16 +54,16 @@ LACKING = (
 def test_of_a_workload_with_all_its_pods_it_is_said_what_is_missing(change: dict[str, Any], lacks: str) -> None:
     fine = Member("web-1", "a", START, node="n1", status="Running", ready_since=START - 60 * SECOND)
     other = replace(fine, name="web-2", node="n2", ready_since=None)
-    wish, state = Wish("a", 2, min_ready=SECOND), RolloutState(asked="a", target="a", good="a", replicas=2)
-    said = decide(wish, [fine, replace(other, **change)], state, START).says
+    spec, state = RolloutSpec("a", 2, min_ready=SECOND), RolloutState(asked="a", target="a", good="a", replicas=2)
+    said = decide(spec, [fine, replace(other, **change)], state, START).says
     assert said == f"a is incomplete: 2 of 2 pods have it, 1 is available; {lacks}"
-    said = decide(wish, [fine, replace(other, **change)], replace(state, good=""), START).says
+    said = decide(spec, [fine, replace(other, **change)], replace(state, good=""), START).says
     assert said == f"a is being rolled out: 2 of 2 pods have it, 1 is available; {lacks}"
 
 
 def test_a_new_template_replaces_pods_within_its_bounds() -> None:
-    world = rolled_out(Wish("a", 4, max_surge=1, max_unavailable=1))
-    world.wish = replace(world.wish, revision="b")
+    world = rolled_out(RolloutSpec("a", 4, max_surge=1, max_unavailable=1))
+    world.spec = replace(world.spec, revision="b")
     decision = world.step()
     assert (len(decision.create), len(decision.withdraw)) == (1, 1)
     assert decision.withdraw[0].why.endswith("is removed: it is of a, and b is being rolled out")
@@ -72,8 +72,8 @@ def test_a_new_template_replaces_pods_within_its_bounds() -> None:
 
 
 def test_a_bad_template_stops_at_its_first_failing_pod_and_goes_back() -> None:
-    world = rolled_out(Wish("a", 4, max_surge=1, max_unavailable=0))
-    world.wish = replace(world.wish, revision=BAD)
+    world = rolled_out(RolloutSpec("a", 4, max_surge=1, max_unavailable=0))
+    world.spec = replace(world.spec, revision=BAD)
     world.settle()
     made = [creation for decision in world.decisions for creation in decision.create if creation.revision == BAD]
     assert len(made) == 1
@@ -83,14 +83,14 @@ def test_a_bad_template_stops_at_its_first_failing_pod_and_goes_back() -> None:
     assert back == f"{fails}: back-off 10s restarting failed container; rolling back to a"
     assert world.decisions[-1].says == f"a is rolled out; {back}"
     assert {one.revision for one in world.counted()} == {"a"} and len(world.counted()) == 4
-    world.wish = replace(world.wish, revision="c")
+    world.spec = replace(world.spec, revision="c")
     world.settle()
     assert world.state.good == "c" and world.state.rolled_back == ""
 
 
 def test_a_template_without_progress_goes_back_at_its_deadline() -> None:
-    world = rolled_out(Wish("a", 2, deadline=60 * SECOND))
-    world.wish = replace(world.wish, revision=DUD)
+    world = rolled_out(RolloutSpec("a", 2, deadline=60 * SECOND))
+    world.spec = replace(world.spec, revision=DUD)
     world.settle()
     back, failed = next((each.rolled_back, each.failed) for each in world.decisions if each.rolled_back)
     assert failed == "web-3"
@@ -101,7 +101,7 @@ def test_a_template_without_progress_goes_back_at_its_deadline() -> None:
 
 
 def test_a_first_template_that_fails_has_no_way_back() -> None:
-    world = World(Wish(BAD, 2, deadline=60 * SECOND))
+    world = World(RolloutSpec(BAD, 2, deadline=60 * SECOND))
     world.settle_whatever(20)
     assert (world.state.target, world.state.rolled_back, len(world.counted())) == (BAD, "", 2)
     assert world.decisions[-1].says.startswith(
@@ -114,13 +114,13 @@ def test_a_pod_in_trouble_holds_others_up() -> None:
     state = RolloutState(asked="b", target="b", good="a", replicas=3, progressed_at=START)
     now = START + 10 * SECOND
     first_exit = Member("web-4", "b", START, "n2", status="Error")
-    assert not decide(Wish("b", 3, max_surge=2), [*old, first_exit], state, now).create
-    assert decide(Wish("b", 3, max_surge=2), [*old, replace(first_exit, status="Running")], state, now).create
+    assert not decide(RolloutSpec("b", 3, max_surge=2), [*old, first_exit], state, now).create
+    assert decide(RolloutSpec("b", 3, max_surge=2), [*old, replace(first_exit, status="Running")], state, now).create
 
 
 def test_recreate_waits_until_all_others_are_gone() -> None:
-    world = rolled_out(Wish("a", 3, recreate=True))
-    world.wish = replace(world.wish, revision="b")
+    world = rolled_out(RolloutSpec("a", 3, recreate=True))
+    world.spec = replace(world.spec, revision="b")
     decision = world.step()
     assert (len(decision.withdraw), len(decision.create)) == (3, 0)
     assert decision.says == "b waits until web-1 on n1 is gone: 0 of 3 pods have it, 0 are available"
@@ -129,9 +129,9 @@ def test_recreate_waits_until_all_others_are_gone() -> None:
 
 
 def test_a_lost_pod_is_awaited_under_recreate_and_no_lack_of_progress() -> None:
-    world = rolled_out(Wish("a", 1, recreate=True, deadline=60 * SECOND))
+    world = rolled_out(RolloutSpec("a", 1, recreate=True, deadline=60 * SECOND))
     world.lose(world.members["web-1"].node)
-    world.wish = replace(world.wish, revision="b")
+    world.spec = replace(world.spec, revision="b")
     world.settle_whatever(50)
     assert set(world.members) == {"web-1"} and not world.state.rolled_back
     world.bring_back("n1")
@@ -140,8 +140,8 @@ def test_a_lost_pod_is_awaited_under_recreate_and_no_lack_of_progress() -> None:
 
 
 def test_recreate_goes_on_when_a_pod_that_is_ending_on_a_lost_node_is_given_up() -> None:
-    world = rolled_out(Wish("a", 1, recreate=True, deadline=None, when_lost=REPLACE))
-    world.wish = replace(world.wish, revision="b")
+    world = rolled_out(RolloutSpec("a", 1, recreate=True, deadline=None, when_lost=REPLACE))
+    world.spec = replace(world.spec, revision="b")
     assert world.step().withdraw
     world.lose("n1")
     world.settle()
@@ -149,59 +149,59 @@ def test_recreate_goes_on_when_a_pod_that_is_ending_on_a_lost_node_is_given_up()
 
 
 def test_a_pause_lets_only_the_number_change() -> None:
-    world = rolled_out(Wish("a", 3))
-    world.wish = replace(world.wish, revision="b", replicas=5, paused=True)
+    world = rolled_out(RolloutSpec("a", 3))
+    world.spec = replace(world.spec, revision="b", replicas=5, paused=True)
     world.settle()
     assert [one.revision for one in world.counted()] == ["a"] * 5
     assert world.decisions[-1].says == "a is rolled out; b is held back, since it is paused"
     assert world.decisions[-1].counts == Counts(desired=5, replicas=5, updated=0, ready=5, available=5)
-    world.wish = replace(world.wish, replicas=2)
+    world.spec = replace(world.spec, replicas=2)
     world.settle()
     assert [one.revision for one in world.counted()] == ["a"] * 2
-    world.wish = replace(world.wish, paused=False)
+    world.spec = replace(world.spec, paused=False)
     world.settle()
     assert [one.revision for one in world.counted()] == ["b"] * 2
-    assert not World(Wish("a", 3, paused=True)).step().create
+    assert not World(RolloutSpec("a", 3, paused=True)).step().create
 
 
 def test_a_paused_rollout_in_trouble_grows_by_good_pods() -> None:
-    world = rolled_out(Wish("a", 4, max_surge=1))
-    world.wish = replace(world.wish, revision=BAD)
+    world = rolled_out(RolloutSpec("a", 4, max_surge=1))
+    world.spec = replace(world.spec, revision=BAD)
     world.step()
-    world.wish = replace(world.wish, paused=True)
+    world.spec = replace(world.spec, paused=True)
     world.settle_whatever(10)
     assert [one.status for one in world.counted() if one.revision == BAD] == ["CrashLoopBackOff"]
-    world.wish = replace(world.wish, replicas=6)
+    world.spec = replace(world.spec, replicas=6)
     world.settle_whatever(10)
     revisions = sorted(one.revision for one in world.counted())
     assert revisions == ["a"] * 5 + [BAD]
 
 
 def test_a_pod_that_is_lost_after_the_rollout_is_no_lack_of_progress() -> None:
-    world = rolled_out(Wish("a", 2, deadline=60 * SECOND))
+    world = rolled_out(RolloutSpec("a", 2, deadline=60 * SECOND))
     world.step(3600)
     world.lose("n1")
     assert world.step().stalled == world.step(120).stalled == ""
-    world.wish = replace(world.wish, replicas=3)
+    world.spec = replace(world.spec, replicas=3)
     world.settle_whatever(10)
     lost = "web-1 on n1 is not heard of, since its node cannot be reached"
     assert world.step(120).stalled == f"a made no progress in 1m0s: 2 of 3 pods available; {lost}"
 
 
 def test_a_pause_in_a_rollout_does_not_count_against_its_deadline() -> None:
-    world = rolled_out(Wish("a", 2, deadline=60 * SECOND))
-    world.wish = replace(world.wish, revision="b")
+    world = rolled_out(RolloutSpec("a", 2, deadline=60 * SECOND))
+    world.spec = replace(world.spec, revision="b")
     assert world.step().create
-    world.wish = replace(world.wish, paused=True)
+    world.spec = replace(world.spec, paused=True)
     world.step()
-    world.wish = replace(world.wish, paused=False)
+    world.spec = replace(world.spec, paused=False)
     assert not world.step(seconds=3600).rolled_back
     world.settle()
     assert (world.state.good, world.state.rolled_back) == ("b", "")
 
 
 def test_pods_that_end_are_replaced_more_and_more_slowly() -> None:
-    world = rolled_out(Wish("a", 2))
+    world = rolled_out(RolloutSpec("a", 2))
     member = world.counted()[0]
     world.members[member.name] = replace(member, ended=True, status="Evicted")
     decision = world.step()
@@ -212,7 +212,7 @@ def test_pods_that_end_are_replaced_more_and_more_slowly() -> None:
 
 
 def test_minimal_readiness_delays_what_counts_as_available() -> None:
-    world = rolled_out(Wish("a", 2, min_ready=30 * SECOND))
+    world = rolled_out(RolloutSpec("a", 2, min_ready=30 * SECOND))
     ready = [decision.counts.ready for decision in world.decisions].index(2)
     available = [decision.counts.available for decision in world.decisions].index(2)
     assert available - ready == 6
@@ -243,7 +243,7 @@ def test_who_goes_first() -> None:
 
 
 def lost_world(rule: WhenLost) -> tuple[World, str]:
-    world = rolled_out(Wish("a", 3, when_lost=rule))
+    world = rolled_out(RolloutSpec("a", 3, when_lost=rule))
     world.lose("n2")
     (name,) = (one.name for one in world.counted() if one.node == "n2")
     return world, name
@@ -305,7 +305,7 @@ def test_a_replacement_that_is_lost_in_turn_leaves_one_copy() -> None:
 
 
 def test_pods_of_a_drained_node_go_once_others_are_available() -> None:
-    world = rolled_out(Wish("a", 4, max_surge=1, max_unavailable=0))
+    world = rolled_out(RolloutSpec("a", 4, max_surge=1, max_unavailable=0))
     world.draining = {"n1"}
     first = world.step()
     assert (len(first.create), first.withdraw) == (1, ())
@@ -317,7 +317,7 @@ def test_pods_of_a_drained_node_go_once_others_are_available() -> None:
 
 
 def test_a_drain_that_gets_nowhere_rolls_nothing_back() -> None:
-    world = rolled_out(Wish("a", 4, max_surge=0, max_unavailable=1, deadline=60 * SECOND))
+    world = rolled_out(RolloutSpec("a", 4, max_surge=0, max_unavailable=1, deadline=60 * SECOND))
     world.draining = set(world.nodes)
     world.settle_whatever(40)
     assert sum(bool(each.ready_since) for each in world.members.values()) == 3
@@ -332,8 +332,8 @@ def test_a_drain_that_gets_nowhere_rolls_nothing_back() -> None:
 
 
 def test_a_paused_rollout_moves_its_pods_too() -> None:
-    world = rolled_out(Wish("a", 3, max_surge=1, max_unavailable=0))
-    world.wish, world.draining = replace(world.wish, paused=True), {"n1", "n2"}
+    world = rolled_out(RolloutSpec("a", 3, max_surge=1, max_unavailable=0))
+    world.spec, world.draining = replace(world.spec, paused=True), {"n1", "n2"}
     world.settle()
     assert {each.node for each in world.members.values()} == {"n3", "n4"} and len(world.members) == 3
 
@@ -371,51 +371,55 @@ def test_whatever_happens_bounds_hold_and_one_copy_is_left_of_each(
     recreate: bool,
     replicas: int,
 ) -> None:
-    def wish(revision: str, replicas: int, paused: bool = False) -> Wish:
+    def spec(revision: str, replicas: int, paused: bool = False) -> RolloutSpec:
         more, fewer = surge_and_unavailable(surge, unavailable, replicas)
-        return Wish(revision, replicas, more, fewer, recreate, paused, deadline=120 * SECOND, when_lost=rule)
+        return RolloutSpec(revision, replicas, more, fewer, recreate, paused, deadline=120 * SECOND, when_lost=rule)
 
-    world = World(wish("a", replicas))
+    world = World(spec("a", replicas))
     world.settle()
     most = replicas
     for event, value in events:
-        now = world.wish
+        now = world.spec
         if event == "lose" and world.nodes[str(value)]:
             world.lose(str(value))
         elif event == "back":
             world.bring_back(str(value))
         elif event == "roll":
-            world.wish = wish(str(value), now.replicas, now.paused)
+            world.spec = spec(str(value), now.replicas, now.paused)
         elif event == "scale":
-            world.wish = wish(now.revision, int(value), now.paused)
+            world.spec = spec(now.revision, int(value), now.paused)
         elif event == "drain":
             world.draining.add(str(value))
         elif event == "uncordon":
             world.draining.discard(str(value))
         elif event == "pause":
-            world.wish = wish(now.revision, now.replicas, bool(value))
+            world.spec = spec(now.revision, now.replicas, bool(value))
         for _ in range(int(value) if event == "pass" else 2):
             world.step()
-            most = max(most, world.wish.replicas)
+            most = max(most, world.spec.replicas)
             assert not (recreate and rule is STOP) or len(world.running()) <= most
     for name in world.nodes:
         world.bring_back(name)
     if len(world.draining) == len(world.nodes):
         world.draining.clear()
-    world.wish = wish(world.wish.revision, world.wish.replicas)
+    world.spec = spec(world.spec.revision, world.spec.replicas)
     world.settle()
-    assert len(world.members) == len(world.counted()) == world.wish.replicas
+    assert len(world.members) == len(world.counted()) == world.spec.replicas
     assert not {each.node for each in world.members.values()} & world.draining
-    if world.wish.replicas:
+    if world.spec.replicas:
         assert {one.revision for one in world.counted()} == {world.state.target} == {world.state.good}
         assert world.state.good in ("a", "b")
-        assert bool(world.state.rolled_back) or world.state.good == world.wish.revision
+        assert bool(world.state.rolled_back) or world.state.good == world.spec.revision
 
 
 @pytest.mark.parametrize(
-    "wish",
-    [Wish("a", 3, max_surge=1), Wish("a", 3, max_surge=0, max_unavailable=1), Wish("a", 3, recreate=True)],
+    "spec",
+    [
+        RolloutSpec("a", 3, max_surge=1),
+        RolloutSpec("a", 3, max_surge=0, max_unavailable=1),
+        RolloutSpec("a", 3, recreate=True),
+    ],
 )
-def test_decisions_say_nothing_twice(wish: Wish) -> None:
-    world = rolled_out(wish)
+def test_decisions_say_nothing_twice(spec: RolloutSpec) -> None:
+    world = rolled_out(spec)
     assert world.step().withdraw == () and world.step().create == ()

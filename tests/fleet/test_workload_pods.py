@@ -1,19 +1,19 @@
-"""Pods that are made of templates, and what documents wish for."""
+"""Pods that are made of templates, and what documents ask for."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from syncpod.fleet.daemons import DaemonWish
-from syncpod.fleet.rollout import Wish
+from syncpod.fleet.daemons import DaemonRolloutSpec
+from syncpod.fleet.rollout import RolloutSpec
 from syncpod.fleet.when_lost import WhenLost
 from syncpod.fleet.workload_documents import DaemonSet, Deployment, admit_workload, template_of
 from syncpod.fleet.workload_pods import (
-    daemon_wish_of,
+    daemon_rollout_spec_of,
     owner_of,
     pod_of,
     revision_of,
-    wish_of,
+    rollout_spec_of,
     workload_id,
     workload_in,
 )
@@ -58,7 +58,7 @@ def test_revisions_tell_templates_apart_and_nothing_else() -> None:
     assert revision_of(template_of(reread)) == revision_of(template_of(one))
 
 
-def test_what_documents_wish_for() -> None:
+def test_what_documents_ask_for() -> None:
     deployment = admit_workload(
         changed(
             spec__replicas=10,
@@ -72,14 +72,18 @@ def test_what_documents_wish_for() -> None:
     revision = revision_of(deployment.spec.template)
     rule = WhenLost("replace-after", timedelta(seconds=90))
     five, seven, ten_minutes = timedelta(seconds=5), timedelta(seconds=7), timedelta(minutes=10)
-    expected = Wish(revision, 10, 3, 2, paused=True, min_ready=five, deadline=ten_minutes, when_lost=rule, grace=seven)
-    assert wish_of(deployment) == expected
+    expected = RolloutSpec(
+        revision, 10, 3, 2, paused=True, min_ready=five, deadline=ten_minutes, when_lost=rule, grace=seven
+    )
+    assert rollout_spec_of(deployment) == expected
     endless = admit_workload(changed(spec__progressDeadlineSeconds=2**31 - 1, spec__strategy={"type": "Recreate"}))
     assert isinstance(endless.workload, Deployment)
-    assert (wish_of(endless.workload).deadline, wish_of(endless.workload).recreate) == (None, True)
+    assert (rollout_spec_of(endless.workload).deadline, rollout_spec_of(endless.workload).recreate) == (None, True)
     daemons = admit_workload(changed("DaemonSet", spec__updateStrategy={"rollingUpdate": {"maxUnavailable": "10%"}}))
     assert isinstance(daemons.workload, DaemonSet)
-    assert daemon_wish_of(daemons.workload) == DaemonWish(revision_of(template_of(daemons.workload)), "10%", 0)
+    assert daemon_rollout_spec_of(daemons.workload) == DaemonRolloutSpec(
+        revision_of(template_of(daemons.workload)), "10%", 0
+    )
 
 
 def test_a_workload_is_read_from_the_id_of_its_workflow_and_from_no_other() -> None:

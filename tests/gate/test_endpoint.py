@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from syncpod.agent.fleet import endpoint as endpoints
-from syncpod.agent.fleet import errands
+from syncpod.agent.fleet import remote_commands
 from syncpod.agent.fleet.endpoint import Endpoint
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_endpoint import Unreachable, reached
@@ -69,13 +69,13 @@ class Listening:
 
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listening]:
-    """A node whose commands are scripts of a shell, with a terminal as `syncpod.cli.errand` takes it."""
+    """A node whose commands are scripts of a shell, with a terminal as `syncpod.cli.remote_command` takes it."""
     script = (
         "import fcntl, os, sys, termios\n"
         "if os.isatty(0): fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
         "os.execvp('sh', ['sh', '-c', sys.argv[2]])\n"
     )
-    monkeypatch.setattr(errands, "_program", lambda: (sys.executable, "-c", script))
+    monkeypatch.setattr(remote_commands, "_program", lambda: (sys.executable, "-c", script))
     async with listening(tmp_path, "n1", "n1") as node:
         yield node
 

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncpod.journal.records import Happening, Instance, Life, Line, TaskRecords
+from syncpod.journal.records import HistoryEntry, Instance, JournalEvent, PodRun, TaskRecords
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
-WEB = Life("default", "web", "uid-1", "inc-1")
+WEB = PodRun("default", "web", "uid-1", "inc-1")
 
 
 def at(seconds: float) -> datetime:
@@ -14,9 +14,9 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def exit_line(seconds: float, restart: int = 0, **more: Any) -> Line:
+def exit_line(seconds: float, restart: int = 0, **more: Any) -> HistoryEntry:
     said: dict[str, Any] = {"outcome": "exited 3 (Error)", "restart": restart}
-    return Line(at(seconds), "exit", "app", **{**said, **more})
+    return HistoryEntry(at(seconds), "exit", "app", **{**said, **more})
 
 
 def ended(restart: int = 0, *, begun: float = 0, end: float = 1, **more: Any) -> Instance:
@@ -25,10 +25,10 @@ def ended(restart: int = 0, *, begun: float = 0, end: float = 1, **more: Any) ->
     return Instance("app", restart, started_at=at(begun), ended_at=at(end), **{**said, **more})
 
 
-def happening(seconds: float = 1, **more: Any) -> Happening:
+def event(seconds: float = 1, **more: Any) -> JournalEvent:
     said: dict[str, Any] = {"type": "Warning", "reason": "BackOff", "message": "Back-off", "first": at(seconds)}
-    return Happening(**{**said, "last": at(seconds), **more})
+    return JournalEvent(**{**said, "last": at(seconds), **more})
 
 
-def told(seconds: float = 1, life: Life = WEB, **more: Any) -> TaskRecords:
+def records_of(seconds: float = 1, life: PodRun = WEB, **more: Any) -> TaskRecords:
     return TaskRecords(life, at(seconds), **more)

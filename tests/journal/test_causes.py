@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, cause_of, changes_of, ends_of
-from syncpod.journal.records import RESTART_OF_ALL, Fact, Instance, Line
+from syncpod.journal.records import RESTART_OF_ALL, Fact, HistoryEntry, Instance
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.messages.steps import Outcome
-from tests.journal.records import at, ended, exit_line, happening
+from tests.journal.records import at, ended, event, exit_line
 
 LIVENESS = "Container app failed liveness probe, will be restarted"
 
@@ -99,10 +99,10 @@ def test_each_end_has_a_cause_and_somebody_who_decided(instance: Instance, cause
 
 def test_a_failed_probe_comes_with_what_it_said_last_before_the_end() -> None:
     seen = [
-        happening(1, reason="Unhealthy", message="Liveness probe failed: first\n", last=at(2)),
-        happening(3, reason="Unhealthy", message="Liveness probe failed: second\nline", last=at(50)),
-        happening(3, reason="Unhealthy", message="Readiness probe failed: other"),
-        happening(20, reason="Unhealthy", message="Liveness probe failed: later"),
+        event(1, reason="Unhealthy", message="Liveness probe failed: first\n", last=at(2)),
+        event(3, reason="Unhealthy", message="Liveness probe failed: second\nline", last=at(50)),
+        event(3, reason="Unhealthy", message="Readiness probe failed: other"),
+        event(20, reason="Unhealthy", message="Liveness probe failed: later"),
     ]
     one = ended(begun=2, end=4, cause=LIVENESS, killed_by=KillCause.LIVENESS)
     assert cause_of(one, seen).words == "liveness probe failed: second line"
@@ -128,7 +128,7 @@ def test_the_words_of_a_kill_do_not_change_what_it_counts_as(cause: KillCause, w
 
 
 def test_a_probe_that_said_nothing_leaves_no_empty_clause() -> None:
-    silent = [happening(3, reason="Unhealthy", message="Liveness probe failed: ", last=at(50))]
+    silent = [event(3, reason="Unhealthy", message="Liveness probe failed: ", last=at(50))]
     one = ended(begun=2, end=4, cause=LIVENESS, killed_by=KillCause.LIVENESS, exit_code=137)
     assert cause_of(one, silent).words == "liveness probe failed; killed after its grace period"
 
@@ -136,9 +136,9 @@ def test_a_probe_that_said_nothing_leaves_no_empty_clause() -> None:
 def test_each_end_says_how_long_the_next_start_waited_and_for_which_back_off() -> None:
     instances = [ended(1, begun=20, end=21), ended(0, begun=0, end=1), ended(2, begun=61, end=70), Instance("app", 3)]
     holds = [
-        Line(at(1.1), "hold", "other", reason="CrashLoopBackOff 99s: x", fact="CrashLoopBackOff", seconds=99),
-        Line(at(21.1), "hold", "app", reason="CrashLoopBackOff 40s: x", fact="CrashLoopBackOff", seconds=40),
-        Line(at(70.1), "hold", "app", reason="RestartLimitReached: x", fact="RestartLimitReached"),
+        HistoryEntry(at(1.1), "hold", "other", reason="CrashLoopBackOff 99s: x", fact="CrashLoopBackOff", seconds=99),
+        HistoryEntry(at(21.1), "hold", "app", reason="CrashLoopBackOff 40s: x", fact="CrashLoopBackOff", seconds=40),
+        HistoryEntry(at(70.1), "hold", "app", reason="RestartLimitReached: x", fact="RestartLimitReached"),
     ]
     ends = ends_of(instances, holds, [])["app"]
     assert [(end.instance.restart, end.back_off) for end in ends] == [(0, ""), (1, "40s"), (2, "")]
@@ -148,7 +148,7 @@ def test_each_end_says_how_long_the_next_start_waited_and_for_which_back_off() -
 def test_a_back_off_belongs_to_the_end_before_it_though_no_start_succeeds() -> None:
     failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError"}
     instances = [replace(ended(each, end=each * 10), **failed) for each in (0, 1, 2)]
-    holds = [Line(at(each * 10 + 0.1), "hold", "app", fact=Fact.CRASH_LOOP, seconds=each) for each in (1, 2)]
+    holds = [HistoryEntry(at(each * 10 + 0.1), "hold", "app", fact=Fact.CRASH_LOOP, seconds=each) for each in (1, 2)]
     ends = ends_of(instances, holds, [])["app"]
     assert [end.back_off for end in ends] == ["", "1s", "2s"]
     assert [end.waited for end in ends] == [timedelta(seconds=10), timedelta(seconds=10), None], "until the next try"
@@ -158,14 +158,16 @@ def test_a_wait_that_an_operator_cut_short_is_said_to_be() -> None:
     instances = [ended(0, begun=0, end=1), ended(1, begun=11, end=12), ended(2, begun=20, end=21)]
     instances += [ended(3, begun=25, end=30), ended(4, begun=31, end=32)]
     lines = [
-        Line(at(10), "signal", "backoff_expired", "application", reason="an operator", fact=Fact.BACK_OFF_ENDED),
-        Line(at(19), "signal", "backoff_expired", "app", reason="an operator", fact=Fact.BACK_OFF_ENDED),
-        Line(at(12.5), "signal", "restart", "other", reason="an operator restarts other", fact=Fact.ASKED),
-        Line(at(21), "hold", "app", reason="CrashLoopBackOff 20s: x", fact="CrashLoopBackOff", seconds=20),
-        Line(at(24), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
-        Line(at(30), "hold", "app", reason="CrashLoopBackOff 40s: x", fact="CrashLoopBackOff", seconds=40),
-        Line(at(31.2), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
-        Line(at(22), "signal", "backoff_expired", "app", reason="its secret has come or changed"),
+        HistoryEntry(
+            at(10), "signal", "backoff_expired", "application", reason="an operator", fact=Fact.BACK_OFF_ENDED
+        ),
+        HistoryEntry(at(19), "signal", "backoff_expired", "app", reason="an operator", fact=Fact.BACK_OFF_ENDED),
+        HistoryEntry(at(12.5), "signal", "restart", "other", reason="an operator restarts other", fact=Fact.ASKED),
+        HistoryEntry(at(21), "hold", "app", reason="CrashLoopBackOff 20s: x", fact="CrashLoopBackOff", seconds=20),
+        HistoryEntry(at(24), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
+        HistoryEntry(at(30), "hold", "app", reason="CrashLoopBackOff 40s: x", fact="CrashLoopBackOff", seconds=40),
+        HistoryEntry(at(31.2), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
+        HistoryEntry(at(22), "signal", "backoff_expired", "app", reason="its secret has come or changed"),
     ]
     assert [end.cut_short for end in ends_of(instances, lines, [])["app"]] == [False, True, True, False, False]
 
@@ -176,8 +178,10 @@ def test_whoever_ends_the_back_off_of_a_restart_of_all_cuts_the_wait_of_each_con
 ) -> None:
     ends = [ended(0, begun=0, end=1), ended(1, begun=5, end=8), ended(2, begun=14, end=20)]
     others = [replace(each, container="other") for each in ends]
-    hold = Line(at(8), "hold", RESTART_OF_ALL, reason="CrashLoopBackOff 10s: x", fact="CrashLoopBackOff", seconds=10)
-    lines = [hold, Line(at(13), "signal", *line, reason="an operator", fact=Fact.BACK_OFF_OF_ALL_ENDED)]
+    hold = HistoryEntry(
+        at(8), "hold", RESTART_OF_ALL, reason="CrashLoopBackOff 10s: x", fact="CrashLoopBackOff", seconds=10
+    )
+    lines = [hold, HistoryEntry(at(13), "signal", *line, reason="an operator", fact=Fact.BACK_OFF_OF_ALL_ENDED)]
     found = ends_of([*ends, *others], lines, [])
     assert {name: [end.cut_short for end in each] for name, each in found.items()} == {
         "app": [False, True, False],
@@ -191,7 +195,7 @@ def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:
         exit_line(1),
         exit_line(2, restart=1),
         replace(exit_line(3), subject="other", reason=rule, fact=KillCause.RULE),
-        Line(at(4), "step", "remove_container", reason=rule, outcome="done", fact=Fact.RESTARTS_ALL),
+        HistoryEntry(at(4), "step", "remove_container", reason=rule, outcome="done", fact=Fact.RESTARTS_ALL),
         exit_line(5, restart=2),
     ]
     words = [end.cause.words for end in ends_of([ended(each, end=each + 1) for each in range(3)], lines, [])["app"]]
@@ -201,11 +205,11 @@ def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:
 def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not() -> None:
     told = changes_of(
         [
-            Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
-            Line(at(1), "step", "start_container", "app", outcome="done", reason="first start"),
-            Line(at(1), "step", "start_container", "app", outcome=Outcome.NOT_BEGUN, reason="first start"),
-            Line(at(2), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
-            Line(
+            HistoryEntry(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
+            HistoryEntry(at(1), "step", "start_container", "app", outcome="done", reason="first start"),
+            HistoryEntry(at(1), "step", "start_container", "app", outcome=Outcome.NOT_BEGUN, reason="first start"),
+            HistoryEntry(at(2), "signal", "restart", "app", reason="an operator restarts app", fact=Fact.ASKED),
+            HistoryEntry(
                 at(3),
                 "step",
                 "pull_image",
@@ -213,14 +217,14 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
                 outcome="ErrImagePull",
                 reason="absent: failed to pull: no\nsuch image",
             ),
-            Line(at(4), "signal", "probe", "app", reason="Liveness probe: failure"),
-            Line(at(4), "step", "resize_pod", outcome="done", reason="cpu limit of app 1 -> 2"),
-            Line(at(5), "decision", "sync", reason="start_container app"),
-            Line(at(6), "decision", "fail", reason="RestartLimitReached: 3"),
-            Line(at(7), "hold", "app", reason="CrashLoopBackOff 10s: x", fact="CrashLoopBackOff", seconds=10),
-            Line(at(8), "hold", "app", reason="ImagePullBackOff 10s: x", fact="ImagePullBackOff", seconds=10),
+            HistoryEntry(at(4), "signal", "probe", "app", reason="Liveness probe: failure"),
+            HistoryEntry(at(4), "step", "resize_pod", outcome="done", reason="cpu limit of app 1 -> 2"),
+            HistoryEntry(at(5), "decision", "sync", reason="start_container app"),
+            HistoryEntry(at(6), "decision", "fail", reason="RestartLimitReached: 3"),
+            HistoryEntry(at(7), "hold", "app", reason="CrashLoopBackOff 10s: x", fact="CrashLoopBackOff", seconds=10),
+            HistoryEntry(at(8), "hold", "app", reason="ImagePullBackOff 10s: x", fact="ImagePullBackOff", seconds=10),
             exit_line(9),
-            Line(
+            HistoryEntry(
                 at(11),
                 "step",
                 "pull_image",

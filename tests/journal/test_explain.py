@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncpod.journal.explain import as_of, explain, life_at
-from syncpod.journal.reading import LifeRecords
-from syncpod.journal.records import Absence, Fact, Instance, Life, Line
-from tests.journal.records import WEB, at, ended, exit_line, happening
+from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance, PodRun
+from tests.journal.records import WEB, at, ended, event, exit_line
 
 PRESENT: dict[str, Any] = {
     "phase": "Running",
@@ -20,21 +20,21 @@ PRESENT: dict[str, Any] = {
 }
 
 
-def records(**more: Any) -> LifeRecords:
+def records(**more: Any) -> PodRunRecords:
     said: dict[str, Any] = {
         "present": PRESENT,
         "lines": (
-            Line(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
+            HistoryEntry(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
             exit_line(10),
-            Line(at(10), "hold", "app", reason="CrashLoopBackOff 10s: m", fact="CrashLoopBackOff", seconds=10),
-            Line(at(20), "step", "start_container", "app", outcome="done"),
+            HistoryEntry(at(10), "hold", "app", reason="CrashLoopBackOff 10s: m", fact="CrashLoopBackOff", seconds=10),
+            HistoryEntry(at(20), "step", "start_container", "app", outcome="done"),
             exit_line(30, 1),
-            Line(at(31), "hold", "app", reason="CrashLoopBackOff 10s: m", fact="CrashLoopBackOff", seconds=10),
+            HistoryEntry(at(31), "hold", "app", reason="CrashLoopBackOff 10s: m", fact="CrashLoopBackOff", seconds=10),
         ),
-        "happenings": (happening(10),),
+        "events": (event(10),),
         "instances": (ended(0, begun=1, end=10), ended(1, begun=20, end=30)),
     }
-    return LifeRecords(WEB, at(0), at(31), **{**said, **more})
+    return PodRunRecords(WEB, at(0), at(31), **{**said, **more})
 
 
 def test_now_is_what_the_workflow_said_last() -> None:
@@ -86,7 +86,7 @@ def test_a_pod_that_is_being_deleted_waits_for_no_start() -> None:
         ("app", "FailedKillPod"),
         ("kill_pod", "RuntimeNotReady"),
     ]
-    asked = Line(at(32), "update", "delete", reason="grace 30 s", fact=Fact.DELETED, seconds=30)
+    asked = HistoryEntry(at(32), "update", "delete", reason="grace 30 s", fact=Fact.DELETED, seconds=30)
     then = explain(records(lines=(*records().lines, asked)), at(35), past=True)
     assert (then.is_being_deleted, then.waits) == (True, ())
 
@@ -96,10 +96,12 @@ def test_the_grace_of_a_deletion_ends_when_its_shortest_request_says_and_a_later
     assert explain(records(present=present), at(33)).grace_ends == at(92)
     lines = (
         *records().lines,
-        Line(at(32), "update", "delete", reason="grace 60 s", fact=Fact.DELETED, seconds=60),
-        Line(at(34), "update", "delete", reason="grace shortened to 40 s", fact=Fact.GRACE_SHORTENED, seconds=40),
-        Line(at(36), "update", "apply", reason="this one follows", fact=Fact.SUCCESSOR_APPLIED),
-        Line(at(38), "update", "delete", reason="it does not follow", fact=Fact.SUCCESSOR_DROPPED),
+        HistoryEntry(at(32), "update", "delete", reason="grace 60 s", fact=Fact.DELETED, seconds=60),
+        HistoryEntry(
+            at(34), "update", "delete", reason="grace shortened to 40 s", fact=Fact.GRACE_SHORTENED, seconds=40
+        ),
+        HistoryEntry(at(36), "update", "apply", reason="this one follows", fact=Fact.SUCCESSOR_APPLIED),
+        HistoryEntry(at(38), "update", "delete", reason="it does not follow", fact=Fact.SUCCESSOR_DROPPED),
     )
     whole = records(present=present, lines=lines)
     then = [explain(whole, at(each), past=True) for each in (31, 33, 37, 39)]
@@ -117,10 +119,10 @@ def test_every_change_of_the_spec_is_known_whatever_its_words() -> None:
     generations = (1, 2, 10, 12, 20)
     facts = [Fact.MADE if each == 1 else Fact.SPEC_CHANGED for each in generations]
     lines = [
-        Line(at(each), "update", "apply", reason=f"generation {each}: image of app", fact=fact)
+        HistoryEntry(at(each), "update", "apply", reason=f"generation {each}: image of app", fact=fact)
         for each, fact in zip(generations, facts, strict=True)
     ]
-    labels = Line(at(21), "update", "apply", reason="labels or annotations: generation 7")
+    labels = HistoryEntry(at(21), "update", "apply", reason="labels or annotations: generation 7")
     one = explain(records(lines=(*lines, labels)), at(60))
     assert one.changed == tuple(at(each) for each in generations[1:])
 
@@ -132,7 +134,7 @@ def test_a_container_that_never_started_is_explained_by_its_status() -> None:
 
 
 def test_the_life_of_a_moment_is_the_last_one_begun() -> None:
-    lives = [records(gone=at(5)), LifeRecords(Life("default", "web", "uid-2"), at(8), at(9))]
+    lives = [records(gone=at(5)), PodRunRecords(PodRun("default", "web", "uid-2"), at(8), at(9))]
     assert [life_at(lives, at(each)) for each in (1, 6, 9)] == [lives[0], lives[0], lives[1]]
     assert life_at(lives, at(-1)) is None
 
@@ -163,7 +165,7 @@ def test_any_record_of_any_moment_is_explained_without_error_and_without_the_fut
     )
     whole = records(
         instances=instances,
-        lines=tuple(Line(at(when), kind, subject, reason=why) for when, kind, subject, why in lines),
+        lines=tuple(HistoryEntry(at(when), kind, subject, reason=why) for when, kind, subject, why in lines),
     )
     known = as_of(whole, at(moment))
     times: list[datetime | None] = [line.at for line in known.lines]

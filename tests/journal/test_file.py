@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from syncpod.journal.file import BROKEN_NAME, FILE_NAME, JournalFile, Limits
-from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, lives_of, pods_of, services_of
-from syncpod.journal.records import Absence, Life
-from tests.journal.records import NOON, WEB, at, ended, exit_line, happening, told
+from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, lives_of, pods_of, services_of
+from syncpod.journal.records import Absence, PodRun
+from tests.journal.records import NOON, WEB, at, ended, event, exit_line, records_of
 
 
 @pytest.fixture
@@ -29,90 +29,92 @@ def journal(tmp_path: Path) -> Iterator[JournalFile]:
     file.close()
 
 
-def only(directory: Path) -> LifeRecords:
+def only(directory: Path) -> PodRunRecords:
     (found,) = lives_of(directory, "default", "web")
     return found
 
 
 def test_what_is_told_is_read_back_whole(journal: JournalFile, tmp_path: Path) -> None:
-    line, seen, instance = exit_line(1, reason="why\n«»"), happening(), ended(log_end="bye\x00\n")
-    journal.write([told(lines=(line,), happenings=(seen,), instances=(instance,), present='{"phase":"Running"}')])
+    line, seen, instance = exit_line(1, reason="why\n«»"), event(), ended(log_end="bye\x00\n")
+    journal.write([records_of(lines=(line,), events=(seen,), instances=(instance,), present='{"phase":"Running"}')])
     records = only(tmp_path)
-    assert (records.lines, records.happenings, records.instances) == ((line,), (seen,), (instance,))
+    assert (records.lines, records.events, records.instances) == ((line,), (seen,), (instance,))
     assert (records.life, records.present, records.seen, records.gone) == (WEB, {"phase": "Running"}, at(1), None)
     assert pods_of(tmp_path) == [(WEB, None)]
 
 
 def test_a_record_told_twice_is_one_row(journal: JournalFile, tmp_path: Path) -> None:
     for _ in range(3):
-        journal.write([told(lines=(exit_line(1), exit_line(1, 2)), happenings=(happening(),), instances=(ended(),))])
-    journal.write([told(happenings=(happening(count=4, last=at(9)),))])
+        journal.write([records_of(lines=(exit_line(1), exit_line(1, 2)), events=(event(),), instances=(ended(),))])
+    journal.write([records_of(events=(event(count=4, last=at(9)),))])
     records = only(tmp_path)
     assert [line.restart for line in records.lines] == [0, 2]
-    assert [(each.count, each.last) for each in records.happenings] == [(4, at(9))]
+    assert [(each.count, each.last) for each in records.events] == [(4, at(9))]
     assert records.instances == (ended(),)
 
 
 def test_what_is_known_of_an_end_is_kept_and_a_better_record_replaces_it(journal: JournalFile, tmp_path: Path) -> None:
     unknown = ended(exit_code=137, reason="ContainerStatusUnknown", cause="liveness", killed_by="liveness")
-    journal.write([told(instances=(replace(ended(), exit_code=None, ended_at=None, reason=""),))])
+    journal.write([records_of(instances=(replace(ended(), exit_code=None, ended_at=None, reason=""),))])
     assert not only(tmp_path).instances[0].has_ended
-    journal.write([told(instances=(unknown,))])
-    journal.write([told(instances=(ended(log_end="bye", image=""),))])
-    journal.write([told(instances=(replace(ended(), exit_code=None, ended_at=None, reason=""),))])
+    journal.write([records_of(instances=(unknown,))])
+    journal.write([records_of(instances=(ended(log_end="bye", image=""),))])
+    journal.write([records_of(instances=(replace(ended(), exit_code=None, ended_at=None, reason=""),))])
     assert only(tmp_path).instances == (ended(log_end="bye", cause="liveness", killed_by="liveness"),)
 
 
 def test_lives_of_one_name_are_told_apart_and_a_new_one_ends_the_one_before(
     journal: JournalFile, tmp_path: Path
 ) -> None:
-    second = Life("default", "web", "uid-2", "inc-2")
-    journal.write([told(1, instances=(ended(),), present="{}")])
-    journal.write([told(9, second)])
-    journal.write([told(10, second, is_gone=True)])
+    second = PodRun("default", "web", "uid-2", "inc-2")
+    journal.write([records_of(1, instances=(ended(),), present="{}")])
+    journal.write([records_of(9, second)])
+    journal.write([records_of(10, second, is_gone=True)])
     first, last = lives_of(tmp_path, "default", "web")
     assert (first.gone, len(first.instances), last.gone, last.instances) == (at(1), 1, at(10), ())
     assert journal.lives_not_gone() == []
 
 
 def test_nothing_is_written_of_a_batch_that_fails(journal: JournalFile, tmp_path: Path) -> None:
-    broken = told(2, lines=(exit_line(2, took_ms=2**70),))
+    broken = records_of(2, lines=(exit_line(2, took_ms=2**70),))
     with pytest.raises(OverflowError):
-        journal.write([told(1), broken])
-    journal.write([told(3)])
+        journal.write([records_of(1), broken])
+    journal.write([records_of(3)])
     assert only(tmp_path).seen == at(3)
 
 
 def test_half_a_surrogate_pair_keeps_nothing_out(journal: JournalFile, tmp_path: Path) -> None:
     bad = "\udcff"
     journal.write(
-        [told(happenings=(replace(happening(1), message=f"{bad} is no file"),), present=f'{{"phase": "{bad}"}}')]
+        [records_of(events=(replace(event(1), message=f"{bad} is no file"),), present=f'{{"phase": "{bad}"}}')]
     )
-    journal.write([told(instances=(replace(ended(0), message=bad, log_end=f"{bad}\0end"),))])
+    journal.write([records_of(instances=(replace(ended(0), message=bad, log_end=f"{bad}\0end"),))])
     found = only(tmp_path)
-    assert found.happenings[0].message == "? is no file" and found.instances[0].log_end == "?\0end"
+    assert found.events[0].message == "? is no file" and found.instances[0].log_end == "?\0end"
 
 
 def test_only_its_owner_reads_it(journal: JournalFile, tmp_path: Path) -> None:
-    journal.write([told()])
+    journal.write([records_of()])
     modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
     assert modes == dict.fromkeys((FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"), 0o600)
 
 
 def test_a_removed_file_is_begun_anew(journal: JournalFile, tmp_path: Path) -> None:
-    journal.write([told(1)])
+    journal.write([records_of(1)])
     for each in tmp_path.iterdir():
         each.unlink()
     with pytest.raises(NoJournal, match="there is no journal in"):
         lives_of(tmp_path, "default", "web")
-    journal.write([told(2)])
+    journal.write([records_of(2)])
     assert only(tmp_path).seen == at(2)
 
 
 def test_old_records_go_and_a_pod_that_is_there_stays(journal: JournalFile, tmp_path: Path) -> None:
-    gone = Life("default", "job", "uid-9", "inc-9")
-    journal.write([told(1, gone, lines=(exit_line(1),), is_gone=True)])
-    journal.write([told(1, lines=(exit_line(1), exit_line(200)), instances=(ended(), ended(1, begun=190, end=200)))])
+    gone = PodRun("default", "job", "uid-9", "inc-9")
+    journal.write([records_of(1, gone, lines=(exit_line(1),), is_gone=True)])
+    journal.write(
+        [records_of(1, lines=(exit_line(1), exit_line(200)), instances=(ended(), ended(1, begun=190, end=200)))]
+    )
     journal.forget_old(NOON + timedelta(days=90, seconds=100))
     records = only(tmp_path)
     assert ([line.at for line in records.lines], [each.restart for each in records.instances]) == ([at(200)], [1])
@@ -126,7 +128,7 @@ def test_the_file_stays_within_its_size_and_the_oldest_records_go(tmp_path: Path
         some = range(batch, batch + 100)
         journal.write(
             [
-                told(
+                records_of(
                     some[-1],
                     lines=tuple(exit_line(each, each) for each in some),
                     instances=tuple(ended(each, begun=each, end=each, log_end="x" * 900) for each in some),
@@ -145,7 +147,7 @@ def test_the_file_stays_within_its_size_if_it_has_nothing_but_ends(tmp_path: Pat
     journal = JournalFile(tmp_path / FILE_NAME, Limits(size=2**20))
     for number in range(0, 2000, 500):
         some = range(number, number + 500)
-        journal.write([told(0, instances=tuple(ended(each, end=each, log_end="x" * 1000) for each in some))])
+        journal.write([records_of(0, instances=tuple(ended(each, end=each, log_end="x" * 1000) for each in some))])
     journal.close()
     assert (tmp_path / FILE_NAME).stat().st_size <= 2**20 * 1.2
     kept = [each.restart for each in only(tmp_path).instances]
@@ -160,11 +162,11 @@ _WRITES_FOR_EVER = textwrap.dedent(
     import sys
     from pathlib import Path
     from syncpod.journal.file import JournalFile, Limits
-    from tests.journal.records import ended, exit_line, told
+    from tests.journal.records import ended, exit_line, records_of
     journal = JournalFile(Path(sys.argv[1]), Limits())
     number = 0
     while True:
-        both = told(number, lines=(exit_line(number, number),), instances=(ended(number, log_end="x" * 1024),))
+        both = records_of(number, lines=(exit_line(number, number),), instances=(ended(number, log_end="x" * 1024),))
         journal.write([both])
         print(number, flush=True)
         number += 1
@@ -190,7 +192,7 @@ def test_a_killed_writer_leaves_everything_that_it_had_written_and_nothing_by_ha
 
 def test_a_torn_write_ahead_log_costs_the_last_records_only(journal: JournalFile, tmp_path: Path) -> None:
     for number in range(50):
-        journal.write([told(number, lines=(exit_line(number, number),))])
+        journal.write([records_of(number, lines=(exit_line(number, number),))])
     torn = tmp_path / "torn"
     torn.mkdir()
     for name in (FILE_NAME, f"{FILE_NAME}-wal"):
@@ -201,7 +203,7 @@ def test_a_torn_write_ahead_log_costs_the_last_records_only(journal: JournalFile
     assert kept == list(range(len(kept)))
     assert 10 < len(kept) < 50
     after = JournalFile(torn / FILE_NAME, Limits())
-    after.write([told(99, lines=(exit_line(99, 99),))])
+    after.write([records_of(99, lines=(exit_line(99, 99),))])
     after.close()
     assert [line.restart for line in only(torn).lines] == [*kept, 99]
 
@@ -213,12 +215,12 @@ def test_a_file_that_is_no_journal_is_set_aside_by_name(tmp_path: Path, content:
     journal = JournalFile(path, Limits())
     for _ in range(4):
         with pytest.raises(sqlite3.DatabaseError) as broken:
-            journal.write([told()])
+            journal.write([records_of()])
         aside = journal.set_aside_if_broken(broken.value)
         assert aside is not None
         assert aside.read_bytes() == content
         assert aside.name == BROKEN_NAME
-        journal.write([told()])
+        journal.write([records_of()])
         journal.close()
         assert only(tmp_path).seen == at(1)
         path.write_bytes(content)
@@ -229,19 +231,19 @@ def test_a_file_that_is_no_journal_is_set_aside_by_name(tmp_path: Path, content:
 
 
 def test_a_file_of_another_format_is_set_aside_and_not_read(journal: JournalFile, tmp_path: Path) -> None:
-    journal.write([told()])
+    journal.write([records_of()])
     journal.close()
     with sqlite3.connect(tmp_path / FILE_NAME) as other:
         other.execute("PRAGMA user_version = 7")
     with pytest.raises(NoJournal, match="format is 7"):
         lives_of(tmp_path, "default", "web")
     with pytest.raises(sqlite3.DatabaseError, match="its format is 7") as broken:
-        journal.write([told()])
+        journal.write([records_of()])
     assert journal.set_aside_if_broken(broken.value) is not None
 
 
 def test_a_full_disk_does_not_make_it_a_broken_file(journal: JournalFile, tmp_path: Path) -> None:
-    journal.write([told()])
+    journal.write([records_of()])
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
     assert journal.set_aside_if_broken(error) is None
@@ -271,7 +273,7 @@ def test_when_a_worker_died_is_known_to_the_next_one(journal: JournalFile, tmp_p
 def test_a_worker_of_a_version_without_such_records_was_no_absence(journal: JournalFile, tmp_path: Path) -> None:
     journal.begin_service(at(0), "boot", None)
     journal.end_service(at(100))
-    journal.write([told(950)])
+    journal.write([records_of(950)])
     journal.begin_service(at(1000), "boot", at(100))
     assert absences_of(services_of(tmp_path)) == [Absence(at(950), at(1000), "")]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from syncpod.journal.causes import End, ends_of
 from syncpod.journal.patterns import patterns
-from tests.journal.records import at, ended, happening
+from tests.journal.records import at, ended, event
 
 
 def found(ends: Sequence[End], *changed: datetime) -> list[str]:
@@ -23,7 +23,7 @@ def found(ends: Sequence[End], *changed: datetime) -> list[str]:
 def ends(*spans: tuple[float, float], memory: str = "", **more: Any) -> list[End]:
     """Ends of instances that each ran from one second to another."""
     instances = [ended(number, begun=begun, end=end, **more) for number, (begun, end) in enumerate(spans)]
-    return ends_of(instances, [], [happening(0, container="app")], {"app": memory}).get("app", [])
+    return ends_of(instances, [], [event(0, container="app")], {"app": memory}).get("app", [])
 
 
 def test_two_ends_make_no_pattern() -> None:

@@ -36,20 +36,20 @@ def test_who_may_not_stays_where_it_was() -> None:
     assert nice_of(os.geteuid() or 65534) == os.getpriority(os.PRIO_PROCESS, 0)
 
 
-ERRAND = """
+REMOTE_COMMAND = """
 import os, sys
 os.setpriority(os.PRIO_PROCESS, 0, -10)
-from syncpod.cli import errand
+from syncpod.cli import remote_command
 assert "syncpod.cli.main" not in sys.modules, "imported before the priority is given up"
 import syncpod.cli.main
 syncpod.cli.main.main = lambda: print(os.getpriority(os.PRIO_PROCESS, 0), sys.argv)
-errand.begin([str(os.getppid()), "version"])
+remote_command.begin([str(os.getppid()), "version"])
 """
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
 def test_a_command_for_the_fleet_does_not_outrank_the_nodes_own_work() -> None:
-    run = subprocess.run([sys.executable, "-c", ERRAND], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", REMOTE_COMMAND], capture_output=True, text=True, check=True)
     assert run.stdout == "0 ['syncpod', 'version']\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from syncpod.messages.glance import Glance
+from syncpod.messages.pod_summary import PodSummary
 from syncpod.temporal.pods_page import pods_page
 
 
@@ -19,9 +19,9 @@ class Pod:
     restarts: int = 3
     looks: list[str] = field(default_factory=list)
 
-    def glance(self) -> Glance:
+    def summary(self) -> PodSummary:
         self.looks.append(self.name)
-        return Glance(f"default/{self.name}", self.status, self.restarts, self.why)
+        return PodSummary(f"default/{self.name}", self.status, self.restarts, self.why)
 
 
 def test_pods_that_are_not_ready_are_named_before_the_others() -> None:

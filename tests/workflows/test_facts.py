@@ -150,15 +150,15 @@ def test_the_listing_decides_for_instances_that_may_still_run(world: World, data
     left = tuple(c for c in whole.containers if c.state in ("running", "unknown") or data.draw(st.booleans()))
     state = seen(world.pod, whole, whole.model_copy(update={"seq": Seq(boot=1, counter=2), "containers": left}))
     alive = {each.name for each in left if each.state in ("running", "unknown")}
-    added = {each.id for each in facts.known(state).containers} - {each.id for each in left}
-    assert not any(each.name in alive for each in facts.known(state).containers if each.id in added)
+    added = {each.id for each in facts.effective_view(state).containers} - {each.id for each in left}
+    assert not any(each.name in alive for each in facts.effective_view(state).containers if each.id in added)
 
 
 @given(worlds())
 def test_a_complete_listing_is_not_changed(world: World) -> None:
     state = seen(world.pod, dated(world))
     if state.own.sandboxes:
-        assert facts.known(state) == state.own
+        assert facts.effective_view(state) == state.own
 
 
 # --- init containers --------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_a_job_whose_state_the_runtime_has_lost_is_killed_and_never_runs_again()
     (end,) = state.exits
     assert (end.exit_code, end.reason, end.is_settled) == (137, "ContainerStatusUnknown", True)
     assert (end.cause, end.message) == (ENDED_FOR_GOOD, f"{ENDED_FOR_GOOD}; it exited with 0 (Completed)")
-    assert [each.exit_code for each in facts.known(state).containers if each.name == "a"] == [137]
+    assert [each.exit_code for each in facts.effective_view(state).containers if each.name == "a"] == [137]
     assert [event.type for event in state.events if event.reason == "Exited"] == ["Warning"]
 
 

@@ -537,7 +537,7 @@ async def test_a_node_that_reports_without_a_pause_is_made_to_pause(fleet: Fleet
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_two_machines_that_answer_as_one_node_are_said_and_get_no_new_pods(fleet: Fleet) -> None:
-    class Twins(ScriptedMember):
+    class DuplicateNodes(ScriptedMember):
         """Whichever of the two polls first answers, and does not know the version of the other one's report."""
 
         asked = 0
@@ -549,7 +549,7 @@ async def test_two_machines_that_answer_as_one_node_are_said_and_get_no_new_pods
             life = str(self.asked % 2)
             return Attended(version=life, present=(), node=NodeReport(ready=True), life=life, machine=f"rack-{life}")
 
-    fleet.member = Twins()
+    fleet.member = DuplicateNodes()
     await fleet.start()
     async with fleet.node():
         view = await fleet.until(lambda view: view.trouble)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.journal.records import Fact, Line
+from syncpod.journal.records import Fact, HistoryEntry
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.step_name import StepName
@@ -36,9 +36,9 @@ def state() -> PodState:
     return PodState(pod=pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"generation": 9})}))
 
 
-def newest(state: PodState) -> Line:
+def newest(state: PodState) -> HistoryEntry:
     """The newest line, as the journal has it."""
-    return journaled.told(state, (), (), NOW, since=None, is_gone=False).lines[-1]
+    return journaled.journal_records(state, (), (), NOW, since=None, is_gone=False).lines[-1]
 
 
 def test_a_change_of_the_spec_is_told_from_one_of_labels(state: PodState) -> None:
@@ -55,7 +55,7 @@ def test_a_deletion_has_its_grace_and_what_follows_the_pod(state: PodState) -> N
     desired.apply(state, MANIFEST, NOW)
     assert newest(state).fact == Fact.SUCCESSOR_APPLIED
     desired.delete(state, DeletePod(grace_period_seconds=2), NOW)
-    lines = journaled.told(state, (), (), NOW, since=None, is_gone=False).lines[-2:]
+    lines = journaled.journal_records(state, (), (), NOW, since=None, is_gone=False).lines[-2:]
     assert [each.fact for each in lines] == [Fact.SUCCESSOR_DROPPED, Fact.GRACE_SHORTENED]
     assert lines[-1].seconds == 2
 
@@ -116,7 +116,7 @@ def test_the_events_of_one_task_have_the_order_of_their_times(state: PodState) -
     said = ("Started", "Pulled", "Created", "Started", "BackOff")
     for reason in said:
         state.event(NOW, "Normal", reason, reason, "operator")
-    kept = journaled.told(state, (), (), NOW, since=None, is_gone=False).happenings
+    kept = journaled.journal_records(state, (), (), NOW, since=None, is_gone=False).events
     in_order = sorted(kept, key=lambda each: each.last)
     assert [each.reason for each in in_order] == ["Pulled", "Created", "Started", "BackOff"]
     assert len({each.last for each in kept}) == len(kept)

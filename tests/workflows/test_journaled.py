@@ -22,7 +22,7 @@ from syncpod.messages.steps import Fault, StepResult
 from tests.workflows.test_facts import NOW, SANDBOX, a_pod, exited, listing, running, seen
 from workflows.pod import absorb, decide, desired, outcome
 from workflows.pod.decision import Step
-from workflows.pod.journaled import told
+from workflows.pod.journaled import journal_records
 from workflows.pod.state import PodState
 
 GRACE = timedelta(seconds=30)
@@ -37,7 +37,7 @@ def begun(state: PodState) -> Step:
 
 def ends(state: PodState) -> list[End]:
     """The ends of container `app`, as the journal has them."""
-    said = told(state, (), (), NOW, since=None, is_gone=False)
+    said = journal_records(state, (), (), NOW, since=None, is_gone=False)
     return ends_of(said.instances, said.lines, ())["app"]
 
 

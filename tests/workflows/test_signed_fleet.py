@@ -45,8 +45,8 @@ from syncpod.gate.gate import fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.encryption import UNKNOWN_KEY, Undecipherable
-from syncpod.messages.errand import FLEET_ERRAND_WORKFLOW, Errand, errand_id
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, fleet_node_id
+from syncpod.messages.remote_command import REMOTE_COMMAND_WORKFLOW, RemoteCommand, remote_command_id
 from syncpod.messages.signature import SIGNATURE
 from syncpod.messages.workload import PLACE_PODS, WORKLOAD_WORKFLOW, WorkloadView
 from syncpod.temporal.queries import AskAgain
@@ -58,13 +58,13 @@ from tests.workflows.sandbox import Sandbox
 from tests.workflows.scripted import DIGEST
 from tests.workflows.test_fleet_objects import Marked
 from tests.workflows.test_workload import PATIENCE, Fleet, Machine
-from workflows.fleet.errand import FleetErrandWorkflow
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow
+from workflows.fleet.remote_command import RemoteCommandWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
 from workflows.runner import workflow_runner
 
-WORKFLOWS = [FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow, FleetErrandWorkflow]
+WORKFLOWS = [FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow, RemoteCommandWorkflow]
 UNSIGNED = "is refused, since it is not signed: only who can read the keys in the fleet's directory commands it"
 
 
@@ -224,9 +224,9 @@ async def test_the_fleet_works_and_a_stranger_commands_nothing(fleet: SignedFlee
             id_ += f"-{uuid.uuid4().hex[:6]}"
             await client.start_workflow(kind, {}, id=id_, task_queue=fleet.queue)
             assert f"the start {UNSIGNED}" in await why_it_ended(fleet, id_)
-    asked = Errand(fleet="f", node=machine.name, session="x", begin=True, words=("exec", "web", "--", "reboot"))
-    id_ = errand_id(machine.name, uuid.uuid4().hex, "1")
-    await fleet.stranger.start_workflow(FLEET_ERRAND_WORKFLOW, asked, id=id_, task_queue=fleet.queue)
+    asked = RemoteCommand(fleet="f", node=machine.name, session="x", begin=True, words=("exec", "web", "--", "reboot"))
+    id_ = remote_command_id(machine.name, uuid.uuid4().hex, "1")
+    await fleet.stranger.start_workflow(REMOTE_COMMAND_WORKFLOW, asked, id=id_, task_queue=fleet.queue)
     assert f"the start {UNSIGNED}" in await why_it_ended(fleet, id_)
     assert machine.names() == names
     assert not (await node.query("fleet_node"))["unschedulable"]
@@ -300,20 +300,20 @@ async def test_copies_of_what_the_fleet_was_told_do_nothing(fleet: SignedFleet) 
 
 async def test_a_start_that_was_signed_long_before_or_for_another_workflow_begins_nothing(fleet: SignedFleet) -> None:
     config = fleet.client.config()
-    asked = Errand(fleet="f", node="n", session="x", begin=True, words=("exec", "web", "--", "reboot"))
+    asked = RemoteCommand(fleet="f", node="n", session="x", begin=True, words=("exec", "web", "--", "reboot"))
     for late, when in ((600, "600 s before"), (-600, "s after")):
         number = time.time_ns() // 1000 - late * 1_000_000
         config["interceptors"] = [SigningClient(partial(int, number))]
-        id_ = errand_id("n", uuid.uuid4().hex, "1")
-        await Client(**config).start_workflow(FLEET_ERRAND_WORKFLOW, asked, id=id_, task_queue=fleet.queue)
+        id_ = remote_command_id("n", uuid.uuid4().hex, "1")
+        await Client(**config).start_workflow(REMOTE_COMMAND_WORKFLOW, asked, id=id_, task_queue=fleet.queue)
         why = await why_it_ended(fleet, id_)
         assert "the start is refused, since it was signed " in why
         assert when.removeprefix("600 ") in why
         assert "no more than 300 s are accepted" in why
         assert "the clock of the machine that commands the fleet is not that of the fleet's server" in why
         [copied] = await payloads(fleet.client.get_workflow_handle(id_), "start")
-        again = errand_id("n", uuid.uuid4().hex, "1")
-        await fleet.stranger.start_workflow(FLEET_ERRAND_WORKFLOW, RawValue(copied), id=again, task_queue=fleet.queue)
+        again = remote_command_id("n", uuid.uuid4().hex, "1")
+        await fleet.stranger.start_workflow(REMOTE_COMMAND_WORKFLOW, RawValue(copied), id=again, task_queue=fleet.queue)
         assert "it was encrypted for another workflow, or altered" in await why_it_ended(fleet, again)
 
 

@@ -18,9 +18,9 @@ from syncpod.lifecycle.version import build_id
 from tests.workflows.sandbox import Sandbox
 from tests.workflows.scripted import DIGEST, ScriptedNode, phase, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
-from workflows.fleet.errand import FleetErrandWorkflow
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow
+from workflows.fleet.remote_command import RemoteCommandWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
@@ -28,7 +28,7 @@ from workflows.pod.workflow import PodWorkflow
 WORKFLOWS: list[Any] = [
     PodWorkflow,
     NodeWorkflow,
-    FleetErrandWorkflow,
+    RemoteCommandWorkflow,
     FleetNodeWorkflow,
     FleetObjectWorkflow,
     WorkloadWorkflow,

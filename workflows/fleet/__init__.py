@@ -1,1 +1,1 @@
-"""The workflows of a fleet, which run on its own cluster: nodes, workloads, objects and errands."""
+"""The workflows of a fleet, which run on its own cluster: nodes, workloads, objects and remote commands."""

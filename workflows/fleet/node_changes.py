@@ -71,7 +71,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     if new and state.is_cordoned:
         raise Rejected(f"node {state.name} is cordoned, and takes no new pods")
     if new and state.is_doubled:
-        raise Rejected(f"node {state.name} takes no new pods: {state.twins}")
+        raise Rejected(f"node {state.name} takes no new pods: {state.duplicate_nodes}")
     for key in keys:
         if (owner := state.owner_of(key)) and owner != asked.owner:
             raise Rejected(f"pod {key} already exists on the node, and belongs to {owner}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from syncpod.fleet.revisions import revision_in
 from syncpod.lifecycle.printed_status import printed_status
@@ -72,7 +72,7 @@ class Withdrawn(BaseModel):
 class FleetNodeState(BaseModel):
     """The snapshot. Mutable; changed only between two awaits of the workflow."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", validate_by_name=True, serialize_by_alias=True)
 
     decision_version: int = DECISION_VERSION
     fleet: str = ""
@@ -122,7 +122,7 @@ class FleetNodeState(BaseModel):
     """By the name of the activity that asks it: why the node did not answer as it should the last time."""
     lives: Lives = Lives()
     """The lives of its worker that have answered lately."""
-    twins: str = ""
+    duplicate_nodes: str = Field(default="", alias="twins")
     """Which two machines answer as this node, and what to do; "" = one does, as far as is known."""
     stale: int = 0
     """How many times the node has lately refused its list, because it has a newer one."""
@@ -201,7 +201,7 @@ class FleetNodeState(BaseModel):
     @property
     def is_doubled(self) -> bool:
         """Whether two machines answer as this node. It takes no new pods then, since both would run them."""
-        return bool(self.twins)
+        return bool(self.duplicate_nodes)
 
     @property
     def is_open(self) -> bool:
@@ -261,7 +261,7 @@ class FleetNodeState(BaseModel):
     def trouble(self) -> str:
         """Why the node does not answer as it should; "" if it does."""
         troubles = [why for _, why in sorted(self.troubles.items())]
-        return "; ".join([self.twins, *troubles] if self.twins else troubles)
+        return "; ".join([self.duplicate_nodes, *troubles] if self.duplicate_nodes else troubles)
 
     def needs_key(self) -> bool:
         """Say whether the node may have to be told which key the fleet uses."""

@@ -7,7 +7,7 @@
     one timer ──────────────────┘        └───► pods to remove ──► withdraw_pods ──► FleetNode
 
 The workflow chooses a node for each pod from what the survey found. A node that has changed since then refuses, and the
-pod is placed anew. :mod:`syncpod.fleet.rollout`, :mod:`syncpod.fleet.daemons` and :mod:`syncpod.fleet.lone_pods` decide
+pod is placed anew. :mod:`syncpod.fleet.rollout`, :mod:`syncpod.fleet.daemons` and :mod:`syncpod.fleet.bare_pods` decide
 what happens next.
 """
 

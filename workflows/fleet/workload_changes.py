@@ -221,7 +221,7 @@ def _part_namesakes(state: WorkloadState, now: datetime) -> None:
     fleet that had lost its database, or was removed from the fleet and is back. The copies of a single Pod always have
     one name, and its own decisions choose between them. A pod whose node is away is not judged until the node is back.
     """
-    if state.is_lone or not any(name != state.pod_name(name) for name in state.pods):
+    if state.is_bare or not any(name != state.pod_name(name) for name in state.pods):
         return
     stay: dict[str, str] = {}
     for member in reversed(leaving_order(each for each in state.members() if not each.leaving)):
@@ -343,7 +343,7 @@ def asked_for(state: WorkloadState) -> str:
 def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) -> None:
     """Fold a decision into the state: pods to create, and pods to remove."""
     state.rollout = decided.state
-    asked = asked_for(state) if state.is_lone else ""
+    asked = asked_for(state) if state.is_bare else ""
     for withdrawal in decided.withdraw:
         pod = state.pods[withdrawal.name]
         _leave(pod, withdrawal.why)
@@ -423,7 +423,7 @@ def pod_to_run(state: WorkloadState, name: str) -> Pod:
 
 def outdated(state: WorkloadState) -> list[str]:
     """Return the copies of a single Pod whose nodes have an earlier document, and must be sent the newest."""
-    if not state.is_lone:
+    if not state.is_bare:
         return []
     asked = asked_for(state)
     return [name for name, pod in sorted(state.pods.items()) if pod.node and not pod.leaving and pod.revision != asked]
@@ -470,7 +470,7 @@ def placements(
     found = {}
     for first in names:
         name, (pod, placement) = first, _placement(state, first, offers, owner)
-        if not placement.node and not state.is_lone and any(NAME_TAKEN in fit.reasons for fit in placement.nodes):
+        if not placement.node and not state.is_bare and any(NAME_TAKEN in fit.reasons for fit in placement.nodes):
             name = _renumbered(state, first, nodes, now)
             pod, placement = _placement(state, name, offers, owner)
         if placement.node:

@@ -32,7 +32,7 @@ def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadS
         kind=document.get("kind", ""),
         namespace=meta.get("namespace") or "default",
         name=meta.get("name", ""),
-        desired=1 if state.is_lone else spec.get("replicas", counts.desired or 0),
+        desired=1 if state.is_bare else spec.get("replicas", counts.desired or 0),
         observed=counts.desired is not None,
         stalled=decided.stalled if decided is not None else "",
         paused=state.is_paused,

@@ -115,7 +115,7 @@ class WorkloadState(BaseModel):
         return self.paused or bool((self.document or {}).get("spec", {}).get("paused"))
 
     @property
-    def is_lone(self) -> bool:
+    def is_bare(self) -> bool:
         """Whether the workload is a single Pod: all its copies have the same name, and are on different nodes."""
         return self.document is not None and not self.has_template
 
@@ -131,7 +131,7 @@ class WorkloadState(BaseModel):
 
     def pod_name(self, name: str) -> str:
         """Return the name that a pod of `pods` has on its node."""
-        return str((self.document or {})["metadata"]["name"]) if self.is_lone else name.partition(_ON)[0]
+        return str((self.document or {})["metadata"]["name"]) if self.is_bare else name.partition(_ON)[0]
 
     def new_name(self, pod: str, node: str) -> str:
         """Return the name in `pods` for a pod that is found on a node, and that is called `pod` there."""
@@ -139,7 +139,7 @@ class WorkloadState(BaseModel):
 
     def on_node(self, pod: str, node: str) -> str | None:
         """Return the name in `pods` of the pod that is called `pod` on a node; None if it is not one of them."""
-        if not self.is_lone:
+        if not self.is_bare:
             names = (name for name in (pod, f"{pod}{_ON}{node}") if name in self.pods and self.pods[name].node == node)
             return next(names, None)
         found = (name for name, each in self.pods.items() if each.node == node and self.pod_name(name) == pod)

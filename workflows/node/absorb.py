@@ -114,7 +114,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     spent = _require_room(state, signal)
     pods, problems = _listed(signal, before, state.name, now)
     state.sources.pop(spent, None)
-    _doubt(state, signal.source, pods)
+    _request_resync(state, signal.source, pods)
     for problem in problems:
         state.reject(now, f"signal sync_pods of {signal.source}", problem)
     state.sources[signal.source] = Source(reported_at=now, pods=pods)
@@ -167,12 +167,12 @@ def _spent(state: NodeState) -> str:
     return min(idle)[1] if idle else ""
 
 
-def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
+def _request_resync(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
     """Mark each pod that the list repeats unchanged to be checked, since somebody else may have ended it."""
     for key, wanted in pods.items():
         current = state.governed.get(key)
         if current is not None and (current.source, current.digest) == (source, wanted.digest):
-            state.governed[key] = current.model_copy(update={"doubted": current.doubted + 1})
+            state.governed[key] = current.model_copy(update={"resync_requested": current.resync_requested + 1})
 
 
 def _listed(signal: SyncPods, before: Source, node: str, now: datetime) -> tuple[dict[str, Wanted], list[str]]:

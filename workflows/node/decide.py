@@ -56,7 +56,7 @@ class Action:
     digest: str = ""
     """apply_pod: the document's digest."""
     uid: str = ""
-    doubted: int = 0
+    resync_requested: int = 0
     """apply_pod: how often the pod's list had been sent again when the step began; 0 if that is not the reason."""
     size: int = 0
     """apply_pod: how many bytes the document has."""
@@ -181,20 +181,28 @@ def _action(state: NodeState, key: str) -> Action | None:
     source = state.winner(key)
     replaces = tuple(uid for uid in state.uids(key) if uid != wanted.uid)
     is_same = current is not None and (current.source, current.digest) == (source, wanted.digest)
-    doubted = current.doubted if current is not None and is_same and not current.ending else 0
+    resync_requested = current.resync_requested if current is not None and is_same and not current.ending else 0
     request = ApplyPodWorkflow(
         node=state.name,
         pod=document_of(wanted, source),
         replaces=replaces,
         existing_only=state.unschedulable and source == API_SOURCE,
-        unless_there=doubted > 0,
+        unless_there=resync_requested > 0,
     )
     why = "in the place of an older one" if replaces else "as it is now" if current is not None else "new"
-    if doubted:
+    if resync_requested:
         why = "if it has ended, as its list was sent again"
     summary = f"apply {pod.namespace}/{pod.name} of {source}: {why}"
     return Action(
-        key, NodeStepName.APPLY_POD, request, summary, source, wanted.digest, wanted.uid, doubted, size=wanted.size
+        key,
+        NodeStepName.APPLY_POD,
+        request,
+        summary,
+        source,
+        wanted.digest,
+        wanted.uid,
+        resync_requested,
+        size=wanted.size,
     )
 
 
@@ -238,7 +246,7 @@ def record_step(state: NodeState, action: Action) -> None:
     if action.name == NodeStepName.DELETE_POD:
         if current is not None:
             state.governed[action.key] = current.model_copy(update={"ending": True})
-    elif action.source != API_SOURCE and not action.doubted:
+    elif action.source != API_SOURCE and not action.resync_requested:
         before = [uid for uid in state.uids(action.key) if uid != action.uid]
         state.governed[action.key] = Governed(uids=(*before[-UIDS_KEPT:], action.uid), source=action.source)
 
@@ -292,8 +300,10 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
     else:
         current = state.governed.get(action.key)
         # The remainder counts how often the list was sent again meanwhile.
-        doubted = current.doubted - action.doubted if current is not None else 0
-        state.governed[action.key] = Governed(uids=(uid,), source=action.source, digest=action.digest, doubted=doubted)
+        resync_requested = current.resync_requested - action.resync_requested if current is not None else 0
+        state.governed[action.key] = Governed(
+            uids=(uid,), source=action.source, digest=action.digest, resync_requested=resync_requested
+        )
         state.forget_document(action.key)
     if not result.there:
         state.event(now, "Normal", "PodApplied", f"pod {action.key} (uid {uid}) of {action.source}")

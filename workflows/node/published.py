@@ -37,10 +37,10 @@ class PublishedNode:
         """Empty: a node is no pod."""
         return ObjectMeta()
 
-    def glance(self) -> None:
+    def summary(self) -> None:
         """Return None: a node is no pod."""
 
-    def told(self, since: datetime | None) -> None:
+    def journal_records(self, since: datetime | None) -> None:
         """Return None: the journal keeps nothing of the node's own workflow."""
 
     def answer(self, query: str, *args: Any) -> Any:

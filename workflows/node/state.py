@@ -55,7 +55,7 @@ class Source(BaseModel):
 class Governed(BaseModel):
     """A pod that was applied for a list. It ends when no list names it any more."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=True, serialize_by_alias=True)
 
     uids: tuple[str, ...] = ()
     """UIDs of the pods that may run under this name: one, unless it is unknown what a workflow has received."""
@@ -64,7 +64,7 @@ class Governed(BaseModel):
     """Digest of the document that its workflow has; "" while that is unknown."""
     ending: bool = False
     """Its workflow is being told to end it: it has to be applied again to run."""
-    doubted: int = 0
+    resync_requested: int = Field(default=0, alias="doubted")
     """How often its list was sent again since it was last applied. If it has ended meanwhile, it is applied again."""
 
 
@@ -164,7 +164,7 @@ class NodeState(BaseModel):
         if wanted is None or current is None or key in self.deletions:
             return False
         is_known = (wanted.digest, self.winner(key)) == (current.digest, current.source)
-        return is_known and not current.ending and not current.doubted
+        return is_known and not current.ending and not current.resync_requested
 
     def is_unjudged(self, key: str) -> bool:
         """Say whether the list of a pod has not reported yet. Such a pod stays as it is."""

@@ -40,7 +40,7 @@ from syncpod.pod import PodCondition
 from workflows.effects import Effect, effects
 from workflows.pod import facts, report, resizing, restart_of_all
 from workflows.pod.desired import apply, ask_to_be_admitted, delete, resize, try_ephemeral_container
-from workflows.pod.outcome import evict, meet_node, observe, take_probe_result
+from workflows.pod.outcome import evict, observe, take_probe_result, update_node_facts
 from workflows.pod.state import PodState
 from workflows.rejections import Rejected, sentence
 
@@ -121,7 +121,7 @@ def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[Said]:
     uid = signal.status.uid
     if uid and uid != state.pod.metadata.uid:
         raise _Late(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
-    meet_node(state, signal.node)
+    update_node_facts(state, signal.node)
     if uid:
         observe(state, signal.status, now)
     if any(event.type == "RuntimeReady" for event in signal.events):
@@ -230,7 +230,7 @@ def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[Said]
     fact = Fact.BACK_OFF_OF_ALL_ENDED if restart_of_all.release(state) else ""
     names = (signal.container,) if signal.container else mains
     for name in names:
-        newest = facts.known(state).newest(name)
+        newest = facts.effective_view(state).newest(name)
         if newest is not None:
             state.replacing = {**state.replacing, newest.id: True}
         if newest is None or newest.state != "running":

@@ -139,7 +139,7 @@ def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[s
 
 def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:
     """Return why a container starts: why the workflow killed the last instance, else the reason in the plan."""
-    newest, last = facts.known(state).newest(planned_step.container), state.last_exit(planned_step.container)
+    newest, last = facts.effective_view(state).newest(planned_step.container), state.last_exit(planned_step.container)
     if last is not None and last.cause and (newest is None or newest.id == last.id):
         return last.cause
     return planned_step.why if newest is not None or not restart else "runs again"

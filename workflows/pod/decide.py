@@ -67,7 +67,7 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
     if state.adopting:
         return unless_held(state, _adopt(state), now)
     steps = planned(state)
-    if not steps and pod_sandbox_changed(state.pod.spec, facts.known(state)).changed:
+    if not steps and pod_sandbox_changed(state.pod.spec, facts.effective_view(state)).changed:
         return Decision(failure=_stranded(state))
     decision = _first_allowed(state, steps, pulling, now)
     for update in (_volumes(state, now), _allocation(state, now)):
@@ -183,7 +183,7 @@ def _is_plain(supposed: PodState, start: Step) -> bool:
 
 def planned(state: PodState) -> tuple[PlannedStep, ...]:
     """Return the steps that carry out the pod's actions, regardless of back-offs."""
-    view = facts.known(state)
+    view = facts.effective_view(state)
     pod = state.allocated_pod
     followed = [container.id for container in view.containers if state.is_followed(container)]
     actions = compute_pod_actions(

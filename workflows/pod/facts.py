@@ -51,12 +51,12 @@ def newest_begun(state: PodState) -> dict[str, ObservedContainer]:
 
     The instance before a skipped one still counts, because the start of its successor may have failed halfway.
     """
-    view = known(state)
+    view = effective_view(state)
     begun = tuple(container for container in view.containers if container.state != "created")
     return view.model_copy(update={"containers": begun}).newest_by_name()
 
 
-def known(state: PodState) -> ObservedPod:
+def effective_view(state: PodState) -> ObservedPod:
     """Return the view that decisions are made from: `state.own` as if the runtime had lost nothing that is recorded."""
     view = state.own
     recorded = {exit_.id: exit_ for exit_ in state.exits if exit_.is_certain or exit_.is_settled}
@@ -169,7 +169,7 @@ def _gone_sandbox(state: PodState) -> tuple[ObservedSandbox, ...]:
 def gone_sandboxes(state: PodState) -> tuple[str, ...]:
     """Return the ids of sandboxes that are known but not listed: they have nothing left to stop."""
     listed = {sandbox.id for sandbox in state.own.sandboxes}
-    return tuple(sandbox.id for sandbox in known(state).sandboxes if sandbox.id not in listed)
+    return tuple(sandbox.id for sandbox in effective_view(state).sandboxes if sandbox.id not in listed)
 
 
 # --- what is neither listed nor recorded ------------------------------------------------------------------------------

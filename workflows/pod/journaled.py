@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from syncpod.journal.records import Happening, Instance, Life, Line, TaskRecords
+from syncpod.journal.records import HistoryEntry, Instance, JournalEvent, PodRun, TaskRecords
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
@@ -21,7 +21,7 @@ from workflows.pod.search_attributes import printed
 from workflows.pod.state import PodState
 
 
-def told(
+def journal_records(
     state: PodState,
     holds: Sequence[Hold],
     under_way: Sequence[UnderWay],
@@ -35,10 +35,10 @@ def told(
     The journal keeps a repeated record once, so `since` only saves work.
     """
     return TaskRecords(
-        life=Life(*(getattr(state.ref, part) for part in Life._fields)),
+        life=PodRun(*(getattr(state.ref, part) for part in PodRun._fields)),
         at=at,
         lines=tuple(_line(each, each.at) for each in _newest(state.history, since) if each.at is not None),
-        happenings=tuple(_happening(each, at) for each in _seen(state.events, since)),
+        events=tuple(_event(each, at) for each in _seen(state.events, since)),
         instances=_instances(state),
         present=json.dumps(_present(state, holds, under_way), separators=(",", ":")),
         is_gone=is_gone,
@@ -59,8 +59,8 @@ def _seen(events: Sequence[EventRecord], since: datetime | None) -> list[EventRe
     return [each for each in events if since is None or each.last is None or each.last >= since]
 
 
-def _line(record: HistoryRecord, at: datetime) -> Line:
-    return Line(
+def _line(record: HistoryRecord, at: datetime) -> HistoryEntry:
+    return HistoryEntry(
         at=at,
         kind=record.kind,
         subject=record.subject,
@@ -75,8 +75,8 @@ def _line(record: HistoryRecord, at: datetime) -> Line:
     )
 
 
-def _happening(event: EventRecord, now: datetime) -> Happening:
-    return Happening(
+def _event(event: EventRecord, now: datetime) -> JournalEvent:
+    return JournalEvent(
         type=event.type,
         reason=event.reason,
         message=event.message,

@@ -49,7 +49,7 @@ _INSTANCES_KEPT = 50
 # --- what the runtime has ---------------------------------------------------------------------------------------------
 
 
-def meet_node(state: PodState, node: NodeFacts) -> None:
+def update_node_facts(state: PodState, node: NodeFacts) -> None:
     """Take what a signal or a result says about the node, if it says anything."""
     if node.runtime:
         state.node = node
@@ -377,7 +377,7 @@ def _took(started: datetime, now: datetime, result: StepResult) -> int:
 
 
 def _look(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
-    meet_node(state, result.node)
+    update_node_facts(state, result.node)
     # The step's own events come before their consequences: a start before the exit, and a kill before the exit.
     said = {each.container for each in state.events if each.reason == "Killing" and each.last and each.last >= started}
     for event in result.events:

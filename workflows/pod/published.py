@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from syncpod.journal.records import TaskRecords
-from syncpod.messages.glance import Glance
 from syncpod.messages.identity import EndedLife
+from syncpod.messages.pod_summary import PodSummary
 from syncpod.pod import ObjectMeta, pod_to_wire
 from workflows.pod import desired, journaled, report, start, temporal_ui
 from workflows.pod.decision import Hold, UnderWay
@@ -56,9 +56,9 @@ class PublishedPod:
         """Whether the pod is not ready and has not Succeeded."""
         return temporal_ui.is_unready(self.state)
 
-    def glance(self) -> Glance:
+    def summary(self) -> PodSummary:
         """Return what a page of several pods shows of it."""
-        return temporal_ui.glance(self.state, self.holds)
+        return temporal_ui.summary(self.state, self.holds)
 
     def answer(self, query: str, *args: Any) -> Any:
         """Return what the workflow's query of this name returns, or `under_way`. Raises KeyError for another."""
@@ -75,9 +75,11 @@ class PublishedPod:
         """Return the input of a run that goes on from here, as JSON."""
         return start.next_input(self.state)
 
-    def told(self, since: datetime | None) -> TaskRecords:
+    def journal_records(self, since: datetime | None) -> TaskRecords:
         """Return what the node's journal keeps of the pod from `since` on; None = all that the state still has."""
-        return journaled.told(self.state, self.holds, self.under_way, self.at, since=since, is_gone=self.is_gone)
+        return journaled.journal_records(
+            self.state, self.holds, self.under_way, self.at, since=since, is_gone=self.is_gone
+        )
 
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status."""

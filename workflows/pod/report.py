@@ -82,7 +82,7 @@ def _computed(
     return pod_status(
         StatusInputs(
             pod=state.allocated_pod,
-            observed=facts.without(facts.known(state), hooked),
+            observed=facts.without(facts.effective_view(state), hooked),
             now=now,
             previous=state.status,
             runtime=state.node.runtime,

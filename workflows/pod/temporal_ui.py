@@ -14,8 +14,8 @@ from syncpod.journal.error_text import innermost
 from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.start_errors import START_ERROR
-from syncpod.messages.glance import Glance
 from syncpod.messages.pod_card import pod_card
+from syncpod.messages.pod_summary import PodSummary
 from syncpod.messages.steps import Fault, KillContainer, KillPod, KillTarget, StartContainer
 from syncpod.pod import ContainerState, ContainerStatus, PodStatus
 from workflows.pod.decision import Hold, Step
@@ -164,12 +164,12 @@ def is_unready(state: PodState) -> bool:
     return state.status.phase != "Succeeded" and not conditions.is_true(state.status.conditions, conditions.READY)
 
 
-def glance(state: PodState, holds: Sequence[Hold]) -> Glance:
+def summary(state: PodState, holds: Sequence[Hold]) -> PodSummary:
     """Return what the node's page shows of a pod."""
     meta, shown, ready = state.pod.metadata, printed(state), conditions.find(state.status.conditions, conditions.READY)
     held = [f"{hold.subject}: {hold.reason}: {_clause(hold.reason, hold.message)}" for hold in holds]
     why = held[0] if held else state.status.message or (ready.message if ready is not None else "") or ""
-    return Glance(f"{meta.namespace}/{meta.name}", shown.word, shown.restarts, why)
+    return PodSummary(f"{meta.namespace}/{meta.name}", shown.word, shown.restarts, why)
 
 
 def _line(text: str) -> str:

@@ -56,11 +56,11 @@ with workflow.unsafe.imports_passed_through():
         temporal_ui,
     )
     from workflows.pod.decision import Decision, Hold, Step, UnderWay
-    from workflows.pod.extern_calls import ExternCalls
     from workflows.pod.inbox import PART, PodInbox
     from workflows.pod.published import PublishedPod
     from workflows.pod.state import PodState
     from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
+    from workflows.pod.worker_hooks import WorkerHooks
     from workflows.rejections import sentence
     from workflows.restarted import signals_left
 
@@ -162,7 +162,7 @@ class PodWorkflow:
         self.goes_ahead = True
         self.under_way: dict[tuple[StepName, str], UnderWay] = {}
         self.are_pulls_cancelled = False
-        self.extern = ExternCalls(self.state.pod)
+        self.worker_hooks = WorkerHooks(self.state.pod)
         self.is_new = not self.refusal and start.is_new_by_update(given)
 
     @workflow.run
@@ -174,10 +174,10 @@ class PodWorkflow:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
-            self.extern.deciding()
+            self.worker_hooks.deciding()
             self.catch_up()
             decision = self.decide()
-            self.extern.decided(decision)
+            self.worker_hooks.decided(decision)
             if self.ahead is not None:
                 await self.go_on(self.ahead, decision)
             elif decision.failure is not None:
@@ -193,7 +193,7 @@ class PodWorkflow:
             else:
                 self.publish(rests=not self.pulls)
                 if not self.pulls:
-                    self.extern.rested(self.state)
+                    self.worker_hooks.rested(self.state)
                 await self.wait(decision)
 
     def catch_up(self) -> None:
@@ -239,7 +239,7 @@ class PodWorkflow:
         """Continue as new at once; if pulls prevent that, cancel them first. The next run begins them again."""
         if not self.pulls:
             # Replay: nothing is awaited between the check that the run is quiet and this, or a signal could be lost.
-            self.extern.rested(self.state)
+            self.worker_hooks.rested(self.state)
             workflow.continue_as_new(start.next_input(self.state))
         self.are_pulls_cancelled = True
         await self.entity.until(lambda: not self.pulls)
@@ -249,17 +249,17 @@ class PodWorkflow:
         """Continue as new, unless something comes in meanwhile."""
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or a signal could be lost.
-            self.extern.rested(self.state)
+            self.worker_hooks.rested(self.state)
             workflow.continue_as_new(start.next_input(self.state))
 
     def end(self) -> dict[str, Any]:
         """Return the result of a pod that is gone, or begin the pod that was applied during its deletion."""
         # Replay: nothing is awaited between the check that the run is quiet and the return or the raise.
-        self.extern.rested(self.state)
-        self.extern.arm_backoffs(())  # or they would end back-offs of the next pod of this name
+        self.worker_hooks.rested(self.state)
+        self.worker_hooks.arm_backoffs(())  # or they would end back-offs of the next pod of this name
         if self.state.successor is None:
             self.publish()
-        self.extern.publish(lambda: self.as_published(is_gone=True))
+        self.worker_hooks.publish(lambda: self.as_published(is_gone=True))
         if self.state.successor is not None:
             workflow.continue_as_new(desired.successor_of(self.state))
         return pod_to_wire(desired.as_pod(self.state))
@@ -436,7 +436,7 @@ class PodWorkflow:
         if not begun.is_cancelled and not begun.activity.done():
             begun.is_cancelled = True
             begun.activity.cancel()
-            self.extern.hasten_cancellation()
+            self.worker_hooks.hasten_cancellation()
 
     async def finish(self, begun: Begun, follower: Begun | None = None) -> None:
         """Wait for a step's end, cancel it as soon as it must stop, and fold its outcome into the state.
@@ -488,7 +488,7 @@ class PodWorkflow:
     async def wait(self, decision: Decision) -> None:
         """Wait for a signal or for the earliest deadline."""
         self.arm(decision)
-        self.extern.arm_backoffs(decision.holds)
+        self.worker_hooks.arm_backoffs(decision.holds)
         due = self.entity.is_due()  # Replay: asked here, and not within the wait (see is_due)
         await self.entity.wait(lambda: (self.state.removed or due) and self.entity.is_quiet())
 
@@ -558,8 +558,8 @@ class PodWorkflow:
     def show(self) -> None:
         """Set the workflow's current details; costs no history."""
         workflow.set_current_details(temporal_ui.details(self.state, self.holds))
-        self.extern.publish(self.as_published)
-        self.extern.count_resizes(self.state)
+        self.worker_hooks.publish(self.as_published)
+        self.worker_hooks.count_resizes(self.state)
 
     def as_published(self, *, is_gone: bool = False) -> PublishedPod:
         """Return a copy of the present state that later changes do not affect."""

@@ -54,11 +54,11 @@ BUGS = (
     Plant(
         name="input-written-twice",
         room=AGENT,
-        file="syncpod/agent/fleet/errands.py",
+        file="syncpod/agent/fleet/remote_commands.py",
         before="stdin.write(data[self._taken - at :])",
         after="stdin.write(data)",
         harm="A command that a fleet runs on a node reads its input twice, where an answer was lost on the way.",
-        tests=("tests/agent/test_fleet_errands.py",),
+        tests=("tests/agent/test_fleet_remote_commands.py",),
     ),
     Plant(
         name="any-certificate-of-the-fleet-commands",

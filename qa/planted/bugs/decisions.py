@@ -65,11 +65,11 @@ BUGS = (
     Plant(
         name="a-pod-beside-itself",
         room=FLEET,
-        file="syncpod/fleet/lone_pods.py",
+        file="syncpod/fleet/bare_pods.py",
         before="max_unavailable=1, recreate=True,",
         after="max_unavailable=1, recreate=False,",
         harm="A pod of a drained node is made anew while it still ends there: it runs twice.",
-        tests=("tests/fleet/test_lone_pods.py",),
+        tests=("tests/fleet/test_bare_pods.py",),
     ),
     Plant(
         name="placed-on-a-lost-node",

@@ -22,8 +22,8 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from syncpod.agent.fleet.contact import Contact
-from syncpod.agent.fleet.errands import MOST
 from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.remote_commands import MOST
 from syncpod.agent.server_outage import ANOTHER_SERVER
 from syncpod.messages.fleet import dismissal, fleet_node_id
 from syncpod.messages.node import NodeView

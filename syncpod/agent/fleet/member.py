@@ -17,14 +17,13 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError
 
 from syncpod.agent.fleet.contact import Contact
-from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
 from syncpod.agent.fleet.objects import FleetObjects
+from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.fleet.told_key import fleet_key_id, told_key
 from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
 from syncpod.go_durations import go_duration
-from syncpod.messages.errand import Errand, ErrandPiece
 from syncpod.messages.fleet import (
     ATTEND_SECONDS,
     COALESCED_SECONDS,
@@ -41,6 +40,7 @@ from syncpod.messages.fleet import (
 from syncpod.messages.fleet_objects import SealedKey
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, SyncPods
+from syncpod.messages.remote_command import RemoteCommand, RemoteCommandPiece
 from syncpod.pod import PodInvalid, admit_pod
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import forget_earlier_keys, keep_told_key
@@ -63,21 +63,21 @@ class Member:
         reports: FleetReports,
         *,
         contact: Contact,
-        errands: Errands,
+        remote_commands: RemoteCommands,
         objects: FleetObjects,
         tell: Callable[[SyncPods], Awaitable[None]],
         open_pods: Callable[[], Awaitable[dict[str, str]]],
     ) -> None:
         """Make the node a member with these parts.
 
-        `contact` knows the last contact with the fleet. `errands` runs commands for the fleet, and `objects` keeps its
-        ConfigMaps and Secrets. `tell` sends the list to the node's own workflow. `open_pods` returns the workflows of
-        the node's open pods, by id. Both raise RPCError.
+        `contact` knows the last contact with the fleet. `remote_commands` runs commands for the fleet, and `objects`
+        keeps its ConfigMaps and Secrets. `tell` sends the list to the node's own workflow. `open_pods` returns the
+        workflows of the node's open pods, by id. Both raise RPCError.
         """
         self._invitation, self._fleet, self._node = invitation, invitation.fleet, invitation.node
         self._state_dir, self._reports = state_dir, reports
         self._contact, self._tell, self._open_pods = contact, tell, open_pods
-        self._errands = errands
+        self._remote_commands = remote_commands
         self._objects, self._are_objects_kept = objects, False
         self._stopped: dict[str, str] = {}
         """By key: why a pod of the list must not run now."""
@@ -176,10 +176,10 @@ class Member:
         """Return an answer that says who gives it: two machines with one invitation are told apart by that."""
         return answer.model_copy(update={"life": self._reports.life, "machine": self._reports.machine()})
 
-    async def run(self, asked: Errand) -> ErrandPiece:
+    async def run(self, asked: RemoteCommand) -> RemoteCommandPiece:
         """Run a command for the fleet, or continue one. Raises ApplicationError."""
         self._require(asked)
-        return await self._errands.answer(asked)
+        return await self._remote_commands.answer(asked)
 
     async def _news(self, version: str) -> Attended | None:
         await self._reports.look_at_images()

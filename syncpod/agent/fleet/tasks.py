@@ -10,12 +10,12 @@ from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.contact import Contact
-from syncpod.agent.fleet.errands import Errands, command_environment
 from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.listener import Listener
 from syncpod.agent.fleet.loaded_images import LoadedImages
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
+from syncpod.agent.fleet.remote_commands import RemoteCommands, command_environment
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.fleet.told_key import fleet_key_id
 from syncpod.agent.node_workflow.node_signals import NodeSignals
@@ -49,7 +49,7 @@ def add_fleet_link(
         state_dir=context.state_dir,
         log_dir=context.log_dir,
     )
-    errands = Errands(context.name, environment)
+    remote_commands = RemoteCommands(context.name, environment)
     listener = Listener(context.state_dir, context.name, runtime, environment)
 
     def member(invitation: Invitation) -> Member:
@@ -69,7 +69,7 @@ def add_fleet_link(
             context.state_dir,
             reports,
             contact=contact,
-            errands=errands,
+            remote_commands=remote_commands,
             objects=objects,
             tell=signals.sync_pods,
             open_pods=workflows.open,
@@ -77,5 +77,5 @@ def add_fleet_link(
 
     link = FleetLink(context.state_dir, context.name, contact, member, answers, view=signals.view, to_fleet=to_fleet)
     agent.add_background_task("fleet", link.run)
-    agent.add_background_task("commands for the fleet", errands.run)
+    agent.add_background_task("commands for the fleet", remote_commands.run)
     agent.add_background_task("endpoint for the fleet", listener.run)

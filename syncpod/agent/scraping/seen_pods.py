@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping.startups import Startups
 from syncpod.agent.scraping.terminations import Terminations
-from syncpod.journal.records import Line
+from syncpod.journal.records import HistoryEntry
 from syncpod.temporal.workflow_watch import Published
 
 Wire = Mapping[str, Any]
@@ -45,10 +45,10 @@ class SeenPods:
         """Return the node's pods, and count what has happened since the last call."""
         async with self._reading:
             runs = self._published.pods()
-            told, self._untold[:] = self._untold.copy(), ()
+            records, self._untold[:] = self._untold.copy(), ()
             changed = [each for id_, each in runs.items() if id_ not in self._pods or self._pods[id_][0] is not each]
-            read = await asyncio.to_thread(_read, [*told, *changed])
-            for published in told:
+            read = await asyncio.to_thread(_read, [*records, *changed])
+            for published in records:
                 self._terminations.take(read[id(published)])
                 self._startups.take(read[id(published)], published.at, partial(_lines, published))
             self._pods = {
@@ -64,6 +64,6 @@ def _read(published: Iterable[Published]) -> dict[int, Wire]:
     return {id_: each.answer("pod") for id_, each in {id(each): each for each in published}.items()}
 
 
-def _lines(published: Published) -> Iterable[Line]:
-    told = published.told(None)
-    return told.lines if told is not None else ()
+def _lines(published: Published) -> Iterable[HistoryEntry]:
+    records = published.journal_records(None)
+    return records.lines if records is not None else ()

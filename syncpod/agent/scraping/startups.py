@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from syncpod.journal.records import Line
+from syncpod.journal.records import HistoryEntry
 from syncpod.lifecycle.step_name import StepName
 
 Record = Callable[[float], None]
@@ -45,7 +45,7 @@ class Startups:
         self._pods: dict[str, _Starting | None] = {}
         """Pods by UID; None = the start is over, or was never seen."""
 
-    def take(self, pod: Mapping[str, Any], at: datetime, lines: Callable[[], Iterable[Line]]) -> None:
+    def take(self, pod: Mapping[str, Any], at: datetime, lines: Callable[[], Iterable[HistoryEntry]]) -> None:
         """Take a state that a pod published `at` a time. `lines` returns its history; it is called after the start."""
         uid, status = str(pod.get("metadata", {}).get("uid", "")), pod.get("status", {})
         phase, has_started = status.get("phase", ""), _has_started(status)
@@ -63,7 +63,7 @@ class Startups:
             self._pods[uid] = None
             self._record_start(pod, at, lines())
 
-    def _record_start(self, pod: Mapping[str, Any], at: datetime, lines: Iterable[Line]) -> None:
+    def _record_start(self, pod: Mapping[str, Any], at: datetime, lines: Iterable[HistoryEntry]) -> None:
         created = _moment(pod["metadata"]["creationTimestamp"])
         self._total(max(_NOTHING, at - created).total_seconds())
         if _is_stateless(pod.get("spec", {})):
@@ -85,7 +85,7 @@ def _is_stateless(spec: Mapping[str, Any]) -> bool:
     return all(_STATELESS & volume.keys() for volume in spec.get("volumes", ()))
 
 
-def _pulls(lines: Iterable[Line]) -> Iterable[_Span]:
+def _pulls(lines: Iterable[HistoryEntry]) -> Iterable[_Span]:
     for line in lines:
         if line.kind == "step" and line.subject == StepName.PULL_IMAGE.value:
             yield line.at - timedelta(milliseconds=line.took_ms), line.at

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.api.views.durations import age
-from syncpod.journal.records import Happening
+from syncpod.journal.records import JournalEvent
 
 if TYPE_CHECKING:
     from syncpod.messages.queries import EventRecord
@@ -44,7 +44,7 @@ class PodEvent:
     node: str
     field_path: str
     """The container that it is about, as ``spec.containers{app}``; "" = the whole pod, or not known."""
-    record: EventRecord | Happening
+    record: EventRecord | JournalEvent
     is_gone: bool = False
     """Whether the pod is gone: another one may have its name now."""
 
@@ -116,7 +116,7 @@ def cells_of(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
     return _seen(record, now), record.type, record.reason, about, message
 
 
-def _seen(record: EventRecord | Happening, now: datetime) -> str:
+def _seen(record: EventRecord | JournalEvent, now: datetime) -> str:
     seen = age(record.last, now)
     return f"{seen} (x{record.count} over {age(record.first, now)})" if record.count > 1 else seen
 
@@ -138,7 +138,7 @@ def events_of(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> li
             uid=metadata.get("uid", ""),
             node=pod["spec"].get("nodeName", ""),
             field_path=paths.get(each["container"], ""),
-            record=Happening(
+            record=JournalEvent(
                 first=datetime.fromisoformat(each["first"]),
                 last=datetime.fromisoformat(each["last"]),
                 **{part: each[part] for part in ("type", "reason", "message", "container", "count")},

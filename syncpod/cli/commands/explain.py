@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from syncpod.cli.view.explanation import HasLog
-    from syncpod.journal.reading import LifeRecords
-    from syncpod.journal.records import Absence, Life
+    from syncpod.journal.reading import PodRunRecords
+    from syncpod.journal.records import Absence, PodRun
     from syncpod.settings.node import NodeSettings
 
 At = Annotated[
@@ -191,7 +191,7 @@ def _settle_journal() -> None:
     settle_journal(settings().state_dir)
 
 
-def _doing(state_dir: Path, records: LifeRecords) -> dict[tuple[str, str], str]:
+def _doing(state_dir: Path, records: PodRunRecords) -> dict[tuple[str, str], str]:
     """Return what the worker says of the steps that the journal has as under way, by name and container."""
     if records.gone is not None or not records.present.get("underWay"):
         return {}
@@ -209,7 +209,7 @@ def _doing(state_dir: Path, records: LifeRecords) -> dict[tuple[str, str], str]:
 
 def _lives(
     state_dir: Path, namespace: str, name: str, moment: datetime, uid: str
-) -> tuple[list[LifeRecords], LifeRecords]:
+) -> tuple[list[PodRunRecords], PodRunRecords]:
     """Return all lives of a name in the journal, and the life at a moment: of those with the uid, "" = of all.
 
     Raises Failure if there is none.
@@ -310,7 +310,7 @@ def _beginning(since: timedelta | None, until: datetime) -> datetime | None:
         return None
 
 
-def _unknown(lives: list[LifeRecords], namespace: str, name: str, state_dir: Path) -> Failure:
+def _unknown(lives: list[PodRunRecords], namespace: str, name: str, state_dir: Path) -> Failure:
     """Return the failure that the journal does not have the pod, or did not have it yet."""
     if lives:
         first = lives[0].begun.astimezone()
@@ -319,7 +319,7 @@ def _unknown(lives: list[LifeRecords], namespace: str, name: str, state_dir: Pat
     return Failure(f"{where}; for a pod of another node, run `explain` there")
 
 
-def _unserved(here: NodeSettings, records: LifeRecords) -> tuple[str, datetime | None]:
+def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime | None]:
     """Return a sentence if no worker serves the node, and the last sign of life of the last one.
 
     Returns "" and None if a worker serves it, or if the pod is gone.
@@ -336,7 +336,7 @@ def _unserved(here: NodeSettings, records: LifeRecords) -> tuple[str, datetime |
     return "no worker serves this node: nothing of this happens until `syncpod up`", known
 
 
-def _without_workflow(records: LifeRecords) -> str:
+def _without_workflow(records: PodRunRecords) -> str:
     """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or no worker can say."""
     from syncpod.cli.orphans import orphan_of, without_workflow
 
@@ -347,7 +347,7 @@ def _without_workflow(records: LifeRecords) -> str:
     return f"it {without_workflow(life.namespace, life.name)}"
 
 
-def _logs_in(log_dir: Path, life: Life) -> HasLog:
+def _logs_in(log_dir: Path, life: PodRun) -> HasLog:
     """Return a function that says whether an instance's log file exists."""
     pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
 

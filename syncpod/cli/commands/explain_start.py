@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from syncpod.cli.view.span_tree import SpanTree
-    from syncpod.journal.reading import LifeRecords
+    from syncpod.journal.reading import PodRunRecords
     from syncpod.journal.records import Absence
     from syncpod.journal.start import Start
 
@@ -22,7 +22,7 @@ _READ: Final = 64 << 20
 
 
 def explain_start(
-    records: LifeRecords,
+    records: PodRunRecords,
     output: str,
     container: str,
     restart: int | None,
@@ -55,7 +55,7 @@ def explain_start(
         say("\n".join(lines(records, found, wide=terminal_width())))
 
 
-def _traces(records: LifeRecords, start: Start, log: Path) -> list[SpanTree]:
+def _traces(records: PodRunRecords, start: Start, log: Path) -> list[SpanTree]:
     """Return the traces of a start. Raises Failure if there are none."""
     from syncpod.cli.view.console_spans import spans_in
     from syncpod.cli.view.span_tree import traces_of

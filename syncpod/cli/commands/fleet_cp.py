@@ -32,7 +32,7 @@ def cp(
     As with `syncpod cp`, one of SRC and DST is a local path, and the other is POD:PATH or NAMESPACE/POD:PATH. The
     container needs `tar`.
     """
-    from syncpod.cli.fleet_errands import run_there
+    from syncpod.cli.fleet_remote_commands import run_there
     from syncpod.cli.streams.tar_copy import Copying
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod

@@ -70,7 +70,7 @@ async def _describe_pods(client: Client, names: Sequence[str], namespace: str, n
     """Print the description of each pod by its node, or by the fleet where the node cannot be asked. Raises Failure."""
     from datetime import UTC, datetime
 
-    from syncpod.cli.fleet_errands import Silent, print_there
+    from syncpod.cli.fleet_remote_commands import Silent, print_there
     from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
     from syncpod.cli.temporal.fleet_unheard import unheard
     from syncpod.cli.view import unheard_pod

@@ -88,7 +88,7 @@ def _reach(
         asked = [verb, found.name, *flags, *rest]
         if verb == "attach" or tty:
             return await _directly(found.node, asked, state_dir, source, tty=tty)
-        from syncpod.cli.fleet_errands import run_there
+        from syncpod.cli.fleet_remote_commands import run_there
 
         given = terminal.read(source) if stdin else None
         return await run_there(client, found.node, asked, stdin=given, write=write_ours, state_dir=state_dir)

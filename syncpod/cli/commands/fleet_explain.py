@@ -75,7 +75,7 @@ def explain(
 
 
 async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None:
-    from syncpod.cli.fleet_errands import Silent, print_there
+    from syncpod.cli.fleet_remote_commands import Silent, print_there
     from syncpod.cli.temporal import fleet
 
     node, is_json = await fleet.view(client, name), "--output=json" in flags
@@ -92,7 +92,7 @@ async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None
 
 async def _explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
     """Print the explanation by the pod's node, or else by each node that had such a pod. Raises Failure."""
-    from syncpod.cli.fleet_errands import Silent, print_there
+    from syncpod.cli.fleet_remote_commands import Silent, print_there
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod, kind_and_name
     from syncpod.cli.temporal.fleet_unheard import unheard
@@ -164,7 +164,7 @@ async def _explain_failed(
     It has mostly been withdrawn since. If its node cannot be asked, or has forgotten it, a Note says so. Raises
     Failure.
     """
-    from syncpod.cli.fleet_errands import print_said, said_there
+    from syncpod.cli.fleet_remote_commands import print_said, said_there
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.temporal.fleet_pods import kind_and_name
 
@@ -233,7 +233,7 @@ async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[s
 
     Raises Failure if no journal has the pod.
     """
-    from syncpod.cli.fleet_errands import said_by_all
+    from syncpod.cli.fleet_remote_commands import said_by_all
 
     told, silent = 0, []
     for node, answer in await said_by_all(client, nodes, words):

@@ -51,7 +51,7 @@ def logs(
     Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C. With --selector it
     prints the last ten lines of each selected pod of the fleet, or as many as --tail says; it follows up to five pods.
     """
-    from syncpod.cli.fleet_errands import run_there
+    from syncpod.cli.fleet_remote_commands import run_there
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name, selected_pods

@@ -95,7 +95,7 @@ def _rows(
     from syncpod.cli.temporal import fleet
 
     async def work(client: Client) -> tuple[list[list[str]], list[str], _Pods]:
-        from syncpod.cli.fleet_errands import said_by_all
+        from syncpod.cli.fleet_remote_commands import said_by_all
 
         found, trouble, views = [], [], await fleet.views(client, nodes)
         for one, answer in await said_by_all(client, views, words):

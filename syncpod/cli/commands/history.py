@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.journal.records import Line
+    from syncpod.journal.records import HistoryEntry
     from syncpod.messages.queries import HistoryRecord
 
 
@@ -55,7 +55,7 @@ def history(
     session.run(work)
 
 
-def _told(namespace: str, name: str) -> tuple[list[dict[str, Any]], list[Line]] | None:
+def _told(namespace: str, name: str) -> tuple[list[dict[str, Any]], list[HistoryEntry]] | None:
     """Return the history as this machine's worker tells it, and its records; None if the server has to be asked.
 
     It has to be if the worker is of another version and its answer lacks something: the models have defaults.
@@ -69,12 +69,12 @@ def _told(namespace: str, name: str) -> tuple[list[dict[str, Any]], list[Line]] 
         return None
 
 
-def _read(told: Sequence[Mapping[str, Any]]) -> list[Line]:
+def _read(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
     """Return the records without their models, whose import takes longer than all the rest of the command."""
-    from syncpod.journal.records import Line
+    from syncpod.journal.records import HistoryEntry
 
     return [
-        Line(
+        HistoryEntry(
             at=datetime.fromisoformat(each["at"]),
             took_ms=each["tookMs"],
             **{
@@ -86,7 +86,11 @@ def _read(told: Sequence[Mapping[str, Any]]) -> list[Line]:
 
 
 def _print(
-    documents: Sequence[Mapping[str, Any]], records: Sequence[HistoryRecord | Line], output: str, *, headers: bool
+    documents: Sequence[Mapping[str, Any]],
+    records: Sequence[HistoryRecord | HistoryEntry],
+    output: str,
+    *,
+    headers: bool,
 ) -> None:
     from syncpod.cli.view.history_lines import lines
 

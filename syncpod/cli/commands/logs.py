@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.logged_pods import LoggedPod
-    from syncpod.journal.records import Life
+    from syncpod.journal.records import PodRun
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 
@@ -227,7 +227,7 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
     sys.stdout.write(shown[: manner.limit_bytes].decode(errors="ignore"))
 
 
-def _noted_pod(life: Life) -> Pod | None:
+def _noted_pod(life: PodRun) -> Pod | None:
     """Return the pod of a life from this node's record of it; None if it has none. Blocks. Raises BadInput."""
     from syncpod.cli.machine.kept_logs import noted_pod
     from syncpod.cli.strays.listing import this_node

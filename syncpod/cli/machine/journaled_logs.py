@@ -11,8 +11,8 @@ from syncpod.cli.failure import Failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from syncpod.journal.reading import LifeRecords
-    from syncpod.journal.records import Instance, Life
+    from syncpod.journal.reading import PodRunRecords
+    from syncpod.journal.records import Instance, PodRun
     from syncpod.pod import Pod
 
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class JournaledLog:
     """Where an instance's log is, or was."""
 
-    records: LifeRecords
+    records: PodRunRecords
     """The life of the pod that it belongs to."""
     is_newest: bool
     """Whether no later life of the name is known."""
@@ -29,7 +29,7 @@ class JournaledLog:
     """The file, if it is there."""
 
     @property
-    def life(self) -> Life:
+    def life(self) -> PodRun:
         """The life of the pod that it belongs to."""
         return self.records.life
 
@@ -48,7 +48,7 @@ def journaled_log(
     restart: int,
     *,
     uid: str,
-    pod_of: Callable[[Life], Pod | None],
+    pod_of: Callable[[PodRun], Pod | None],
 ) -> JournaledLog:
     """Return the log of the instance with this number, of the newest life of the pod that had one. Blocks.
 
@@ -98,7 +98,7 @@ def why_never_ran(state_dir: Path, life: tuple[str, str, str], container: str, r
     return ""
 
 
-def lives_with_uid(lives: Sequence[LifeRecords], uid: str) -> list[LifeRecords]:
+def lives_with_uid(lives: Sequence[PodRunRecords], uid: str) -> list[PodRunRecords]:
     """Return the lives of a name that have a uid; "" = all. Raises Failure if none has it.
 
     A static pod has the same uid in each of its lives.
@@ -111,7 +111,7 @@ def lives_with_uid(lives: Sequence[LifeRecords], uid: str) -> list[LifeRecords]:
 
 
 def _default_container(
-    lives: Sequence[LifeRecords], name: str, restart: int, pod_of: Callable[[Life], Pod | None]
+    lives: Sequence[PodRunRecords], name: str, restart: int, pod_of: Callable[[PodRun], Pod | None]
 ) -> str:
     """Return the only container that was ever started, or else the default one, with a note.
 
@@ -135,6 +135,6 @@ def _default_container(
     return str(main[0])
 
 
-def _known(lives: Sequence[LifeRecords], container: str) -> str:
+def _known(lives: Sequence[PodRunRecords], container: str) -> str:
     numbers = sorted({one.restart for each in lives for one in each.instances if one.container == container})
     return f": it has {numbers[0]} to {numbers[-1]}" if numbers else ""

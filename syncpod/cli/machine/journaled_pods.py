@@ -5,10 +5,10 @@ from __future__ import annotations
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
-from syncpod.journal.reading import LifeRecords, NoJournal, lives_of
+from syncpod.journal.reading import NoJournal, PodRunRecords, lives_of
 
 
-def last_life(server: tuple[str, str], namespace: str, name: str) -> LifeRecords | None:
+def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecords | None:
     """Return the journal's records of the last life of a pod; None if it has none. Blocks.
 
     If the node belongs to another server than this one (its address and namespace), its journal has nothing of the pod.

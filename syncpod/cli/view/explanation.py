@@ -17,7 +17,7 @@ from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, End
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
-from syncpod.journal.reading import LifeRecords
+from syncpod.journal.reading import PodRunRecords
 from syncpod.journal.records import RESTART_OF_ALL, Fact, Instance
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.lifecycle.step_name import StepName
@@ -47,7 +47,7 @@ HasLog = Callable[[str, int], bool]
 
 def lines(
     explanation: Explanation,
-    others: Sequence[LifeRecords],
+    others: Sequence[PodRunRecords],
     now: datetime,
     *,
     log_dir: Path,
@@ -204,7 +204,7 @@ def _unready(one: Explanation, clock: Clock) -> list[str]:
             continue
         failures = [
             seen
-            for seen in one.records.happenings
+            for seen in one.records.events
             if (seen.reason, seen.container) == ("Unhealthy", each.name) and seen.last >= begun
         ]
         if newest := max(failures, key=lambda seen: seen.last, default=None):
@@ -435,12 +435,12 @@ def _repeated(change: Change, clock: Clock) -> str:
     return f" ({change.times} times since {clock(change.first)})" if change.times > 1 else ""
 
 
-def _other_life(records: LifeRecords, clock: Clock) -> str:
+def _other_life(records: PodRunRecords, clock: Clock) -> str:
     ends = sum(each.has_ended for each in records.instances)
     return f"{lifetime(records, clock)}, {ends} end{'s' if ends != 1 else ''} (uid {records.life.uid})"
 
 
-def lifetime(records: LifeRecords, clock: Clock) -> str:
+def lifetime(records: PodRunRecords, clock: Clock) -> str:
     """Return from when to when a life of a pod was."""
     until = f"to {clock(records.gone)}" if records.gone is not None else "until now"
     return f"{clock(records.begun)} {until}"

@@ -11,7 +11,7 @@ from syncpod.api.views.text import columns
 if TYPE_CHECKING:
     from temporalio.api.history.v1 import HistoryEvent
 
-    from syncpod.journal.records import Line
+    from syncpod.journal.records import HistoryEntry
     from syncpod.messages.queries import HistoryRecord
 
 _WITHOUT_EFFECT: Final = "notBegun"
@@ -21,20 +21,20 @@ _AGO: Final = datetime.min.replace(tzinfo=UTC)
 HEADER: Final = ("TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY")
 
 
-def lines(records: Sequence[HistoryRecord | Line], *, headers: bool = True) -> list[str]:
+def lines(records: Sequence[HistoryRecord | HistoryEntry], *, headers: bool = True) -> list[str]:
     """Return the history as a table, oldest first; a step stands where it began, before what it has caused."""
     told = [each for each in records if each.outcome != _WITHOUT_EFFECT]
     shown = sorted(zip(_begun(told), told, strict=True), key=lambda each: each[0] or _AGO)
     return columns([*([HEADER] if headers else []), *(_row(record, begun) for begun, record in shown)])
 
 
-def _begun(records: Sequence[HistoryRecord | Line]) -> list[datetime | None]:
+def _begun(records: Sequence[HistoryRecord | HistoryEntry]) -> list[datetime | None]:
     """Return when each of what is recorded began: its result came later.
 
     Of steps whose results came together, the next may have been begun ahead of its turn: none is later than the next.
     """
     found: list[datetime | None] = []
-    follower: HistoryRecord | Line | None = None
+    follower: HistoryRecord | HistoryEntry | None = None
     for record in reversed(records):
         begun = record.at - timedelta(milliseconds=record.took_ms) if record.at is not None else None
         came_together = follower is not None and (record.kind, record.at) == (follower.kind, follower.at)
@@ -45,7 +45,7 @@ def _begun(records: Sequence[HistoryRecord | Line]) -> list[datetime | None]:
     return found[::-1]
 
 
-def _row(record: HistoryRecord | Line, begun: datetime | None) -> tuple[str, ...]:
+def _row(record: HistoryRecord | HistoryEntry, begun: datetime | None) -> tuple[str, ...]:
     return (
         begun.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if begun else "-",
         record.kind,
@@ -57,7 +57,7 @@ def _row(record: HistoryRecord | Line, begun: datetime | None) -> tuple[str, ...
     )
 
 
-def _what(record: HistoryRecord | Line) -> str:
+def _what(record: HistoryRecord | HistoryEntry) -> str:
     which = f"(restart {record.restart})" if record.restart else ""
     return " ".join(part for part in (record.subject, record.container, which) if part) or "-"
 

@@ -1,4 +1,4 @@
-"""``python -m syncpod.cli.errand``: a command that a node runs for its fleet.
+"""``python -m syncpod.cli.remote_command``: a command that a node runs for its fleet.
 
 The same as ``syncpod``, except that it ends with the process that has started it, since nobody would read what it says,
 and that it has an ordinary priority: the worker's own is higher, and is for the node's work.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Glance:
+class PodSummary:
     """One pod, in one line."""
 
     pod: str

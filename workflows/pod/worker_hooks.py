@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod.state import PodState
 
 
-class ExternCalls:
+class WorkerHooks:
     """The calls of one run to its worker; none of them costs history."""
 
     def __init__(self, pod: Pod) -> None:

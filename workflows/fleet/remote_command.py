@@ -1,4 +1,4 @@
-"""FleetErrandWorkflow: carries one piece of an errand to a node's queue, and its answer back.
+"""RemoteCommandWorkflow: carries one piece of a remote command to a node's queue, and its answer back.
 
 It is short: a command that runs for long takes many pieces, each with a workflow of its own, so no history grows. The
 input is encrypted like everything that the fleet keeps, and sealed for the node on its way there.
@@ -14,16 +14,16 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.messages.errand import (
-        FLEET_ERRAND_WORKFLOW,
-        RUN_ERRAND,
+    from syncpod.messages.fleet import fleet_node_id
+    from syncpod.messages.remote_command import (
+        REMOTE_COMMAND_WORKFLOW,
+        RUN_REMOTE_COMMAND,
         WAIT_SECONDS,
-        Errand,
-        ErrandPiece,
+        RemoteCommand,
+        RemoteCommandPiece,
         is_repeatable,
         why_not,
     )
-    from syncpod.messages.fleet import fleet_node_id
     from syncpod.messages.signed import Refused
     from workflows.entity import decoded, invalid
     from workflows.fleet.signed import fleet_commands, require_its_history
@@ -38,27 +38,27 @@ _RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attem
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
 
 
-@workflow.defn(name=FLEET_ERRAND_WORKFLOW)
-class FleetErrandWorkflow:
-    """One piece of an errand."""
+@workflow.defn(name=REMOTE_COMMAND_WORKFLOW)
+class RemoteCommandWorkflow:
+    """One piece of a remote command."""
 
     @workflow.run
-    async def run(self, *inputs: Any) -> ErrandPiece:
-        """Return the node's answer to an :class:`Errand`, or why there is none."""
+    async def run(self, *inputs: Any) -> RemoteCommandPiece:
+        """Return the node's answer to an :class:`RemoteCommand`, or why there is none."""
         commands = fleet_commands(inputs)
         require_its_history(commands)
         if commands.refusal:
             raise invalid(commands.refusal)
         try:
-            asked = Errand.model_validate(commands.input)
+            asked = RemoteCommand.model_validate(commands.input)
         except ValueError as wrong:
             raise invalid(sentence(wrong)) from None
         if asked.begin and (why := why_not(asked.words)):
-            return ErrandPiece(refused=why)
+            return RemoteCommandPiece(refused=why)
         wait = min(max(0.0, asked.wait), WAIT_SECONDS)
         try:
             returned: RawValue = await workflow.execute_activity(
-                RUN_ERRAND,
+                RUN_REMOTE_COMMAND,
                 asked,
                 task_queue=fleet_node_id(asked.node),
                 schedule_to_start_timeout=TAKEN,
@@ -69,24 +69,24 @@ class FleetErrandWorkflow:
                 result_type=RawValue,
             )
         except ActivityError as error:
-            return ErrandPiece(refused=_why(asked, error), silent=_was_not_taken(error))
+            return RemoteCommandPiece(refused=_why(asked, error), silent=_was_not_taken(error))
         return _read(asked.node, decoded(returned))
 
 
-def _read(node: str, said: Any) -> ErrandPiece:
+def _read(node: str, said: Any) -> RemoteCommandPiece:
     if isinstance(said, Refused):
-        return ErrandPiece(refused=f"the answer from node {node} is refused: {said.why}")
+        return RemoteCommandPiece(refused=f"the answer from node {node} is refused: {said.why}")
     try:
-        return ErrandPiece.model_validate(said)
+        return RemoteCommandPiece.model_validate(said)
     except ValueError:
-        return ErrandPiece(refused=f"the answer from node {node} cannot be read")
+        return RemoteCommandPiece(refused=f"the answer from node {node} cannot be read")
 
 
 def _was_not_taken(error: ActivityError) -> bool:
     return isinstance(error.cause, TimeoutError) and error.cause.type == TimeoutType.SCHEDULE_TO_START
 
 
-def _why(asked: Errand, error: ActivityError) -> str:
+def _why(asked: RemoteCommand, error: ActivityError) -> str:
     node, cause = asked.node, error.cause
     if isinstance(cause, TimeoutError):
         if cause.type == TimeoutType.SCHEDULE_TO_START:

@@ -8,23 +8,23 @@ from typing import Any, Final
 
 from temporalio import activity
 
-from syncpod.messages.errand import RUN_ERRAND, Errand, ErrandPiece
+from syncpod.messages.remote_command import RUN_REMOTE_COMMAND, RemoteCommand, RemoteCommandPiece
 
 _BEAT_SECONDS: Final = 3.0
 
 
-def errand_answer(run: Callable[[Errand], Awaitable[ErrandPiece]]) -> Callable[..., Any]:
+def remote_command_answer(run: Callable[[RemoteCommand], Awaitable[RemoteCommandPiece]]) -> Callable[..., Any]:
     """Return the activity to register with the worker that polls the fleet's server."""
 
-    async def run_errand(asked: Errand) -> ErrandPiece:
+    async def run_remote_command(asked: RemoteCommand) -> RemoteCommandPiece:
         task = asyncio.ensure_future(run(asked))
         try:
             while not (await asyncio.wait({task}, timeout=_BEAT_SECONDS))[0]:
                 activity.heartbeat()
         except asyncio.CancelledError:
-            return ErrandPiece(refused="the worker of the node is stopping")
+            return RemoteCommandPiece(refused="the worker of the node is stopping")
         finally:
             task.cancel()
         return task.result()
 
-    return activity.defn(name=RUN_ERRAND)(run_errand)
+    return activity.defn(name=RUN_REMOTE_COMMAND)(run_remote_command)

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Final
 
 import syncpod
-from syncpod.messages.errand import (
+from syncpod.messages.remote_command import (
     IN_TIME_SECONDS,
     PIECE_BYTES,
     WAIT_SECONDS,
-    Errand,
-    ErrandChunk,
-    ErrandPiece,
+    RemoteCommand,
+    RemoteCommandChunk,
+    RemoteCommandPiece,
     Stream,
     is_repeatable,
     to_bytes,
@@ -69,7 +69,7 @@ class Command:
         self._taken = 0
         self._giving = asyncio.Lock()
         self._code: int | None = None
-        self._reading = asyncio.create_task(self._read(), name="errand")
+        self._reading = asyncio.create_task(self._read(), name="remote command")
         self.asked = asyncio.get_running_loop().time()
         """When the fleet last asked about it."""
         self.askers = 0
@@ -79,7 +79,7 @@ class Command:
         """Whether it has not ended yet."""
         return self._code is None
 
-    async def piece(self, received: int, wait: float) -> ErrandPiece:
+    async def piece(self, received: int, wait: float) -> RemoteCommandPiece:
         """Return the output from offset `received` on. Without any, wait for it, at most `wait` seconds."""
         self._forget(received)
         with contextlib.suppress(TimeoutError):
@@ -89,17 +89,17 @@ class Command:
                     await self._news.wait()
                 if self._code is None and self._size < PIECE_BYTES:
                     await asyncio.sleep(_TOGETHER_SECONDS)
-        chunks: list[ErrandChunk] = []
+        chunks: list[RemoteCommandChunk] = []
         left = PIECE_BYTES
         for stream, data in self._kept:
             if left <= 0 or len(chunks) == _PIECE_CHUNKS:
                 break
-            chunks.append(ErrandChunk(stream=stream, data=to_text(data[:left])))
+            chunks.append(RemoteCommandChunk(stream=stream, data=to_text(data[:left])))
             left -= len(data)
         is_all = left >= 0 and len(chunks) == len(self._kept)
-        return ErrandPiece(chunks=tuple(chunks), code=self._code if is_all else None, input_taken=self._taken)
+        return RemoteCommandPiece(chunks=tuple(chunks), code=self._code if is_all else None, input_taken=self._taken)
 
-    async def give(self, at: int, data: bytes, wait: float, *, ends: bool) -> ErrandPiece:
+    async def give(self, at: int, data: bytes, wait: float, *, ends: bool) -> RemoteCommandPiece:
         """Pass on the input that the command has not had yet.
 
         This waits until the command has read most of the earlier input, at most `wait` seconds. Input for a command
@@ -107,21 +107,21 @@ class Command:
         """
         stdin = self._process.stdin
         if stdin is None or stdin.is_closing():
-            return ErrandPiece(input_taken=at + len(data), input_over=True)
+            return RemoteCommandPiece(input_taken=at + len(data), input_over=True)
         async with self._giving:
             try:
                 async with asyncio.timeout(wait):
                     await stdin.drain()
             except TimeoutError:
-                return ErrandPiece(input_taken=self._taken)
+                return RemoteCommandPiece(input_taken=self._taken)
             except ConnectionError:
-                return ErrandPiece(input_taken=at + len(data), input_over=True)
+                return RemoteCommandPiece(input_taken=at + len(data), input_over=True)
             if at <= self._taken:
                 stdin.write(data[self._taken - at :])
                 self._taken = max(self._taken, at + len(data))
                 if ends:
                     stdin.close()
-        return ErrandPiece(input_taken=self._taken, input_over=stdin.is_closing())
+        return RemoteCommandPiece(input_taken=self._taken, input_over=stdin.is_closing())
 
     async def end(self) -> None:
         """End the command with all its child processes. Returns once it has ended."""
@@ -177,7 +177,7 @@ class Command:
                 await self._room.wait()
 
 
-class Errands:
+class RemoteCommands:
     """The commands that a node runs for its fleet. All methods belong to one event loop."""
 
     def __init__(self, node: str, environment: Mapping[str, str]) -> None:
@@ -191,17 +191,17 @@ class Errands:
         """Commands that were asked for before are not known here: they may have been run. The clock is not asked, since
         each later command would seem to be from before if it is set back."""
 
-    async def answer(self, asked: Errand) -> ErrandPiece:
+    async def answer(self, asked: RemoteCommand) -> RemoteCommandPiece:
         """Return one piece."""
         wait = min(max(0.0, asked.wait), WAIT_SECONDS)
         if asked.end:
             await self._end(asked.session)
-            return ErrandPiece()
+            return RemoteCommandPiece()
         async with self._turn:
             command = self._commands.get(asked.session)
             if command is None:
                 if why := self._why_not(asked):
-                    return ErrandPiece(refused=why)
+                    return RemoteCommandPiece(refused=why)
                 command = self._commands[asked.session] = await self._begin(asked)
         command.askers += 1
         try:
@@ -226,7 +226,7 @@ class Errands:
         finally:
             await asyncio.gather(*map(self._end, list(self._commands)))
 
-    def _why_not(self, asked: Errand) -> str:
+    def _why_not(self, asked: RemoteCommand) -> str:
         if not asked.begin:
             return f"node {self._node} does not know the command any more: it was ended, or the worker was restarted"
         if why := why_not(asked.words):
@@ -254,7 +254,7 @@ class Errands:
             return f"the worker of node {self._node} began after the command was asked for: send it again"
         return ""
 
-    async def _begin(self, asked: Errand) -> Command:
+    async def _begin(self, asked: RemoteCommand) -> Command:
         pipe = asyncio.subprocess.PIPE
         stdin = pipe if asked.with_input else asyncio.subprocess.DEVNULL
         process = await start_command(asked.words, self._environment, stdin, pipe, pipe)
@@ -315,4 +315,4 @@ def command_environment(
 
 
 def _program() -> Sequence[str]:
-    return (sys.executable, "-P", "-m", "syncpod.cli.errand", str(os.getpid()))
+    return (sys.executable, "-P", "-m", "syncpod.cli.remote_command", str(os.getpid()))

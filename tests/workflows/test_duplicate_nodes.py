@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from syncpod.fleet.offers import NodeOffer
 from syncpod.messages.fleet import LIFE_LIMIT, OWNER_ANNOTATION, Attended, IntentTaken
-from workflows.fleet import node_changes, node_report, twins
+from workflows.fleet import duplicate_nodes, node_changes, node_report
 from workflows.fleet.lives import CLOSE_SECONDS, FORGOTTEN_AFTER, LIVES, NEW_FOR
 from workflows.fleet.node import next_input
 from workflows.fleet.node_state import FleetNodeState, Placed
@@ -43,18 +43,18 @@ class Node:
         for life in lives:
             asked, self.now = self.now, self.now + after
             said = Attended(life=life, machine=MACHINES.get(life[:1], ""))
-            twins.heard(self.state, said, asked, self.now)
+            duplicate_nodes.heard(self.state, said, asked, self.now)
 
     def answers_late(self, life: str, *, asked: datetime) -> None:
         """A life answers a question that was asked earlier."""
-        twins.heard(self.state, IntentTaken(life=life), asked, self.now)
+        duplicate_nodes.heard(self.state, IntentTaken(life=life), asked, self.now)
 
     @property
     def reasons(self) -> list[str]:
         return [each.reason for each in self.state.events]
 
 
-def test_restarts_are_no_twins() -> None:
+def test_restarts_are_no_duplicate_nodes() -> None:
     node = Node()
     node.answers("a1", "a1", "a2", "a2", "a3", "a4", "a5", "a6", "a6")
     assert (node.state.trouble, node.reasons, node.state.untold) == ("", [], {})
@@ -92,7 +92,7 @@ def test_a_node_that_does_not_say_who_answers_is_as_before() -> None:
     [("a", "b", "a", "b"), ("a", "b1", "a", "b2", "a"), ("a", "b", "c", "a", "b")],
     ids=["two", "one of them restarts again and again", "three"],
 )
-def test_twins_are_said_once_with_what_to_do(lives: tuple[str, ...]) -> None:
+def test_duplicate_nodes_are_reported_once_with_what_to_do(lives: tuple[str, ...]) -> None:
     node = Node()
     node.answers(*lives[:-1])
     assert node.state.trouble == ""
@@ -103,20 +103,23 @@ def test_twins_are_said_once_with_what_to_do(lives: tuple[str, ...]) -> None:
     assert node_report.view(node.state).doubled and node_report.view(node.state).trouble == node.state.trouble
     node.answers(*lives, *lives)
     assert node.reasons == ["TwoMachines"]
-    assert node.state.events[0].message == node.state.twins, "it is not cut"
+    assert node.state.events[0].message == node.state.duplicate_nodes, "it is not cut"
 
 
 def test_both_machines_are_named_also_if_one_is_a_copy_of_the_other() -> None:
     node = Node()
     node.answers("a", "b", "a", "b")
-    assert "as n1, rack-1 (10.0.0.1) and rack-2 (10.0.0.2), and both run its pods" in node.state.twins
+    assert "as n1, rack-1 (10.0.0.1) and rack-2 (10.0.0.2), and both run its pods" in node.state.duplicate_nodes
     node = Node()
     node.answers("a1", "a2", "a1", "a2")
-    assert "as n1, both called rack-1 (10.0.0.1), as a copy of a whole machine is, and both run" in node.state.twins
-    assert node.state.events[0].message == node.state.twins, "it is not cut"
+    assert (
+        "as n1, both called rack-1 (10.0.0.1), as a copy of a whole machine is, and both run"
+        in node.state.duplicate_nodes
+    )
+    assert node.state.events[0].message == node.state.duplicate_nodes, "it is not cut"
 
 
-def test_twins_get_no_new_pods_and_keep_those_that_they_have() -> None:
+def test_duplicate_nodes_get_no_new_pods_and_keep_those_that_they_have() -> None:
     node = Node()
     node.answers("a", "b", "a", "b")
     new = {**POD, "metadata": {"name": "new"}}
@@ -130,7 +133,7 @@ def test_twins_get_no_new_pods_and_keep_those_that_they_have() -> None:
     assert offer.doubled
 
 
-def test_twins_are_forgotten_once_only_one_machine_has_answered_for_a_while() -> None:
+def test_duplicate_nodes_are_forgotten_once_only_one_machine_has_answered_for_a_while() -> None:
     node = Node()
     node.answers("a", "b", "a", "b")
     node.state.untold = {}
@@ -152,7 +155,7 @@ def test_a_node_is_asked_more_often_while_there_may_be_two_machines() -> None:
     assert not node.state.lives.are_doubtful(node.now + NEW_FOR)
     node.answers("a1")
     assert node.state.lives.are_doubtful(node.now + NEW_FOR)
-    assert FORGOTTEN_AFTER.total_seconds() / CLOSE_SECONDS >= 10, "twins are not forgotten by chance"
+    assert FORGOTTEN_AFTER.total_seconds() / CLOSE_SECONDS >= 10, "duplicate_nodes are not forgotten by chance"
 
 
 @given(st.lists(st.tuples(st.text(max_size=3), st.integers(0, 1000), st.integers(0, 5))))
@@ -163,7 +166,7 @@ def test_whatever_answers_the_state_stays_small_and_is_carried_from_run_to_run(
     for life, minutes, ago in said:
         node.now += timedelta(minutes=minutes)
         answer = Attended(life=life, machine=life * 1000)
-        twins.heard(node.state, answer, node.now - timedelta(minutes=ago), node.now)
+        duplicate_nodes.heard(node.state, answer, node.now - timedelta(minutes=ago), node.now)
         assert len(node.state.lives.model_dump_json()) < LIVES * 1000
     after = FleetNodeState.model_validate(next_input(node.state)["snapshot"])
-    assert (after.lives, after.twins) == (node.state.lives, node.state.twins)
+    assert (after.lives, after.duplicate_nodes) == (node.state.lives, node.state.duplicate_nodes)

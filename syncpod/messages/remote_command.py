@@ -1,8 +1,8 @@
-"""The messages of an errand: a command that a node runs for its fleet, such as ``logs`` or ``exec``, and its streams.
+"""The messages of a remote command: one that a node runs for its fleet, such as ``logs`` or ``exec``, and its streams.
 
-The node runs its own ``syncpod``, once per errand, and keeps the output until the fleet has it. Each message asks for
+The node runs its own ``syncpod``, once per command, and keeps the output until the fleet has it. Each message asks for
 one piece: a bounded part of the output, with a limit on the wait. Input goes the same way. Offsets count bytes from
-the errand's start. So a piece that is requested twice is the same piece, and no input is written twice.
+the command's start. So a piece that is requested twice is the same piece, and no input is written twice.
 
 The same rules as in :mod:`syncpod.messages.fleet`.
 """
@@ -17,10 +17,10 @@ from typing import Final, Literal
 from syncpod.messages.fleet import WhoAsks
 from syncpod.messages.identity import Message, bounded_id
 
-RUN_ERRAND: Final = "run_errand"
-"""Activity of a node: it takes :class:`Errand` and returns :class:`ErrandPiece`."""
-FLEET_ERRAND_WORKFLOW: Final = "FleetErrand"
-"""Workflow type that carries one piece: it takes :class:`Errand` and returns :class:`ErrandPiece`."""
+RUN_REMOTE_COMMAND: Final = "run_errand"
+"""Activity of a node: it takes :class:`RemoteCommand` and returns :class:`RemoteCommandPiece`."""
+REMOTE_COMMAND_WORKFLOW: Final = "FleetErrand"
+"""Workflow type that carries one piece: it takes :class:`RemoteCommand` and returns :class:`RemoteCommandPiece`."""
 
 PIECE_BYTES: Final = 192 * 1024
 """The most bytes in one piece, in either direction. Even with its wrapping, a server does not warn of its size."""
@@ -39,11 +39,11 @@ REPEATABLE: Final[Mapping[str, bool]] = {
 Stream = Literal["stdout", "stderr"]
 
 
-class Errand(WhoAsks):
-    """The request for one piece of an errand."""
+class RemoteCommand(WhoAsks):
+    """The request for one piece of a remote command."""
 
     session: str = ""
-    """A random id, which is different for each errand."""
+    """A random id, which is different for each command."""
     begin: bool = False
     """Start running `words`. A session that is already running continues."""
     asked_at: float = 0.0
@@ -68,7 +68,7 @@ class Errand(WhoAsks):
     """End the command: nobody waits for it any more."""
 
 
-class ErrandChunk(Message):
+class RemoteCommandChunk(Message):
     """A part of the output, in the order of its arrival."""
 
     stream: Stream = "stdout"
@@ -76,14 +76,14 @@ class ErrandChunk(Message):
     """base64."""
 
 
-class ErrandPiece(Message):
+class RemoteCommandPiece(Message):
     """A node's answer."""
 
     refused: str = ""
     """Why the request was refused, in one sentence; "" = it was not."""
     silent: bool = False
     """It was refused since the node has not taken it in time: nothing was begun."""
-    chunks: tuple[ErrandChunk, ...] = ()
+    chunks: tuple[RemoteCommandChunk, ...] = ()
     """The output from `received` on."""
     input_taken: int = 0
     """How many bytes of input the command has taken, or will not read any more."""
@@ -93,7 +93,7 @@ class ErrandPiece(Message):
     """The exit code, once all output is returned; 128 plus the signal's number if a signal ended it."""
 
 
-def errand_id(node: str, session: str, part: str) -> str:
+def remote_command_id(node: str, session: str, part: str) -> str:
     """Return the id of the workflow that carries one piece."""
     return bounded_id("fleet-errand/", f"{node}/{session}/{part}")
 

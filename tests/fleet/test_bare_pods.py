@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from syncpod.fleet.lone_pods import decide_lone, placement_changed
+from syncpod.fleet.bare_pods import decide_bare, placement_changed
 from syncpod.fleet.members import Member
-from syncpod.fleet.rollout import Wish, WorkloadDecision
+from syncpod.fleet.rollout import RolloutSpec, WorkloadDecision
 from syncpod.fleet.when_lost import WAIT, WhenLost
 from tests.fleet.fleets import anti_affinity, pod
 from tests.fleet.simulation import World
@@ -31,12 +31,12 @@ class OfOnePod(World):
     """A fleet with a single Pod."""
 
     def decide(self, members: Iterable[Member]) -> WorkloadDecision:
-        return decide_lone(self.wish.when_lost, self.wish.grace, members, self.state, self.now)
+        return decide_bare(self.spec.when_lost, self.spec.grace, members, self.state, self.now)
 
 
 def placed(rule: WhenLost = WAIT) -> OfOnePod:
     """Return a world in which the pod runs on n1; its bounds are those of one pod that is never doubled."""
-    world = OfOnePod(Wish("the pod", 1, max_surge=0, max_unavailable=1, recreate=True, when_lost=rule))
+    world = OfOnePod(RolloutSpec("the pod", 1, max_surge=0, max_unavailable=1, recreate=True, when_lost=rule))
     world.settle()
     assert [each.node for each in world.members.values()] == ["n1"]
     assert world.decisions[-1].says == "it is on n1"

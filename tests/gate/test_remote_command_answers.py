@@ -15,23 +15,29 @@ from temporalio.worker import Worker
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_endpoint import to_endpoint
-from syncpod.cli.fleet_errands import print_there, run_there, said_there
+from syncpod.cli.fleet_remote_commands import print_there, run_there, said_there
 from syncpod.cli.streams.remote_command import Output
 from syncpod.fleet_client import FleetAccess, connect_to_fleet, verifying_client
 from syncpod.gate.authority import now
 from syncpod.gate.sealing_keys import FleetSealingKeys
-from syncpod.messages.errand import RUN_ERRAND, Errand, ErrandChunk, ErrandPiece, to_text
 from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
+from syncpod.messages.remote_command import (
+    RUN_REMOTE_COMMAND,
+    RemoteCommand,
+    RemoteCommandChunk,
+    RemoteCommandPiece,
+    to_text,
+)
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from tests.gate.conftest import Gated
-from workflows.fleet.errand import FleetErrandWorkflow
+from workflows.fleet.remote_command import RemoteCommandWorkflow
 from workflows.runner import workflow_runner
 
 NODE = FleetNodeView(name="n1", fleet="f", presence="Ready")
-Answer = Callable[[Errand], Awaitable[Any]]
+Answer = Callable[[RemoteCommand], Awaitable[Any]]
 
 
 @asynccontextmanager
@@ -45,18 +51,18 @@ async def stolen(door: Gated, answer: Answer, *, seals: bool = True) -> AsyncIte
     codec = {"data_converter": fleet_converter(node_codec(pair.key, FleetKey(keys.public_pem())))} if seals else {}
     node = await door.client(NODE.name, pair, **codec)
 
-    @activity.defn(name=RUN_ERRAND)
-    async def run_errand(asked: Errand) -> Any:
+    @activity.defn(name=RUN_REMOTE_COMMAND)
+    async def run_remote_command(asked: RemoteCommand) -> Any:
         return await answer(asked)
 
-    @activity.defn(name=RUN_ERRAND)
+    @activity.defn(name=RUN_REMOTE_COMMAND)
     async def run_unread(_asked: RawValue) -> Any:
-        return await answer(Errand())
+        return await answer(RemoteCommand())
 
     carrier = Worker(
         verifying_client(fleet, access),
         task_queue=FLEET_QUEUE,
-        workflows=[FleetErrandWorkflow],
+        workflows=[RemoteCommandWorkflow],
         interceptors=[FleetSigningWorker()],
         workflow_runner=workflow_runner(),
     )
@@ -64,19 +70,19 @@ async def stolen(door: Gated, answer: Answer, *, seals: bool = True) -> AsyncIte
         node,
         task_queue=f"fleet-node/{NODE.name}",
         identity=f"fleet-node/{NODE.name}",
-        activities=[run_errand if seals else run_unread],
+        activities=[run_remote_command if seals else run_unread],
         disable_eager_activity_execution=True,
     )
     async with carrier, thief:
         yield fleet
 
 
-def saying(data: bytes, code: int | None = 0) -> ErrandPiece:
-    return ErrandPiece(chunks=(ErrandChunk(data=to_text(data)),), code=code)
+def saying(data: bytes, code: int | None = 0) -> RemoteCommandPiece:
+    return RemoteCommandPiece(chunks=(RemoteCommandChunk(data=to_text(data)),), code=code)
 
 
 async def test_an_answer_that_it_has_not_sealed_is_none(door: Gated) -> None:
-    async def answer(_: Errand) -> Any:
+    async def answer(_: RemoteCommand) -> Any:
         return {"code": 0}
 
     async with stolen(door, answer, seals=False) as fleet:
@@ -86,7 +92,7 @@ async def test_an_answer_that_it_has_not_sealed_is_none(door: Gated) -> None:
 
 @pytest.mark.parametrize("answer", [17, {"chunks": 3}, {"chunks": [{"data": "not base64"}]}])
 async def test_an_answer_that_makes_no_sense_is_one_sentence(door: Gated, answer: Any) -> None:
-    async def answered(_: Errand) -> Any:
+    async def answered(_: RemoteCommand) -> Any:
         return answer
 
     async with stolen(door, answered) as fleet:
@@ -95,9 +101,9 @@ async def test_an_answer_that_makes_no_sense_is_one_sentence(door: Gated, answer
 
 
 async def test_an_answer_without_end_is_given_up(door: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncpod.cli.fleet_errands._SAID_BYTES", 2**20)
+    monkeypatch.setattr("syncpod.cli.fleet_remote_commands._SAID_BYTES", 2**20)
 
-    async def answer(_: Errand) -> ErrandPiece:
+    async def answer(_: RemoteCommand) -> RemoteCommandPiece:
         return saying(b"x" * 2**18, None)
 
     async with stolen(door, answer) as fleet:
@@ -106,7 +112,7 @@ async def test_an_answer_without_end_is_given_up(door: Gated, monkeypatch: pytes
 
 
 async def test_what_it_explains_does_nothing_to_a_terminal(door: Gated, capsys: pytest.CaptureFixture[str]) -> None:
-    async def answer(_: Errand) -> ErrandPiece:
+    async def answer(_: RemoteCommand) -> RemoteCommandPiece:
         return saying(b"\x1b]0;mine\x07pod web\n", 99_999)
 
     async with stolen(door, answer) as fleet:
@@ -117,7 +123,7 @@ async def test_what_it_explains_does_nothing_to_a_terminal(door: Gated, capsys: 
 
 
 async def test_what_is_no_command_for_a_node_is_not_carried(door: Gated) -> None:
-    async def answer(_: Errand) -> ErrandPiece:
+    async def answer(_: RemoteCommand) -> RemoteCommandPiece:
         raise AssertionError
 
     async with stolen(door, answer) as fleet:
@@ -128,7 +134,7 @@ async def test_what_is_no_command_for_a_node_is_not_carried(door: Gated) -> None
 async def test_a_node_whose_endpoint_cannot_be_reached_is_asked_through_its_polls(
     door: Gated, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def answer(_: Errand) -> ErrandPiece:
+    async def answer(_: RemoteCommand) -> RemoteCommandPiece:
         return saying(b"through polls\n")
 
     said = bytearray()

@@ -48,10 +48,10 @@ class Joined:
         await self.fleet.say("apply", "-f", "-", stdin=json.dumps(document))
         await self.fleet.until(self.node.name, lambda view: words(view).get(name) == "Running")
 
-    def errands(self) -> list[str]:
+    def remote_commands(self) -> list[str]:
         """The processes that the node is running for its fleet."""
         assert self.node.worker is not None
-        mark = f"syncpod.cli.errand\0{self.node.worker.pid}\0".encode()
+        mark = f"syncpod.cli.remote_command\0{self.node.worker.pid}\0".encode()
         return [each.parent.name for each in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(each)]
 
 
@@ -136,10 +136,10 @@ async def test_a_followed_log_ends_on_the_node_when_its_reader_leaves(joined: Jo
     )
     assert follower.stdout is not None
     assert await follower.stdout.readline() == b"begun\n"
-    assert joined.errands()
+    assert joined.remote_commands()
     follower.send_signal(signal.SIGINT)
     assert await follower.wait() == 130
-    await until(lambda: not joined.errands(), patience=60)
+    await until(lambda: not joined.remote_commands(), patience=60)
     await joined.fleet.say("delete", name)
 
 

@@ -13,12 +13,15 @@ def heard(state: FleetNodeState, answer: Spoken, asked: datetime, now: datetime)
     """Note who has given an answer to a question that was asked at a time. An id that is too long counts as none."""
     life = answer.life if len(answer.life) <= LIFE_LIMIT else ""
     state.lives = state.lives.after(life, answer.machine[:MACHINE_LIMIT], asked, now)
-    before, state.twins = state.twins, _sentence(state.name, state.lives) if state.lives.are_two else ""
-    if bool(before) == bool(state.twins):
+    before, state.duplicate_nodes = (
+        state.duplicate_nodes,
+        _sentence(state.name, state.lives) if state.lives.are_two else "",
+    )
+    if bool(before) == bool(state.duplicate_nodes):
         return
     state.note_all()  # a DaemonSet must not end a pod that it could not replace
-    if state.twins:
-        state.event(now, "Warning", "TwoMachines", state.twins)
+    if state.duplicate_nodes:
+        state.event(now, "Warning", "TwoMachines", state.duplicate_nodes)
     else:
         minutes = f"{FORGOTTEN_AFTER.total_seconds() / 60:g}"
         state.event(now, "Normal", "OneMachine", f"only one machine has answered as {state.name} for {minutes} minutes")

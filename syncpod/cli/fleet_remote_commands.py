@@ -18,18 +18,18 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.streams.remote_command import Output, Write
 from syncpod.cli.temporal.fleet_answers import silence
-from syncpod.messages.errand import (
-    FLEET_ERRAND_WORKFLOW,
+from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
+from syncpod.messages.remote_command import (
     PIECE_BYTES,
+    REMOTE_COMMAND_WORKFLOW,
     WAIT_SECONDS,
-    Errand,
-    ErrandPiece,
-    errand_id,
+    RemoteCommand,
+    RemoteCommandPiece,
+    remote_command_id,
     to_bytes,
     to_text,
     why_not,
 )
-from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
 
 _SAID_BYTES: Final = 16 * 2**20
 _AT_ONCE: Final = 16
@@ -82,7 +82,7 @@ async def run_there(
             remark(f"Note: {unreachable}; so the request goes through its polls")
     if why := why_away(node):
         raise Failure(why)
-    return await _Errand(client, node, tuple(words), with_input=stdin is not None).run(stdin, write)
+    return await _RemoteCommand(client, node, tuple(words), with_input=stdin is not None).run(stdin, write)
 
 
 async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
@@ -134,12 +134,12 @@ def print_said(out: str, err: str) -> None:
             tell(text.removesuffix("\n"))
 
 
-class _Errand:
+class _RemoteCommand:
     """One command on one node."""
 
     def __init__(self, client: Client, node: FleetNodeView, words: tuple[str, ...], *, with_input: bool) -> None:
         self._client, self._session = client, secrets.token_hex(16)
-        self._asked = Errand(
+        self._asked = RemoteCommand(
             fleet=node.fleet, node=node.name, session=self._session, words=words, with_input=with_input
         )
         self._number = 0
@@ -197,7 +197,7 @@ class _Errand:
                 taken = min(max(0, piece.input_taken - at), len(data))
                 at, data = at + taken, data[taken:]
 
-    async def _ask(self, **asked: object) -> ErrandPiece:
+    async def _ask(self, **asked: object) -> RemoteCommandPiece:
         """Return one piece. Raises Failure."""
         self._number += 1
         whole = self._asked.model_copy(update=asked)
@@ -208,7 +208,7 @@ class _Errand:
         handle = await self._start(whole, str(self._number))
         try:
             async with asyncio.timeout(_PIECE_SECONDS):
-                piece = ErrandPiece.model_validate(await handle.result())
+                piece = RemoteCommandPiece.model_validate(await handle.result())
         except TimeoutError:
             raise Failure(await silence(self._client)) from None
         except WorkflowFailureError as failed:
@@ -219,11 +219,11 @@ class _Errand:
             raise (Silent if piece.silent else Failure)(piece.refused)
         return piece
 
-    async def _start(self, asked: Errand, part: str) -> WorkflowHandle[Any, Any]:
+    async def _start(self, asked: RemoteCommand, part: str) -> WorkflowHandle[Any, Any]:
         return await self._client.start_workflow(
-            FLEET_ERRAND_WORKFLOW,
+            REMOTE_COMMAND_WORKFLOW,
             asked,
-            id=errand_id(asked.node, asked.session, part),
+            id=remote_command_id(asked.node, asked.session, part),
             task_queue=FLEET_QUEUE,
             execution_timeout=_LIFE,
             result_type=dict,

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncpod.fleet.members import Member
-from syncpod.fleet.rollout import RolloutState, Wish, WorkloadDecision, decide
+from syncpod.fleet.rollout import RolloutSpec, RolloutState, WorkloadDecision, decide
 from syncpod.fleet.when_lost import WhenLost
 from syncpod.pod import Pod
 
@@ -29,7 +29,7 @@ _FIXED: Final = (
 """Fields that the placement has already used."""
 
 
-def decide_lone(
+def decide_bare(
     rule: WhenLost, grace: timedelta, members: Iterable[Member], state: RolloutState, now: datetime
 ) -> WorkloadDecision:
     """Decide what is next for a pod. `members` are its copies: at most one, and more after a node was lost.
@@ -37,9 +37,11 @@ def decide_lone(
     `grace` is the pod's grace period. Of two copies one is removed, as `syncpod.fleet.presence.choose_copy` decides. A
     copy that has ended counts as available, so none is made in its place.
     """
-    wish = Wish(_ONE, 1, max_surge=0, max_unavailable=1, recreate=True, deadline=None, when_lost=rule, grace=grace)
+    spec = RolloutSpec(
+        _ONE, 1, max_surge=0, max_unavailable=1, recreate=True, deadline=None, when_lost=rule, grace=grace
+    )
     copies = sorted(map(_copy, members), key=lambda each: each.name)  # what is said depends on no order either
-    decided = decide(wish, copies, state, now)
+    decided = decide(spec, copies, state, now)
     return replace(decided, says=_says(copies, decided))
 
 
