@@ -6,8 +6,9 @@ Holds: A container that was created before its turn is never started out of turn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from activities.containers import quick_end
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, RuntimeFailure, Unavailable
 from syncpod.cri.port import ContainerSummary
+from syncpod.kernel.process_end import listening
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import ContainerKind, Fault, Outcome
 from syncpod.node.reader import PodReader
@@ -145,8 +147,19 @@ async def inits(bench: Bench, script: str = "true", restart: int = 0) -> Pair:
     return Pair(pod, "init_container", ("a", "b"), restart)
 
 
-def reported_late(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the end of the first init container reported only once the second one is there."""
+async def reported_late(bench: Bench, monkeypatch: pytest.MonkeyPatch, directory: Path, script: str = "true") -> Pair:
+    """Two init containers, a and b, where the end of the first is reported only once the second one is there.
+
+    The first one does `script` once its process is watched: nothing is created ahead if the runtime already reports the
+    end when it is asked for the process.
+    """
+    released = "until [ -e /release/now ]; do sleep 0.02; done"
+    mounts = [{"name": "release", "mountPath": "/release"}]
+    volume = {"name": "release", "hostPath": {"path": str(directory), "type": "Directory"}}
+    first = container("a", command=("sh", "-c", f"{released}; {script}"), volumeMounts=mounts)
+    pod = bench.pod(initContainers=[first, container("b", command=("true",))], volumes=[volume])
+    await pod.create_sandbox()
+    pair = Pair(pod, "init_container", ("a", "b"))
     has_exited = PodReader.has_exited
 
     async def late(self: PodReader, container_id: str, **more: Any) -> bool:
@@ -154,7 +167,15 @@ def reported_late(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
             await is_created(pair.pod, "b")()
         return await has_exited(self, container_id, **more)
 
+    @contextmanager
+    def releasing(pid: int, ended: Callable[[], None]) -> Iterator[None]:
+        with listening(pid, ended):
+            (directory / "now").touch()
+            yield
+
     monkeypatch.setattr(PodReader, "has_exited", late)
+    monkeypatch.setattr(quick_end, "listening", releasing)
+    return pair
 
 
 async def both(steps: tuple[Running, Running]) -> tuple[Any, Any]:
@@ -209,10 +230,9 @@ async def test_a_start_that_comes_while_the_one_before_it_starts_is_created_mean
 
 @every_containerd
 async def test_an_init_container_is_created_before_the_end_of_the_one_before_it_is_reported(
-    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pair = await inits(bench)
-    reported_late(pair, monkeypatch)
+    pair = await reported_late(bench, monkeypatch, tmp_path)
     a, b = await both(pair.begun())
     assert (a.outcome, b.outcome) == (Outcome.DONE, Outcome.DONE)
     assert a.status.newest("b") is None
@@ -267,10 +287,9 @@ async def test_what_was_created_is_removed_if_the_one_before_it_does_not_start(b
 
 @every_containerd
 async def test_what_was_created_is_removed_if_the_init_container_before_it_fails(
-    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pair = await inits(bench, "exit 3")
-    reported_late(pair, monkeypatch)
+    pair = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
     a, b = await both(pair.begun())
     assert (a.outcome, [each.name for each in a.status.containers]) == (Outcome.DONE, ["a"])
     assert (b.outcome, list(await in_runtime(pair.pod))) == (Outcome.NOT_BEGUN, ["a"])
@@ -348,10 +367,9 @@ async def test_a_creation_without_an_answer_is_looked_for_and_removed(bench: Ben
 
 
 async def test_a_removal_that_fails_is_made_up_for_by_the_next_try(
-    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pair = await inits(bench, "exit 3")
-    reported_late(pair, monkeypatch)
+    pair = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
     remove = CriClient.remove_container
 
     async def fails(self: CriClient, container_id: str) -> None:
@@ -367,12 +385,11 @@ async def test_a_removal_that_fails_is_made_up_for_by_the_next_try(
 
 
 async def test_nothing_that_was_created_ahead_counts_as_a_start(
-    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     counted: list[str] = []
     monkeypatch.setattr("activities.start_container.count_start", counted.append)
-    pair = await inits(bench, "exit 3")
-    reported_late(pair, monkeypatch)
+    pair = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
     await both(pair.begun())
     assert "create b: done" in calls.noted
     assert counted == ["init_container"]
