@@ -18,7 +18,7 @@ from activities.containers.removal import remove_unstarted
 from activities.images.presence import FoundImages
 from activities.node.fences import Claim
 from activities.preparing import Prepared, prepare
-from activities.step_attempt import StepAttempt
+from activities.step_attempt import MadeEarly, StepAttempt
 from syncpod.cri.errors import CriError, DeadlineExceeded
 from syncpod.messages import ObservedContainer
 from syncpod.messages.steps import StartContainer
@@ -45,7 +45,7 @@ class MadeAhead:
     created: Created | None = None
 
 
-class Ahead:
+class Ahead(MadeEarly):
     """Makes what a start needs while it waits for its turn, its container too where that is possible.
 
     Whoever has one ends it with `drop`, which removes what nobody has taken.
@@ -116,7 +116,7 @@ async def made_ahead(attempt: StepAttempt) -> MadeAhead:
 async def drop_ahead(attempt: StepAttempt) -> None:
     """Undo what was made for the start while it waited, except what the start has taken. Raises CriError, OSError."""
     ahead, attempt.ahead = attempt.ahead, None
-    if isinstance(ahead, Ahead):
+    if ahead is not None:
         await ahead.drop()
 
 

@@ -44,7 +44,7 @@ async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -
         if refusal is None:
             await asyncio.to_thread(note_pod, node.context, ref, pod)
             if page.enter(ref, pod):
-                node.has_room(page.take_waiting("pod_resized", node.context.capacity))
+                node.agent.room_freed(page.take_waiting("pod_resized", node.context.capacity))
             if trigger is not None:
                 count_accepted_resize(trigger)
             return StepResult(allocation=Allocation())

@@ -126,7 +126,7 @@ async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.T
     """
     attempt.doing = "looks what there is of the pod"
     view = await attempt.read()
-    attempt.node.adopted(request.ref)
+    attempt.node.agent.pod_adopted(request.ref)
     running = [each.name for each in view.containers if each.state == "running"]
     if any(each.ready for each in view.sandboxes):
         await _catch_up(attempt, request.pod)
@@ -153,7 +153,7 @@ async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
         raise _no_directories(error) from error
     if at is None:
         return
-    attempt.node.was_deleted(attempt.ref)
+    attempt.node.agent.pod_was_deleted(attempt.ref)
     message = (
         f"this node deleted the pod at {at:%Y-%m-%dT%H:%M:%SZ}; the Temporal server knows nothing of that, perhaps "
         "because its database was restored from a copy: it is not started again"

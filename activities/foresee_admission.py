@@ -34,7 +34,7 @@ async def _rejections(node: Node, pod: Pod, before: Sequence[ComesBefore]) -> li
     meta = pod.metadata
     if taken := await node.uids.refusal(PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid)):
         return [f"{UID_IN_USE}: {taken}"]
-    if pressure := node.pressure(pod):
+    if pressure := node.agent.admission_refusal(pod):
         return [f"Evicted: {pressure}"]
     if (forbidden := node.sysctls.refusal(pod)) is not None:
         return [f"SysctlForbidden: {forbidden}"]

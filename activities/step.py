@@ -264,7 +264,7 @@ async def _with_status(attempt: StepAttempt, result: StepResult) -> StepResult:
     status = result.status if result.status.seq.counter else await attempt.read()
     complete = await _without_status(attempt, result.model_copy(update={"status": status}))
     attempt.node.views.keep(attempt.ref, attempt.fence, status)
-    attempt.node.returned(status)
+    attempt.node.agent.listing_returned(status)
     return complete
 
 
@@ -273,7 +273,7 @@ async def _without_status(attempt: StepAttempt, result: StepResult) -> StepResul
     return result.model_copy(
         update={
             "events": tuple(attempt.events),
-            "node": attempt.node.facts(),
+            "node": attempt.node.agent.facts(),
             "attempt": attempt.number,
             "idle_ms": int(1000 * attempt.idle_seconds),
         }

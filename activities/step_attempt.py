@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from activities.node.clock import monotonic
 from activities.node.context import Node
@@ -55,6 +55,13 @@ class PodFault(Exception):
 
 class NotYet(Exception):
     """Something temporary stands in the way: Temporal tries again, and shows the text meanwhile."""
+
+
+class MadeEarly(Protocol):
+    """What is made for a start before its turn."""
+
+    async def drop(self) -> None:
+        """Remove what the start has not taken. Raises CriError, OSError."""
 
 
 class StepAttempt:
@@ -109,7 +116,7 @@ class StepAttempt:
         created, unless it looks at something that the step's container may still change."""
         self.mark_finishing: Callable[[], None] = _nobody_hears
         """Called once the step has succeeded and only has to read the pod: whatever follows it may then be created."""
-        self.ahead: object | None = None
+        self.ahead: MadeEarly | None = None
         """What is made for the start while it waits for the step that it follows (`activities.ahead`)."""
         self.idle_seconds = 0.0
         """How long it only waited for the step that it follows."""
@@ -187,7 +194,7 @@ class StepAttempt:
         try:
             async with self._place.held(self):
                 self.acts.set()
-                self.node.acts(self.ref.uid)
+                self.node.agent.step_acts(self.ref.uid)
                 yield
         finally:
             self.acts.set()
@@ -211,7 +218,7 @@ class StepAttempt:
         """Tell the node that the step goes on; not again and again, or a step that gets nowhere would hide the pod."""
         if self._hides:
             self._hides -= 1
-            self.node.acts(self.ref.uid)
+            self.node.agent.step_acts(self.ref.uid)
 
     @property
     def is_queued(self) -> bool:

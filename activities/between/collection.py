@@ -118,7 +118,7 @@ class Collector:
             # It has come to life since the kill: the runtime has carried out the start of a worker that died.
             grace = (record.pod.spec.termination_grace_period_seconds or 0) if record is not None else 0
             removed = await stop_and_remove(attempt, KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True))
-        self._node.returned(await attempt.read())
+        self._node.agent.listing_returned(await attempt.read())
         return removed.outcome == Outcome.DONE
 
     async def _is_left_alone(self, attempt: StepAttempt, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:

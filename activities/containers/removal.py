@@ -56,7 +56,7 @@ async def keep_log_ends(
             end = replace(_instance(each), cause=why, killed_by=cause)
             ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(end)
     for incarnation, instances in ended.items():  # an earlier life of the pod may have left some
-        await attempt.node.journal(attempt.ref.model_copy(update={"incarnation": incarnation}), instances)
+        await attempt.node.agent.keep_ends(attempt.ref.model_copy(update={"incarnation": incarnation}), instances)
 
 
 def _instance(container: ObservedContainer) -> Instance:

@@ -44,7 +44,7 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
             await asyncio.to_thread(_mark, attempt, "admitted")
             page.enter(ref, pod)
             return
-    if pressure := node.pressure(pod):
+    if pressure := node.agent.admission_refusal(pod):
         raise _rejected("Evicted", pressure)
     if (forbidden := node.sysctls.refusal(pod)) is not None:
         raise _rejected("SysctlForbidden", forbidden)
@@ -98,7 +98,7 @@ async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
     if not page.forget_others({own.uid, *(record.pod.metadata.uid for record in records)}):
         return False
     waiting = page.take_waiting("pods_removed", node.context.capacity)
-    node.has_room(tuple(each for each in waiting if each.ref.uid != own.uid))
+    node.agent.room_freed(tuple(each for each in waiting if each.ref.uid != own.uid))
     # Hazard: this must come last. If it fails, the next attempt no longer finds that any pod has gone.
     await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
     return True
@@ -108,7 +108,7 @@ async def _strike(attempt: StepAttempt, trigger: Trigger) -> None:
     node = attempt.node
     async with node.ledger.open() as page:
         if page.strike(attempt.ref):
-            node.has_room(page.take_waiting(trigger, node.context.capacity))
+            node.agent.room_freed(page.take_waiting(trigger, node.context.capacity))
             # Hazard: last, for the same reason as above.
             await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
 

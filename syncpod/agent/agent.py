@@ -25,6 +25,7 @@ from syncpod.agent.background import cancel_all, keep_running, until_one_fails
 from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.container_events import ContainerEvents
 from syncpod.agent.ended_runs import EndedRuns
+from syncpod.agent.eviction.evictor import Evictor
 from syncpod.agent.exits import ExitFollower
 from syncpod.agent.journal import Journal
 from syncpod.agent.open_pods import OpenPods
@@ -45,6 +46,7 @@ from syncpod.agent.unattended_pods import UnattendedPods
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.journal.file import Limits
+from syncpod.journal.records import Instance
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
@@ -55,6 +57,7 @@ from syncpod.node.announcements import Announcements
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.pod import Pod
 from syncpod.temporal.own_server import OwnServer
 from syncpod.temporal.pod_orders import PodOrders
 from syncpod.temporal.senders import sent_to
@@ -100,7 +103,7 @@ class Agent:
         self._task_queue = task_queue
         self._life = life
         self._reader = reader
-        self._loop = asyncio.get_running_loop()
+        self._loop, self.facts = asyncio.get_running_loop(), facts
         self.signals = PodSignals(client, facts)
         self.backoff_queue = BackoffQueue(self.signals.backoff_expired)
         self.pleg = Pleg(
@@ -110,7 +113,6 @@ class Agent:
             watch_unchanged=self._watch_unchanged,
             may_rest=self._misses_nothing,
         )
-        self._facts = facts
         self.announcements = Announcements()
         """What the runtime announces of single containers, for steps that wait for their end."""
         self._events = self._container_events(cri)
@@ -133,6 +135,7 @@ class Agent:
         self.journal = Journal(context, journal, ask_server=partial(sent_to, client))
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self.refresh_report: Callable[[], Awaitable[None]] = _nothing_to_refresh  # housekeeping sets it
+        self.evictor: Evictor | None = None  # housekeeping makes it
         self._ended_runs = EndedRuns(client)
         self._background = self._own_tasks(context)
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
@@ -157,12 +160,12 @@ class Agent:
 
     def has_search_attributes(self) -> bool:
         """Say whether the namespace has our search attributes, as far as is known."""
-        return self._facts().search_attributes
+        return self.facts().search_attributes
 
     def _pod_orders(self, context: NodeContext, cri: CriRuntime) -> PodOrders:
         """Return what tells pods' workflows, for the directory of manifests and the steps of the node's workflow."""
         recorded = partial(pod_life, context, cri)
-        return PodOrders(self._client, self._facts, recorded, lambda *what: self.journal.deleted_by_node(*what))
+        return PodOrders(self._client, self.facts, recorded, lambda *what: self.journal.deleted_by_node(*what))
 
     def _replacement_of_stuck_workflows(self, context: NodeContext, keys: Keys | None) -> StuckWorkflows:
         return StuckWorkflows(
@@ -215,7 +218,7 @@ class Agent:
 
     def _misses_nothing(self) -> bool:
         """Say whether whatever ends in the runtime is heard of: then the relist may rest."""
-        return self._events.is_open and (self._facts().runtime == EMBEDDED or self.pidfds.sees_all())
+        return self._events.is_open and (self.facts().runtime == EMBEDDED or self.pidfds.sees_all())
 
     async def _send_listing(self, ref: PodRef, events: tuple[PlegEvent, ...], listing: ObservedPod) -> bool:
         """Signal a pod's workflow; if the server has ended that, begin it anew first. Raises RPCError."""
@@ -276,6 +279,14 @@ class Agent:
             await self.signals.delete(ref)
         except RPCError as error:
             log.warning("pod %s/%s cannot be told that it was deleted: %s", ref.namespace, ref.name, error)
+
+    def admission_refusal(self, pod: Pod) -> str:
+        """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
+        return self.evictor.admission_refusal(pod) if self.evictor is not None else ""
+
+    async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
+        """Have the node's journal keep the ends of instances, before their logs are removed."""
+        await self.journal.keep(ref, instances)
 
     def pod_adopted(self, ref: PodRef) -> None:
         """Send all probe results again: a new workflow has taken over the pod's containers, and has no results yet."""

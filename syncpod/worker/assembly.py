@@ -118,7 +118,7 @@ async def prepared(
         journal=Limits(settings.journal.age, settings.journal.max_bytes),
         guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
     )
-    node = _node(settings, cri, reader, context, facts, agent)
+    node = _node(settings, cri, reader, context, agent)
     await _tidy(node)
     _add_housekeeping(settings, client, node, agent, life)
     record = _worker_record(settings, client, address, task_queue, endpoint, runtime, life)
@@ -173,26 +173,18 @@ def _reader(
     )
 
 
-def _node(
-    settings: NodeSettings, cri: CriClient, reader: PodReader, context: NodeContext, facts: NodeFacts, agent: Agent
-) -> Node:
+def _node(settings: NodeSettings, cri: CriClient, reader: PodReader, context: NodeContext, agent: Agent) -> Node:
     """Return the node that the steps act on."""
     pulls = settings.image_pulls
     return Node(
         cri=cri,
         reader=reader,
         context=context,
-        facts=lambda: facts,
-        returned=agent.listing_returned,
-        acts=agent.step_acts,
-        has_room=agent.room_freed,
+        agent=agent,
         waiting_for=agent.waiting_for,
         unprobed=agent.unprobed,
         announcements=agent.announcements,
         running=agent.running,
-        adopted=agent.pod_adopted,
-        was_deleted=agent.pod_was_deleted,
-        journal=agent.journal.keep,
         sysctls=sysctls(settings, os.uname().release),
         pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
     )
@@ -227,7 +219,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
         images=images,
         is_signed=settings.signed,
     )
-    node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.admission_refusal
+    node.dead_kept, agent.evictor = housekeeping.containers.per_container, evictor
 
 
 def _add_servers(

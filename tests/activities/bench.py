@@ -27,7 +27,7 @@ from syncpod.cri.errors import Unavailable
 from syncpod.kernel.mounting import may_mount, mounts_below, unmount
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.identity import EndedLife, NodeFacts, PodRef
+from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.steps import (
     CreateSandbox,
     Fault,
@@ -46,6 +46,7 @@ from syncpod.pod import Pod, admit_pod
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
+from tests.activities.recording_agent import RecordingAgent
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.sweep import sweep
@@ -103,7 +104,7 @@ class Bench:
     runtime: Containerd
     cri: CriClient
     node: Node
-    returned: list[ObservedPod]
+    agent: RecordingAgent
     pods: list[PodOnBench] = field(default_factory=list)
 
     def pod(
@@ -345,15 +346,14 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
             shares_pids=True,
             host=read_host(),
         )
-        returned: list[ObservedPod] = []
+        agent = RecordingAgent()
         node = activities.Node(
             cri=cri,
             reader=PodReader(cri, boot=1, owner=context.name),
             context=context,
-            facts=lambda: NodeFacts(name="node-a", runtime="containerd"),
-            returned=returned.append,
+            agent=agent,
         )
-        bench = Bench(runtime, cri, node, returned)
+        bench = Bench(runtime, cri, node, agent)
         try:
             with pytest.MonkeyPatch.context() as patch:
                 for name in ("FIRST_BEAT", "HEARTBEAT", "QUEUED_BEAT", "WAITING_BEAT"):

@@ -199,7 +199,7 @@ async def test_a_node_under_pressure_rejects_new_pods_but_not_admitted_ones(benc
     """Row 118: Admit comes first of all handlers, and asks once in a pod's life."""
     early, late = bench.pod(), bench.pod()
     await early.create_sandbox()
-    bench.node.pressure = lambda pod: "The node had condition: [DiskPressure]. "
+    bench.agent.pressure = "The node had condition: [DiskPressure]. "
     assert await rejection_of(late) == ("Evicted", "The node had condition: [DiskPressure]. ")
     await early.kill(grace=0)
     await early.create_sandbox(attempt=1)

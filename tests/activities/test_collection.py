@@ -185,7 +185,7 @@ async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_
     assert tombstone_at(bench.node.context, pod.uid, pod.incarnation) is not None
     assert await Collector(bench.node).remove(life, never_asked)
     assert (pod.directory.exists(), pod.logs.exists(), pod.cgroups()) == (False, False, [])
-    view = bench.returned[-1]
+    view = bench.agent.returned[-1]
     assert (view.uid, view.sandboxes, view.containers) == (pod.uid, (), ())
 
 

@@ -42,7 +42,7 @@ async def test_a_sandbox_is_made_with_its_directories_and_reported_ready(bench: 
     assert sandbox.ip
     assert pod.directory.is_dir()
     assert pod.logs.is_dir()
-    assert bench.returned == [result.status]
+    assert bench.agent.returned == [result.status]
     assert (result.attempt, result.node.name) == (1, "node-a")
 
 

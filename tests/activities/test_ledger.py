@@ -110,7 +110,7 @@ async def test_waiting_pods_are_notified_even_if_cgroup_weights_cannot_be_set(
     monkeypatch.setattr(admission, "weigh_tiers", fails)
     context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/default")
     views = SimpleNamespace(before=lambda *_: None)
-    node = SimpleNamespace(ledger=ledger, context=context, views=views, has_room=told.extend)
+    node = SimpleNamespace(ledger=ledger, context=context, views=views, agent=SimpleNamespace(room_freed=told.extend))
     attempt = StepAttempt(cast(Node, node), StepInput(ref=ref("gone" if own else "another")), number=1)
     async with ledger.open() as page:
         full(page)

@@ -208,8 +208,7 @@ async def test_a_queued_step_says_so_and_keeps_its_full_time(bench: Bench, monke
 
 async def test_a_step_says_when_its_turn_has_come_and_when_its_first_wait_is_over(bench: Bench) -> None:
     """Its node then expects the pod's listing of it. A step that waits again and again would hide the pod for ever."""
-    queue, said = bench.node.queues[Stage.ENDING], list[str]()
-    bench.node.acts = said.append
+    queue, said = bench.node.queues[Stage.ENDING], bench.agent.acted
     pod = bench.pod()
     attempt = StepAttempt(bench.node, CreateSandbox(ref=pod.ref, fence=1, pod=pod.pod, attempt=0), number=1)
     await fill(queue)

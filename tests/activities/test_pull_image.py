@@ -238,7 +238,7 @@ async def test_a_pull_runs_beside_other_steps_and_does_not_report_their_containe
     shelf.open.clear()
     pull = pod.step(StepName.PULL_IMAGE, request_of(pod, "slow"))
     await shelf.asked()
-    listed_at = len(bench.returned)
+    listed_at = len(bench.agent.returned)
     started = await pod.start("quick")
     assert (started.outcome, started.status.newest("quick") is None) == (Outcome.DONE, False)
     stopped = await pod.kill()
@@ -246,7 +246,7 @@ async def test_a_pull_runs_beside_other_steps_and_does_not_report_their_containe
     shelf.open.set()
     result = await pull.result()
     assert (result.outcome, result.missing_images, result.status.seq.counter) == (Outcome.DONE, (), 0)
-    assert len(bench.returned) - listed_at == 2
+    assert len(bench.agent.returned) - listed_at == 2
 
 
 async def test_a_newer_pull_for_the_same_container_ends_a_stalled_one(bench: Bench, shelf: Registry) -> None:

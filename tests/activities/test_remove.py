@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from syncpod.journal.records import Instance
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import KillTarget, Outcome
 from syncpod.node.log_links import links_directory
 from syncpod.node.tombstones import write_tombstone
@@ -79,21 +76,13 @@ async def test_a_container_to_be_killed_is_stopped_before_its_removal(bench: Ben
     assert sorted(each.message for each in result.events) == ["Stopping container a", "Stopping container b"]
 
 
-async def test_the_journal_has_the_end_of_a_container_that_a_removal_stops(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_journal_has_the_end_of_a_container_that_a_removal_stops(bench: Bench) -> None:
     """No listing shows the container as ended; the workflow hears of it by the step's result."""
-    kept: list[Instance] = []
-
-    async def keep(_ref: PodRef, instances: Sequence[Instance]) -> None:
-        kept.extend(instances)
-
-    monkeypatch.setattr(bench.node, "journal", keep)
     pod = bench.pod(container("asks", command=DONE_AND_GONE), container("other"))
     asked = await exited(pod, "asks")
     running = (await pod.start("other")).id
     result = await pod.remove_containers(running, asked, kill=(running,), keep_logs=True, message="all", cause="rule")
-    (end,), (stopped,) = kept, result.stopped
+    (end,), (stopped,) = bench.agent.ends, result.stopped
     assert (stopped.id, stopped.restart, stopped.exit_code, stopped.reason) == (running, 0, end.exit_code, end.reason)
     assert (end.container, end.restart, end.id) == ("other", 0, running)
     assert (end.cause, end.killed_by) == ("all", "rule")

@@ -17,7 +17,6 @@ from activities.node.ledger import Ledger
 from syncpod.cri.errors import RuntimeFailure, Unavailable
 from syncpod.cri.port import LinuxResources
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import AllocateResources, Allocation, Amounts, ContainerUpdate, Fault, ResizePod
 from syncpod.node.directories import remove_pod_directories
 from syncpod.pod import Pod, ResourceRequirements, resized
@@ -103,8 +102,7 @@ async def test_a_resize_does_not_admit_a_pod(bench: Bench) -> None:
 async def test_pods_that_wait_for_room_are_notified_by_rank(bench: Bench) -> None:
     """Row 115: when a pod shrinks, and when one goes; not when nothing is left that was not before."""
     with_cores(bench, 2000)
-    told: list[list[PodRef]] = []
-    bench.node.has_room = lambda waiting: told.append([each.ref for each in waiting])
+    told = bench.agent.freed
     big, gone, first, second = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(4))
     for pod in (big, gone, first, second):
         await pod.create_sandbox()
@@ -125,8 +123,7 @@ async def test_pods_that_wait_for_room_are_notified_by_rank(bench: Bench) -> Non
 async def test_a_resize_gets_the_room_of_a_pod_removed_by_raw_calls(bench: Bench) -> None:
     """Row 115 (ours): `syncpod prune` removes pods by bare calls; the next step that asks for room finds out."""
     with_cores(bench, 2000)
-    told: list[list[PodRef]] = []
-    bench.node.has_room = lambda waiting: told.append([each.ref for each in waiting])
+    told = bench.agent.freed
     gone, waits, asks = (bench.pod(container(resources={"requests": {"cpu": "600m"}})) for _ in range(3))
     for pod in (gone, waits, asks):
         await pod.create_sandbox()

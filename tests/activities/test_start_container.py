@@ -90,7 +90,7 @@ async def test_a_container_is_created_and_started_with_the_kubelets_events(bench
         ("Normal", "Created", "Container created", "main"),
         ("Normal", "Started", "Container started", "main"),
     ]
-    assert bench.returned[-1] == result.status
+    assert bench.agent.returned[-1] == result.status
 
 
 async def test_a_repeated_start_adopts_the_container(bench: Bench) -> None:

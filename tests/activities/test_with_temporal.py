@@ -83,7 +83,7 @@ async def test_a_step_result_survives_temporal_unchanged(bench: Bench, workflows
     outcome, result = await (await workflows.begin(StepName.CREATE_SANDBOX, pod.sandbox_request())).result()
     assert outcome == Outcome.DONE
     assert result is not None
-    assert (result.status, result.node.name) == (bench.returned[-1], "node-a")
+    assert (result.status, result.node.name) == (bench.agent.returned[-1], "node-a")
 
 
 async def test_a_pod_level_fault_is_not_retried_and_carries_the_status(bench: Bench, workflows: Workflows) -> None:

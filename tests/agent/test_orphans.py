@@ -434,8 +434,7 @@ async def test_an_adopted_pod_of_another_cluster_belongs_to_this_one(scene: Scen
     pod = await scene.pod("open", cluster=ELSEWHERE)
     before = await scene.alive()
     assert set(await scene.look()) == {pod.uid}
-    adopted: list[PodRef] = []
-    scene.bench.node.adopted = adopted.append
+    adopted = scene.bench.agent.adopted
     request = CreateSandbox(ref=pod.ref, fence=pod.next_fence(), pod=pod.pod, adopt=True)
     result = await pod.step(StepName.CREATE_SANDBOX, request).result()
     assert (result.outcome, result.id, adopted) == (Outcome.ADOPTED, pod.sandbox_id, [pod.ref])

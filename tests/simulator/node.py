@@ -24,6 +24,7 @@ from temporalio.testing import ActivityEnvironment
 
 import activities
 from activities.between.collection import Collector
+from activities.node.agent_port import AgentPort
 from activities.node.pod_record import note_pod
 from activities.registry import step_activity
 from syncpod.cri.errors import CriError
@@ -36,6 +37,7 @@ from syncpod.node.reader import PodReader
 from syncpod.pod import admit_pod
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.translation.context import NodeContext
+from tests.activities.recording_agent import RecordingAgent
 from tests.simulator.clock import Clock, Due, moment
 from tests.simulator.cri import Caller, Ill, ScriptedCri
 from tests.simulator.loop import OWNER, Inline, VirtualLoop
@@ -82,10 +84,29 @@ class Try(Caller):
         self.environment.cancel(ActivityCancellationDetails(**(why or {"cancel_requested": True})))
 
 
+class _Agent(RecordingAgent):
+    """The agent of one worker: the node hears what its steps return, and that they act."""
+
+    def __init__(self, returned: Callable[[ObservedPod], None], acts: Callable[[str], None]) -> None:
+        super().__init__()
+        self._hear, self._acts = returned, acts
+
+    def facts(self) -> NodeFacts:
+        return _facts()
+
+    def listing_returned(self, listing: ObservedPod) -> None:
+        self._hear(listing)
+
+    def step_acts(self, uid: str) -> None:
+        self._acts(uid)
+
+
 class Worker:
     """One worker of the node: the steps, with all that they keep in memory."""
 
-    def __init__(self, clock: Clock, runtime: Runtime, cri: ScriptedCri, directory: Path, boot: int) -> None:
+    def __init__(
+        self, clock: Clock, runtime: Runtime, cri: ScriptedCri, directory: Path, boot: int, agent: AgentPort
+    ) -> None:
         self.loop = VirtualLoop(clock)  # type: ignore[abstract]  # what no step needs is left out
         self.tries: list[Try] = []
         with self.loop.running():
@@ -100,7 +121,7 @@ class Worker:
                 capacity=CAPACITY,
                 pod_cgroups=False,
             )
-            self.node = activities.Node(cri, self.reader, context, facts=_facts)
+            self.node = activities.Node(cri, self.reader, context, agent)
             self.collector = Collector(self.node)
         self.steps = {name: step_activity(self.node, name) for name in StepName}
 
@@ -166,10 +187,8 @@ class Node:
         self._removal()
 
     def _new_worker(self) -> Worker:
-        worker = Worker(self.clock, self.runtime, self.cri, self._directory, self._boot)
-        worker.node.returned = self._returned
-        worker.node.acts = self._acts
-        return worker
+        agent = _Agent(self._returned, self._acts)
+        return Worker(self.clock, self.runtime, self.cri, self._directory, self._boot, agent)
 
     # --- tries --------------------------------------------------------------------------------------------------------
 

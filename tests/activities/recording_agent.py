@@ -1,0 +1,52 @@
+"""The agent that steps have in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from activities.node.agent_port import AgentPort
+from syncpod.journal.records import Instance
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import NodeFacts, PodRef
+from syncpod.pod import Pod
+
+
+@dataclass
+class RecordingAgent(AgentPort):
+    """What runs beside the steps here: it keeps what they say."""
+
+    returned: list[ObservedPod] = field(default_factory=list)
+    acted: list[str] = field(default_factory=list)
+    freed: list[list[PodRef]] = field(default_factory=list)
+    adopted: list[PodRef] = field(default_factory=list)
+    deleted: list[PodRef] = field(default_factory=list)
+    ends: list[Instance] = field(default_factory=list)
+    pressure: str = ""
+    """Why no pod is admitted; "" = pods are."""
+
+    def facts(self) -> NodeFacts:
+        return NodeFacts(name="node-a", runtime="containerd")
+
+    def listing_returned(self, listing: ObservedPod) -> None:
+        self.returned.append(listing)
+
+    def step_acts(self, uid: str) -> None:
+        self.acted.append(uid)
+
+    def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
+        if waiting:
+            self.freed.append([ref for ref, _ in waiting])
+
+    def admission_refusal(self, pod: Pod) -> str:
+        return self.pressure
+
+    def pod_adopted(self, ref: PodRef) -> None:
+        self.adopted.append(ref)
+
+    def pod_was_deleted(self, ref: PodRef) -> None:
+        self.deleted.append(ref)
+
+    async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
+        self.ends.extend(instances)
