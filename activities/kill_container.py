@@ -28,7 +28,7 @@ async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
 
     view = await end_containers(attempt, alive)
     hooks = tell_hooks(attempt, (target,))
-    # What an earlier try has asked of it is not known.
+    # An earlier try may have ended it, and this one cannot know.
     ended_before = attempt.number == 1 and any(
         each.id == target.id and each.finished_at is not None and each.finished_at < begun for each in view.containers
     )

@@ -91,7 +91,7 @@ async def run_step(
     task = asyncio.create_task(in_company(attempt, request, _try(attempt, body, request, interruption, stage)))
     node.running.add(attempt)
     task.add_done_callback(lambda _: node.running.discard(attempt))
-    # What a start waits for is said by the step that it follows, so its first heartbeat can wait too.
+    # The step that a start follows already shows the reason for its wait, so its first heartbeat can wait too.
     follows = isinstance(request, StartContainer) and bool(request.follows)
     pause, has_said, may_put_off = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS, False, True
     while not task.done():

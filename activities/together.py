@@ -72,7 +72,7 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
         end.set_result(Failed(str(error), _is_tried_again(error)))
         raise
     else:
-        # What a step made that was asked to let go is there, but nothing may follow it any more.
+        # A step that was asked to let go has made its objects, but nothing may follow it any more.
         end.set_result(result if not attempt.asked else Failed("it was asked to let go", is_tried_again=False))
     finally:
         attempt.node.pairs.forget_soon(attempt.ref, attempt.fence)

@@ -22,7 +22,7 @@ _Record = TypeVar("_Record")
 
 
 class Rejected(Exception):
-    """What came in cannot be accepted; the text says why, in one sentence."""
+    """A message cannot be accepted; the text says why, in one sentence."""
 
 
 def sentence(wrong: Exception) -> str:

@@ -216,7 +216,7 @@ class _DaemonSetDecider:
     def _fill(self, name: str) -> None:
         """Make sure that a node has one pod.
 
-        Of several pods the best one stays. During a surge an old pod stays until its successor is available.
+        The best one of several pods stays. During a surge an old pod stays until its successor is available.
         """
         there = self._there(name)
         new, old = [one for one in there if self._is_new(one)], [one for one in there if not self._is_new(one)]

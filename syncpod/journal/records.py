@@ -48,7 +48,7 @@ class Fact(StrEnum):
     LIVENESS_SUCCESS = "liveness success"
     READINESS_SUCCESS = "readiness success"
     CRASH_LOOP = "CrashLoopBackOff"
-    """Of a wait: that of a container that has ended. Any other wait has its own reason as its fact."""
+    """The wait of a container that has ended. Any other wait has its own reason as its fact."""
 
 
 _BY_A_PERSON: Final = frozenset({Fact.ASKED, Fact.BACK_OFF_ENDED, Fact.BACK_OFF_OF_ALL_ENDED})

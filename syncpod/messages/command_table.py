@@ -37,7 +37,7 @@ class Sender(Enum):
 
 
 class Copies(Enum):
-    """What becomes of a signed signal that has come before: whoever reaches the server can send it again."""
+    """What becomes of a signed signal that has come before: anybody who reaches the server can send it again."""
 
     REFUSED = "refused"
     """The workflow remembers the number of each signal."""

@@ -91,7 +91,7 @@ class Accepted(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     floor: int = 0
-    """Whatever has this number or a lower one is refused."""
+    """A command with this number or a lower one is refused."""
     numbers: tuple[int, ...] = ()
     """The newest accepted numbers above the floor, ascending."""
 

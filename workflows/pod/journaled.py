@@ -1,4 +1,4 @@
-"""What a pod's workflow tells its node's journal: what happened since a moment, and what the pod is now.
+"""The records that a pod's workflow gives its node's journal: events since a moment, and the pod's present state.
 
 It is made from the published state alone, in the journal's thread. It costs no history.
 """
