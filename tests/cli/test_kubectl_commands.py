@@ -73,6 +73,28 @@ UNDERSTOOD = (
     "uncordon n1",
     "drain n1",
     "events --for pod/web",
+    "get pods -A -o wide --show-labels",
+    "get pod/web pod/db",
+    "get pods -o name",
+    "get pods --no-headers",
+    "get pods --field-selector spec.nodeName=n1",
+    "get events --for pod/web",
+    "logs -f --since=5m web",
+    "logs -l app=web --all-containers --prefix",
+    "logs web --since-time=2026-01-01T00:00:00Z --timestamps",
+    "describe pods -l app=web",
+    "cp web:/etc/hosts ./hosts -c a",
+    "port-forward pod/web :80",
+    "wait --for=jsonpath={.status.phase}=Running pod/web --timeout=30s",
+    "annotate pod web a=b --overwrite",
+    "label pods --all a=b",
+    "exec -it web -c a -- sh",
+    "exec web ls",
+    "apply -f . -R",
+    "attach -it web -c a",
+    "patch pod web --type=json -p []",
+    "drain n1 --ignore-daemonsets --delete-emptydir-data",
+    "events --types=Warning",
 )
 REFUSED = (
     (
@@ -118,11 +140,36 @@ REFUSED = (
     ("kustomize .", "'kustomize' is not a command here: pipe `kubectl kustomize DIR` into "),
     ("replace -f pod.yaml", "'replace' is not a command here: `syncpod apply -f FILE` changes a pod"),
     ("set image pod/web a=b", "'set' is not a command here: `syncpod apply -f FILE` changes images"),
+    ("set env pod/web A=b", "'set' is not a command here: `syncpod apply -f FILE` changes images"),
     ("taint nodes n1 a=b:NoSchedule", "'taint' is not a command here: `syncpod cordon NODE`"),
     ("expose pod web --port=80", "'expose' is not a command here: there are no Services"),
     ("diff -f pod.yaml", "'diff' is not a command here: `syncpod plan -f FILE` shows"),
     ("options", "'options' is not a command here: "),
     ("plugin list", "'plugin' is not a command here: "),
+    ("get pods --watch-only", "No such option: --watch-only: --watch prints what there is, then each change"),
+    ("get --raw /healthz", "No such option: --raw: there is no API server"),
+    ("get rs", "'rs': a node has pods alone, and a fleet Deployments and DaemonSets"),
+    ("get crd", "'crd': only pods, configmaps, secrets and nodes are here"),
+    ("get pv", "'pv': there are no claims: a pod names its hostPath or emptyDir itself"),
+    ("get sa", "'sa': pods have no accounts at an API server here"),
+    ("get pods -w -o yaml", "--watch prints tables and names, not yaml"),
+    ("delete -f . -R", "No such option: -R: name each directory with -f"),
+    ("delete all --all", "'all': name the kinds, such as `pods` or `cm,secrets`; `--all` is every object of a kind"),
+    ("delete ns foo", "'ns': a namespace is there with its first pod"),
+    ("delete deployment web", "'deployment': a fleet has them: `syncpod fleet get deployments`"),
+    ("apply -k .", "-k: kustomizations are not built here: kubectl kustomize . | syncpod apply -f -"),
+    ("apply view-last-applied pod/web", "view-last-applied: `syncpod get -f FILE -o yaml` prints what was applied"),
+    ("replace --force -f pod.yaml", "'replace' is not a command here: `syncpod apply -f FILE` changes a pod; "),
+    ("run web --image=b --port=80 --expose", "No such option: --expose: there are no Services"),
+    ("logs deploy/web", "'deploy/web': only pods have logs: name one, or choose the pods by their labels"),
+    ("port-forward svc/web 80", "'svc/web': there are no Services: `syncpod port-forward POD PORT` reaches a pod"),
+    ("config get-contexts", "'config' is not a command here: TEMPORAL_ADDRESS"),
+    ("cluster-info dump", "'cluster-info' is not a command here: `syncpod get nodes` shows the nodes"),
+    ("proxy --port=8001", "'proxy' is not a command here: there is no API server"),
+    ("autoscale deployment web --max=3", "'autoscale' is not a command here: there are no replicas"),
+    ("rollout restart deployment/web", "'rollout' is not a command here: a pod has no rollouts: `syncpod restart POD`"),
+    ("version -o yaml", "No such option: -o: one line has it all"),
+    ("alpha events", "'alpha' is not a command here: what is here is not in stages"),
 )
 
 
@@ -152,6 +199,7 @@ def test_what_is_not_here_is_refused_with_the_way_on(line: str, said: str, capsy
     assert capsys.readouterr().err.startswith(f"syncpod: {said}"), line
 
 
-def test_the_version_is_the_clients(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["version", "--client"]) == 0
+@pytest.mark.parametrize("flag", ["--client", "--short"])
+def test_the_version_is_the_clients(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["version", flag]) == 0
     assert capsys.readouterr().out.startswith("syncpod ")

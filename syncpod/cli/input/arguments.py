@@ -54,8 +54,9 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
         "there are no claims: a pod names its hostPath or emptyDir itself",
     ),
     **dict.fromkeys(("sa", "serviceaccount", "serviceaccounts"), "pods have no accounts at an API server here"),
+    "all": "name the kinds, such as `pods` or `cm,secrets`; `--all` is every object of a kind",
     **dict.fromkeys(
-        ("all", "crd", "crds", "cs", "componentstatuses", "hpa", "quota", "limits", "pdb", "role", "roles"),
+        ("crd", "crds", "cs", "componentstatuses", "hpa", "quota", "limits", "pdb", "role", "roles"),
         "only pods, configmaps, secrets and nodes are here",
     ),
 }

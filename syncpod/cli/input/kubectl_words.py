@@ -20,7 +20,8 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "has been done; `syncpod fleet rollout` is for a fleet's Deployments and DaemonSets",
     "diff": "`syncpod plan -f FILE` shows what an apply would do",
     "replace": "`syncpod apply -f FILE` changes a pod; `syncpod delete -f FILE` first, where it may not be changed",
-    "set": "`syncpod apply -f FILE` changes images, and `syncpod resize` CPU and memory",
+    "set": "`syncpod apply -f FILE` changes images, and `syncpod resize` CPU and memory; all else of a container needs "
+    "a new pod: `syncpod delete -f FILE` first",
     "scale": "one node has no replicas: apply each pod under a name of its own; a fleet has Deployments (`syncpod "
     "fleet apply -f FILE`)",
     "autoscale": "there are no replicas: `syncpod resize` changes a pod's CPU and memory",
@@ -39,6 +40,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "kustomize": "pipe `kubectl kustomize DIR` into `syncpod apply -f -`",
     "options": "`syncpod --help` lists the commands, and `syncpod COMMAND --help` all options of one",
     "plugin": "there are no plugins",
+    "alpha": "what is here is not in stages: `syncpod --help` lists the commands",
 }
 _OF_CREATE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -100,6 +102,15 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--force": "`syncpod delete -f FILE`, then `syncpod apply -f FILE`",
         "--validate": "manifests are always checked strictly",
     },
+    "get": {
+        "--watch-only": "--watch prints what there is, then each change",
+        "--output-watch-events": "--watch prints a line for each change",
+        "--raw": "there is no API server: `-o json` prints objects, and docs/temporal.md lists what Temporal's own "
+        "clients may ask",
+    },
+    "delete": dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
+    "run": {"--expose": "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here"},
+    "version": dict.fromkeys(("--output", "-o"), "one line has it all"),
     "fleet apply": {
         **dict.fromkeys(("--kustomize", "-k"), "pipe `kubectl kustomize DIR` into `-f -`"),
         "--dry-run": "a fleet cannot say what an apply would do, without doing it",
@@ -132,7 +143,7 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
 _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "apply": frozenset({"--server-side", "--force-conflicts", "--validate=true", "--validate=strict", "--overwrite"}),
     "create": frozenset({"--validate=true", "--validate=strict", "--save-config"}),
-    "version": frozenset({"--client", "--client=true"}),
+    "version": frozenset({"--client", "--client=true", "--short"}),
     "patch": frozenset({"--subresource=resize"}),
 }
 """kubectl's flags that change nothing here, since what they ask for is always so: they are left out."""
@@ -167,6 +178,8 @@ def without_flag(word: str, command: str = "") -> str:
 
     `command` takes manifests, such as ``fleet apply``; "" = any command.
     """
+    if word.endswith("-last-applied"):
+        return f"{word}: `syncpod get -f FILE -o yaml` prints what was applied, and `syncpod plan -f FILE` the change"
     is_there = word == "-" or Path(word).exists()
     if not (is_there or word.endswith(MANIFEST_SUFFIXES)):
         return ""
