@@ -165,3 +165,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selection.apply(config, items)
     differences.apply(items)
     groups.apply(items)
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """The garbage collector rests."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

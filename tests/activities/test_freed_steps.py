@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -29,15 +29,6 @@ def runtime(embedded: Embedded) -> Embedded:
 async def bench(runtime: Embedded, tmp_path: Path) -> AsyncIterator[Bench]:
     async with bench_of(cast(Containerd, runtime), tmp_path) as bench:  # nothing here asks it for `ctr`
         yield bench
-
-
-@pytest.fixture
-def no_collection() -> Iterator[None]:
-    """The garbage collector rests."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def attempts() -> int:

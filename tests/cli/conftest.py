@@ -145,3 +145,9 @@ def syncpod(
         return Result(code, captured.out, captured.err)
 
     return command
+
+
+@pytest.fixture
+def on(node: ScriptedNode) -> tuple[str, str]:
+    """The flag that puts pods on the scripted node."""
+    return "--node", node.queue.removeprefix("node/")

@@ -46,12 +46,6 @@ from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, query_pod, scripted_worker
 
 
-@pytest.fixture
-def on(node: ScriptedNode) -> tuple[str, str]:
-    """The flag that puts pods on the scripted node."""
-    return "--node", node.queue.removeprefix("node/")
-
-
 async def accepted_updates(handle: WorkflowHandle[Any, Any]) -> int:
     """How many updates a run has accepted."""
     events = [event.event_type async for event in handle.fetch_history_events()]

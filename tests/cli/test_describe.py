@@ -27,12 +27,6 @@ def has_restarted(times: int, pod: dict[str, Any]) -> bool:
     return bool(container(pod, "app")["restartCount"] >= times)
 
 
-@pytest.fixture
-def on(node: ScriptedNode) -> tuple[str, str]:
-    """The flag that puts pods on the scripted node."""
-    return "--node", node.queue.removeprefix("node/")
-
-
 async def test_describe_shows_restart_settings_and_their_effects(
     syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
 ) -> None:

@@ -29,12 +29,6 @@ from tests.workflows.scripted import ScriptedNode, container, start_pod, until
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
-@pytest.fixture
-def on(node: ScriptedNode) -> tuple[str, str]:
-    """The flag that puts pods on the scripted node."""
-    return "--node", node.queue.removeprefix("node/")
-
-
 def waiting(pod: dict[str, Any]) -> str:
     """Why the pod's container waits."""
     return str(container(pod, "app").get("state", {}).get("waiting", {}).get("reason", ""))

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from syncpod.kernel.mounting import mount_tmpfs, unmount
-from syncpod.kernel.process_identity import identify
 from tests.cli.conftest import program
 from tests.cli.machine import EMBEDDED, machine, remains
 from tests.cli.manifests import manifest
-from tests.runtimes import processes
+from tests.cli.up_processes import kill, state_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk of that size")
 
@@ -67,17 +66,6 @@ def no_inodes(disk: Path) -> Iterator[None]:
         for file in made:
             file.unlink()
         place.rmdir()
-
-
-def state_of(environ: dict[str, str]) -> Path:
-    return Path(environ["SYNCPOD_STATE_DIR"])
-
-
-def kill(environ: dict[str, str], record: str) -> None:
-    """Kill the process that a record is of, and wait for its end."""
-    process = identify(json.loads((state_of(environ) / record).read_text())["process"]["pid"])
-    assert process is not None
-    processes.kill([process.pid])
 
 
 @pytest.mark.parametrize("full", [no_bytes, no_inodes])

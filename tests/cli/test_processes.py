@@ -10,7 +10,6 @@ import errno
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,6 +38,7 @@ from syncpod.cli.machine.state_directory import (
 from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
 from syncpod.settings.runtime_record import recorded_runtime
 from tests.hung_disk import hung_disk
+from tests.runtimes.docker_registry import free_port
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 
@@ -162,13 +162,6 @@ def test_signals_are_held_back_for_one_block_and_not_from_what_is_started_in_it(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     child.terminate()
     assert child.wait() == -signal.SIGTERM
-
-
-def free_port() -> int:
-    """A port that no other test's server takes, which begin at the usual one."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 CUT_OFF = """

@@ -21,16 +21,10 @@ from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.cli.test_signed_node import run
 from tests.runtimes.temporal import DevServer, temporal_program
-from tests.workflows.scripted import ScriptedNode, in_another_run
+from tests.workflows.scripted import in_another_run
 from workflows.pod import decide
 
 SHOULD_BE = "must be the history of a pod's or a node's run from its first event on"
-
-
-@pytest.fixture
-def on(node: ScriptedNode) -> tuple[str, str]:
-    """The flag that puts pods on the scripted node."""
-    return "--node", node.queue.removeprefix("node/")
 
 
 async def made(syncpod: Command, on: tuple[str, str]) -> str:

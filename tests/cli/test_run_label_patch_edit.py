@@ -10,13 +10,6 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.cli.manifests import fresh_name
-from tests.workflows.scripted import ScriptedNode
-
-
-@pytest.fixture
-def on(node: ScriptedNode) -> tuple[str, str]:
-    """The flag that puts pods on the scripted node."""
-    return "--node", node.queue.removeprefix("node/")
 
 
 def kept_in(directory: Path) -> list[Path]:

@@ -41,6 +41,7 @@ from syncpod.temporal import plugin
 from syncpod.temporal.cluster import cluster_identity
 from tests.cli.conftest import program
 from tests.cli.pods import pod
+from tests.runtimes.docker_registry import free_port
 from tests.runtimes.processes import kill
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
@@ -120,12 +121,6 @@ def test_an_empty_database_that_a_server_left_as_it_began_keeps_no_other_from_st
     (tmp_path / "temporal" / "temporal.db").touch()
     with started(tmp_path):
         assert visibility_indexes(tmp_path) == {"default_idx", "by_workflow_id", "by_status"}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def test_a_server_gets_no_settings_of_clients_and_no_exporter_of_the_workers_traces() -> None:

@@ -22,6 +22,7 @@ from syncpod.settings.directories import is_in_memory
 from syncpod.settings.worker_record import read_worker_record
 from tests.cli.conftest import Result, program, typed
 from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, memory_of, remains
+from tests.cli.up_processes import state_of
 from tests.runtimes.processes import kill
 
 pytestmark = pytest.mark.every_runtime("`up` starts the embedded runtime itself, and takes another as it finds it")
@@ -49,10 +50,6 @@ def syncpod(environ: dict[str, str], upped: Result) -> Run:
         return program(*arguments, environ=environ, stdin=stdin)
 
     return command
-
-
-def state_of(environ: dict[str, str]) -> Path:
-    return Path(environ["SYNCPOD_STATE_DIR"])
 
 
 def test_up_prints_all_locations_and_the_next_commands(upped: Result, environ: dict[str, str]) -> None:

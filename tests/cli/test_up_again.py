@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from syncpod.cli.strays.notice import sentence
-from syncpod.kernel.process_identity import identify
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
 from tests.cli.manifests import manifest
 from tests.cli.starts import started
-from tests.runtimes import processes
+from tests.cli.up_processes import kill, state_of
 
 SLEEPS = ["sh", "-c", "trap exit TERM; sleep 3600 & wait"]
 
@@ -68,17 +67,6 @@ def notes(result: Result) -> list[str]:
     found = [line for line in result.err.splitlines() if line.startswith("Note: ")]
     beside = ("cgroups are closed to this user", "has not answered yet about")
     return [note for note in found if not any(words in note for words in beside)]
-
-
-def state_of(environ: dict[str, str]) -> Path:
-    return Path(environ["SYNCPOD_STATE_DIR"])
-
-
-def kill(environ: dict[str, str], record: str) -> None:
-    """Kill the process that a record is of, as the machine might, and wait for its end."""
-    process = identify(json.loads((state_of(environ) / record).read_text())["process"]["pid"])
-    assert process is not None
-    processes.kill([process.pid])
 
 
 def uid(syncpod: Run, name: str) -> str:

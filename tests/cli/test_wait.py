@@ -37,12 +37,6 @@ def waits_begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return begun
 
 
-@pytest.fixture
-def on(node: ScriptedNode) -> tuple[str, str]:
-    """The flag that puts pods on the scripted node."""
-    return "--node", node.queue.removeprefix("node/")
-
-
 @pytest.mark.parametrize("words", [("get",), ("wait", READY), ("delete",)], ids=" ".join)
 async def test_the_namespace_default_counts_as_given_also_beside_a_manifest(
     syncpod: Command, words: tuple[str, ...]

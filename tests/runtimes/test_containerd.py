@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from protos.cri.v1 import api_pb2 as cri
 from tests.runtimes import claim, leftovers
 from tests.runtimes.bare import BareCri
 from tests.runtimes.containerd import Containerd
+from tests.runtimes.docker_registry import free_port
 from tests.runtimes.images import HTTPD
 from tests.runtimes.processes import processes
 
@@ -42,7 +42,7 @@ async def _state(bare: BareCri, container_id: str) -> cri.ContainerState:
 async def test_a_pod_on_the_bridge_serves_its_page_at_its_own_address_and_at_a_port_of_the_host(
     containerd: Containerd, bare: BareCri
 ) -> None:
-    port = _free_port()
+    port = free_port()
     pod = await bare.start_pod(bare.sandbox_config("web", host_port=port), command=(), image=HTTPD)
     answer = await bare.runtime.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox_id))
     address = answer.status.network.ip
@@ -103,7 +103,7 @@ def test_an_unknown_gate_is_named(containerd: Containerd) -> None:
 async def test_closing_removes_pods_mounts_bridge_firewall_rules_and_cgroups(containerd: Containerd) -> None:
     other = await asyncio.to_thread(Containerd.launch, containerd.series)
     async with BareCri(other.endpoint, cgroup_parent=other.cgroup_parent) as bare:
-        await bare.start_pod(bare.sandbox_config("left", host_port=_free_port()))
+        await bare.start_pod(bare.sandbox_config("left", host_port=free_port()))
     assert _traces(other.directory) == {"processes", "mounts", "bridge", "firewall", "cgroups", "directory"}
     await asyncio.to_thread(other.close)
     assert _traces(other.directory) == set()
@@ -164,13 +164,6 @@ def _traces(directory: Path) -> set[str]:
         "directory": directory.exists(),
     }
     return {trace for trace, present in found.items() if present}
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 async def page(host: str, port: int, *, patience: float = 60.0) -> str:

@@ -25,10 +25,11 @@ from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
 from syncpod.temporal.signing import SigningClient, signing_converter
 from syncpod.temporal.workflow_watch import WatchedRunner
+from tests.workflows.raw_signals import signal_raw
 from tests.workflows.sandbox import sandboxed_runner
 from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
-from tests.workflows.test_signed import Watches, _signal_raw, events_of, rejections, until_refused
+from tests.workflows.test_signed import Watches, events_of, rejections, until_refused
 from workflows.pod.workflow import PodWorkflow
 
 MARKS = (b"sleep 4711", b"PASSPHRASE", b"xyzzy-0815", b"busybox")
@@ -163,7 +164,7 @@ async def test_a_copy_is_worth_no_more_for_being_encrypted(
         (copied, "it was encrypted for another workflow, or altered"),
         (answers[0], "signature is of another"),
     ):
-        await _signal_raw(client, other.id, "restart", payload)
+        await signal_raw(client, other.id, "restart", payload)
         await until_refused(other, "signal restart is refused, since it")
         assert why in await rejections(other)
     assert container(await query_pod(other), "web")["restartCount"] == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,15 +25,6 @@ from workflows.runner import workflow_runner
 
 PODS = 3
 PATIENCE_SECONDS = 60.0
-
-
-@pytest.fixture
-def no_collection() -> Iterator[None]:
-    """The garbage collector rests."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def states() -> int:

@@ -29,7 +29,6 @@ from temporalio.api.workflowservice.v1 import (
     RespondActivityTaskCompletedByIdRequest,
     RespondActivityTaskFailedByIdRequest,
     RespondWorkflowTaskCompletedRequest,
-    SignalWorkflowExecutionRequest,
 )
 from temporalio.client import (
     ActivityFailureError,
@@ -55,6 +54,7 @@ from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
 from syncpod.temporal.signing import SigningClient, signing_converter
 from syncpod.temporal.workflow_watch import CANNOT_NOTE, WAS_RESET, Published, WatchedRunner
+from tests.workflows.raw_signals import signal_raw
 from tests.workflows.sandbox import sandboxed_runner
 from tests.workflows.scripted import (
     ScriptedNode,
@@ -254,7 +254,7 @@ async def test_a_copy_of_a_command_does_not_act_again(client: Client, signed: Si
         (handle, "delete_pod", "it was signed as signal/restart"),
         (other, "restart", "another payload or another workflow"),
     ):
-        await _signal_raw(client, target.id, name, copied)
+        await signal_raw(client, target.id, name, copied)
         await until_refused(target, f"signal {name} is refused, since it")
         assert why in await rejections(target)
     assert len(signed.node.steps()) == steps
@@ -262,13 +262,13 @@ async def test_a_copy_of_a_command_does_not_act_again(client: Client, signed: Si
     first = (await handle.describe()).run_id
     await handle.signal("renew", {})
     await in_another_run(handle, first)
-    await _signal_raw(client, handle.id, "restart", copied)
+    await signal_raw(client, handle.id, "restart", copied)
     await until_refused(handle, "signal restart is refused, since it is a copy")
     await handle.signal("delete_pod", {})
     await handle.result()
     handle = await start_pod(signed.owner, signed.node, document)
     await until(handle, is_ready)
-    await _signal_raw(client, handle.id, "restart", copied)
+    await signal_raw(client, handle.id, "restart", copied)
     await until_refused(handle, "signal restart is refused, since it is older than what was carried out before")
 
 
@@ -322,18 +322,6 @@ async def test_an_apply_that_another_start_of_the_same_new_pod_has_overtaken_is_
     node = signed.node.queue.removeprefix("node/")
     applied = await apply_pod(Client(**config), parse_pod(document), node=node, has_attributes=False)
     assert (applied.change, numbers) == (Change.UNCHANGED, [])
-
-
-async def _signal_raw(client: Client, workflow_id: str, name: str, payload: Payload) -> None:
-    """Send a signal with exactly this copied payload."""
-    await client.workflow_service.signal_workflow_execution(
-        SignalWorkflowExecutionRequest(
-            namespace=client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=workflow_id),
-            signal_name=name,
-            input=Payloads(payloads=[payload]),
-        )
-    )
 
 
 async def _start_raw(client: Client, signed: Signed, workflow_id: str, payload: Payload) -> Any:

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest, SignalWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import (
     ActivityFailureError,
     Client,
@@ -54,6 +54,7 @@ from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from syncpod.temporal.signing import SigningClient
 from tests.agent.waiting import pauses
+from tests.workflows.raw_signals import signal_raw
 from tests.workflows.sandbox import Sandbox
 from tests.workflows.scripted import DIGEST
 from tests.workflows.test_fleet_objects import Marked
@@ -164,18 +165,6 @@ async def said_of(fleet: SignedFleet, handle: WorkflowHandle[Any, Any], query: s
     while text not in (said := "\n".join(each["message"] for each in (await owned.query(query))["events"])):
         assert time.monotonic() < deadline, said
         await asyncio.sleep(next(pause))
-
-
-async def signal_raw(client: Client, workflow_id: str, name: str, payload: Payload) -> None:
-    """Send a signal with exactly this payload."""
-    await client.workflow_service.signal_workflow_execution(
-        SignalWorkflowExecutionRequest(
-            namespace=client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=workflow_id),
-            signal_name=name,
-            input=Payloads(payloads=[payload]),
-        )
-    )
 
 
 async def refused_update(handle: WorkflowHandle[Any, Any], name: str, given: Any) -> str:

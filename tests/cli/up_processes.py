@@ -1,0 +1,20 @@
+"""The processes that `up` has started, by their records in its state directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from syncpod.kernel.process_identity import identify
+from tests.runtimes import processes
+
+
+def state_of(environ: dict[str, str]) -> Path:
+    return Path(environ["SYNCPOD_STATE_DIR"])
+
+
+def kill(environ: dict[str, str], record: str) -> None:
+    """Kill the process that a record is of, as the machine might, and wait for its end."""
+    process = identify(json.loads((state_of(environ) / record).read_text())["process"]["pid"])
+    assert process is not None
+    processes.kill([process.pid])
