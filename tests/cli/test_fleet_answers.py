@@ -125,7 +125,8 @@ async def test_a_query_is_not_asked_again_of_a_server_that_has_too_much_to_do() 
         (
             NEVER,
             LateWorkflow(takes=9),
-            "no worker of the fleet has been heard from: start one with `syncpod fleet serve`; it is not",
+            "no worker of the fleet has been heard from: start one with `syncpod fleet up`, or alone with `syncpod "
+            "fleet serve`; it is not",
         ),
         (DEAD, LateWorkflow(takes=9), "no worker of the fleet has been heard from for 30d: start one"),
         (

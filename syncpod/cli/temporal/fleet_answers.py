@@ -50,7 +50,7 @@ RETURN_SECONDS: Final = 10.0
 _LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
 _ENCODED: Final = "Encoded failure"
 """What stands for the message of a failure that is encrypted."""
-_START: Final = "start one with `syncpod fleet serve`"
+_START: Final = "start one with `syncpod fleet up`, or alone with `syncpod fleet serve`"
 
 _Answer = TypeVar("_Answer")
 
