@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from syncpod.messages.identity import EndedLife
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
 from syncpod.pod import ObjectMeta
-from syncpod.temporal.published.lives import Life
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
@@ -46,7 +45,7 @@ class PublishedPods:
         self._news = asyncio.Event()
         self._is_failing = False
         self._watchers: list[Callable[[Published], None]] = []
-        self._gone_watchers: list[Callable[[Life], None]] = []
+        self._gone_watchers: list[Callable[[Published], None]] = []
         self._remove: Callable[[EndedLife], None] | None = None
 
     def __len__(self) -> int:
@@ -84,7 +83,7 @@ class PublishedPods:
         """Call `watcher` with each state of a pod that is published from now on; it must return at once."""
         self._watchers.append(watcher)
 
-    def watch_gone(self, watcher: Callable[[Life], None]) -> None:
+    def watch_gone(self, watcher: Callable[[Published], None]) -> None:
         """Call `watcher` with the last state of each pod whose workflow ends; it must return at once."""
         self._gone_watchers.append(watcher)
 

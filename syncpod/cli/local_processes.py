@@ -25,7 +25,7 @@ from syncpod.cli.machine.state_directory import (
 )
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.runtime_record import RuntimeRecord, running_runtime
-from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, NODE_LABELS, POD_MAX_PIDS
+from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, KUBECONFIG, NODE_LABELS, POD_MAX_PIDS
 from syncpod.settings.worker_record import WorkerRecord
 
 if TYPE_CHECKING:
@@ -213,11 +213,22 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
             f"{_whose(here, worker)} follows {worker.manifest_dir or 'no manifests'}, "
             f"not {here.manifest_dir or 'none'}: {_how_to_end(here, worker)}"
         )
+    _require_same_kubernetes(here, worker)
     _require_labels(here, worker)
     _require_pod_max_pids(here, worker)
     _require_journal(here, worker)
     _require_metrics_address(here, worker)
     return Node(worker, own, runtime_started)
+
+
+def _require_same_kubernetes(here: NodeSettings, worker: WorkerRecord) -> None:
+    """Raise Failure if the worker that runs is part of another cluster than the one that is asked for."""
+    there, wanted = kept_settings(here.state_dir).variables.get(KUBECONFIG, ""), str(here.kubeconfig or "")
+    if there != wanted:
+        raise Failure(
+            f"{_whose(here, worker)} is part of {f'the cluster of {there}' if there else 'no cluster'}, "
+            f"not of {f'that of {wanted}' if wanted else 'none'}: {_how_to_end(here, worker)}"
+        )
 
 
 def _require_labels(here: NodeSettings, worker: WorkerRecord) -> None:
@@ -319,9 +330,9 @@ def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | 
 
 
 def as_before(here: NodeSettings, before: StartedWorker) -> NodeSettings:
-    """Return the settings with which `up` last started the worker, but for the manifests.
+    """Return the settings with which `up` last started the worker, but for the sources of its pods.
 
-    They are for a worker that only deletes pods, so it must not follow a directory of manifests.
+    They are for a worker that only deletes pods, so it must follow no directory of manifests and no cluster.
     """
     return replace(
         here,
@@ -329,5 +340,6 @@ def as_before(here: NodeSettings, before: StartedWorker) -> NodeSettings:
         memory_dir=Path(before.memory_dir) if before.memory_dir else here.memory_dir,
         log_dir=Path(before.log_dir),
         manifest_dir=None,
+        kubeconfig=None,
         runtime_endpoint=before.endpoint,
     )

@@ -33,6 +33,10 @@ API_SOURCE: Final = "api"
 """The source of single pods (``apply`` and ``delete``); no list governs it."""
 FILE_SOURCE: Final = "file"
 """The source that a manifest directory is, by the kubelet's name for it."""
+KUBERNETES_SOURCE: Final = "kubernetes"
+"""The source that the API server of the Kubernetes cluster is. (The kubelet's name for it is `api`, which is taken.)"""
+SOURCE_NAMES: Final = {FILE_SOURCE: "the manifests", KUBERNETES_SOURCE: "the Kubernetes cluster"}
+"""The node's own sources, in words."""
 
 LIST_LIMIT: Final = 1_500_000
 """Bytes of JSON that the pods of all lists may have together: a history of more than 50 MiB ends a node's workflow."""

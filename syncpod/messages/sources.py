@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncpod.messages.fleet import FLEET_SOURCE
-from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
+from syncpod.messages.node import API_SOURCE, FILE_SOURCE, KUBERNETES_SOURCE, SOURCE_ANNOTATION
 from syncpod.pod import ObjectMeta
 from syncpod.pod.static import HASH_ANNOTATION
 
@@ -24,6 +24,6 @@ def is_asked_again(meta: ObjectMeta) -> bool:
     A list of the node names the pods that are to run there, and nobody else would bring back one that was rejected. (A
     kubelet asks again only when it is restarted.) A pod that was applied by itself stays Failed, as in a cluster: who
     has applied it sees that, and may want something else by then. So does a pod of a fleet, whose workload replaces it,
-    perhaps on another node.
+    perhaps on another node, and so does a pod of a cluster.
     """
-    return list_of(meta) not in ("", FLEET_SOURCE)
+    return list_of(meta) not in ("", FLEET_SOURCE, KUBERNETES_SOURCE)

@@ -94,6 +94,8 @@ class NodeSettings:
     """Absolute; the pods' logs, where crictl and log agents look."""
     manifest_dir: Path | None
     """Absolute; a directory of static pod manifests, one pod per file (the kubelet's staticPodPath)."""
+    kubeconfig: Path | None
+    """Absolute; how the node reaches the API server of the Kubernetes cluster that it is part of."""
     cgroup_parent: str
     """The parent cgroup of all pods, its parts separated by slashes."""
     capacity: str
@@ -176,6 +178,7 @@ def _read(
         memory_dir=_memory_dir(state, told),
         log_dir=_log_dir(state, told, environ),
         manifest_dir=_absolute_or_none("manifest directory", told.get(v.MANIFEST_DIR)),
+        kubeconfig=_absolute_or_none("kubeconfig", told.get(v.KUBECONFIG)),
         cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=told.get(v.CAPACITY, ""),
         node_labels=told.get(v.NODE_LABELS, ""),

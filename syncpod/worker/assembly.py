@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -43,6 +43,7 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.messages.identity import NodeFacts
+from syncpod.messages.node import NodeStatus
 from syncpod.messages.signature import Keys
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.reader import PodReader
@@ -53,6 +54,7 @@ from syncpod.node.tombstones import prune_tombstones
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
+from syncpod.settings.membership import read_membership
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
@@ -125,7 +127,8 @@ async def prepared(
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
     _add_servers(settings, agent, context, cri, keys, address)
-    add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
+    status = add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
+    _add_kubernetes(settings, agent, client, status)
     add_fleet_link(agent, client, context, served.fleet_activities, to_gate(), endpoint, LoadedImages(cri))
     worker = make_worker(served, client, node, agent, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
@@ -232,6 +235,24 @@ def _add_servers(
         add_node_endpoint(agent, settings.metrics_address, context, cri)
     if keys is not None:
         agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
+
+
+def _add_kubernetes(
+    settings: NodeSettings, agent: Agent, client: Client, status: Callable[[], Awaitable[NodeStatus]]
+) -> None:
+    """Have the node be part of a cluster, where the settings ask for it. Raises CannotServe."""
+    if settings.kubeconfig is None:
+        return
+    from syncpod.agent.kubernetes.tasks import add_kubernetes_tasks  # aiohttp takes 11 MiB
+    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig
+
+    if read_membership(settings.state_dir) is not None:
+        raise CannotServe("the node is part of a fleet, so it cannot be part of a cluster too: see --no-kubeconfig")
+    try:
+        config = read_kubeconfig(settings.kubeconfig)
+    except KubeconfigInvalid as wrong:
+        raise CannotServe(f"kubeconfig {wrong}") from None
+    add_kubernetes_tasks(agent, client, settings.node, config, status)
 
 
 def _worker_record(

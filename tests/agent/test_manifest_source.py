@@ -20,8 +20,8 @@ import yaml
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.node_workflow import manifest_files, manifest_source
-from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
-from syncpod.agent.node_workflow.manifest_pods import ManifestPods
+from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
+from syncpod.agent.node_workflow.manifest_files import ManifestFiles
 from syncpod.agent.node_workflow.manifest_report import ManifestReport
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.kernel.inotify import Change, DirectoryWatch
@@ -299,7 +299,7 @@ def source_of(
     directory: Directory, told: Told, *, expect: Callable[[], None] = lambda: None, reread: float = 60.0
 ) -> ManifestSource:
     """A source that follows the directory; it rereads slowly unless a test says how often."""
-    pods, report = cast(ManifestPods, told), cast(ManifestReport, told)
+    pods, report = cast(DesiredPods, told), cast(ManifestReport, told)
     return ManifestSource(directory.files, pods, report, expect=expect, reread=reread)
 
 

@@ -23,10 +23,10 @@ from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from qa.fault_points import VARIABLE
+from syncpod.agent.node_workflow.desired_pods import with_origin
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
-from syncpod.agent.node_workflow.manifest_pods import with_origin
 from syncpod.cri.client import CriClient
-from syncpod.messages.node import NodeView, node_workflow_id
+from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
 from syncpod.pod import admit_pod
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.pod_start import begin_pod
@@ -341,7 +341,7 @@ async def test_pods_that_a_dead_worker_had_begun_and_told_nobody_of_become_what_
     kept, lost = (node.write(f"{name}.json", name) for name in ("kept", "lost"))
     for document in ManifestFiles(node.manifests, node.name, tmp_path).look().pods:
         if not document["metadata"]["name"].startswith("web"):
-            pod = admit_pod(with_origin(document, datetime.now(UTC).isoformat()))
+            pod = admit_pod(with_origin(document, FILE_SOURCE, datetime.now(UTC).isoformat()))
             assert await begin_pod(node.client, pod, node.name, has_attributes=True)
     (node.manifests / "lost.json").unlink()
     await node.again()

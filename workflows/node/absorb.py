@@ -19,6 +19,7 @@ from syncpod.messages.node import (
     FILE_SOURCE,
     KEPT_BYTES,
     KNOWN_LIMIT,
+    KUBERNETES_SOURCE,
     LIST_LIMIT,
     LISTED_LIMIT,
     MADE_LIMIT,
@@ -107,7 +108,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     is asked, since somebody may have ended some of them. The kubelet ignores such a list (podStorage.merge), and
     restarts its pods anyway.
     """
-    if not signal.source or len(signal.source) > 63 or signal.source in (API_SOURCE, FILE_SOURCE):
+    if not signal.source or len(signal.source) > 63 or signal.source in (API_SOURCE, FILE_SOURCE, KUBERNETES_SOURCE):
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
     state.touch_all()
     before = state.sources.get(signal.source, Source())

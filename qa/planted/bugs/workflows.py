@@ -82,11 +82,11 @@ BUGS = (
     Plant(
         name="broken-manifest-ends-its-pod",
         room="syncpod/agent",
-        file="syncpod/agent/node_workflow/manifest_pods.py",
+        file="syncpod/agent/node_workflow/desired_pods.py",
         before="return self.kept or (",
         after="return (",
         harm="A manifest that is broken for a moment ends the pod that was made from it.",
-        tests=("tests/agent/test_manifest_pods.py",),
+        tests=("tests/agent/test_desired_pods.py",),
     ),
     Plant(
         name="replaced-pod-forgotten",

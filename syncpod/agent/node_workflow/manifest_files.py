@@ -15,8 +15,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from syncpod.agent.node_workflow.desired_pods import Listing
 from syncpod.kernel.atomic_file import replace_file, sync_file
 from syncpod.messages.node import PodKey
 from syncpod.pod import (
@@ -39,19 +40,6 @@ _LONGEST_PROBLEM: Final = 1024
 _SETTLED_SECONDS: Final = 2.0
 """A file that looks unchanged is not read again, unless it was written so shortly before the last read that its times
 may not tell the two versions apart."""
-
-
-class Listing(NamedTuple):
-    """What a directory of manifests contains."""
-
-    pods: tuple[dict[str, Any], ...]
-    """Static pods as v1 Pods, in order of their files."""
-    kept: tuple[PodKey, ...]
-    """Pods of files that cannot be read now, and were last read in an earlier life of the worker."""
-    problems: tuple[str, ...]
-    """Which file is invalid, and why; one sentence each."""
-    named: frozenset[PodKey] = frozenset()
-    """Pods whose files set their UIDs, which thus do not change with what the files say."""
 
 
 @dataclass(frozen=True)

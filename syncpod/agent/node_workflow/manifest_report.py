@@ -23,7 +23,7 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class Pods(Protocol):
-    """What is told of: `syncpod.agent.node_workflow.manifest_pods.ManifestPods`."""
+    """What is told of: `syncpod.agent.node_workflow.desired_pods.DesiredPods`."""
 
     news: asyncio.Event
     is_read: bool

@@ -20,8 +20,8 @@ from typing import Final
 
 from temporalio.service import RPCError
 
-from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
-from syncpod.agent.node_workflow.manifest_pods import ManifestPods
+from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
+from syncpod.agent.node_workflow.manifest_files import ManifestFiles
 from syncpod.agent.node_workflow.manifest_report import ManifestReport
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.inotify import Change, DirectoryWatch
@@ -46,7 +46,7 @@ class ManifestSource:
     def __init__(
         self,
         files: ManifestFiles,
-        pods: ManifestPods,
+        pods: DesiredPods,
         report: ManifestReport,
         *,
         expect: Callable[[], None] = lambda: None,

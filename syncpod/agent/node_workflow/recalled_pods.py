@@ -3,7 +3,7 @@
 A node's workflow that was terminated, or lost with its database, knows of no pod when it starts again. The pods' own
 workflows continue, or are adopted. Without help, a pod that its list no longer has would run for ever, since a list
 comes from outside of the node. The pods' own workflows have what is needed: the annotation that names the list. (The
-pods of the directory of manifests need none of this: :mod:`syncpod.agent.node_workflow.manifest_pods` ends them.)
+pods of the directory of manifests need none of this: :mod:`syncpod.agent.node_workflow.desired_pods` ends them.)
 
 The kubelet does less: after a restart it ends whatever its runtime has and no source names (kubelet_pods.go, v1.36,
 HandlePodCleanups). Difference: no pod ends before its source has reported, however long that takes.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from syncpod.messages.node import FILE_SOURCE, MADE_LIMIT, MadePod, NodeView, RecallPods
+from syncpod.messages.node import MADE_LIMIT, SOURCE_NAMES, MadePod, NodeView, RecallPods
 from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta
 
@@ -41,7 +41,7 @@ class RecalledPods:
         belong to no list. A pod whose workflow has ended without publishing it does no harm: there is nothing to end.
         Raises RPCError.
         """
-        made = {meta.uid: meta for meta in self._known_pods() if list_of(meta) not in ("", FILE_SOURCE)}
+        made = {meta.uid: meta for meta in self._known_pods() if list_of(meta) not in ("", *SOURCE_NAMES)}
         since = view.since if view is not None else None
         if since != self._since:  # a different workflow, even if nobody noticed the restart
             self._known.clear()

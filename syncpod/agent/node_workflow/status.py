@@ -89,13 +89,16 @@ class NodeStatusReporter:
 
     async def round(self) -> bool:
         """Send the status if it has changed; return whether it was sent. Raises RPCError."""
-        report = await asyncio.to_thread(read_node_report, self._context.state_dir)
-        status = self.status(report)
+        status = await self.current()
         if status == self._told or self._was_just_told(status):
             return False
         await self._tell(status)
         self._told, self._told_at = status, self._clock()
         return True
+
+    async def current(self) -> NodeStatus:
+        """Return the status as it is now."""
+        return self.status(await asyncio.to_thread(read_node_report, self._context.state_dir))
 
     def _was_just_told(self, status: NodeStatus) -> bool:
         """Say whether the last status sent was recent, and differs at most in wording."""

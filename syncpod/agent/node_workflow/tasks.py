@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -13,8 +13,8 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from syncpod.agent.agent import Agent
+from syncpod.agent.node_workflow.desired_pods import DesiredPods
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
-from syncpod.agent.node_workflow.manifest_pods import ManifestPods
 from syncpod.agent.node_workflow.manifest_report import ManifestReport
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.agent.node_workflow.node_signals import NodeSignals
@@ -25,7 +25,7 @@ from syncpod.agent.takeover.boot import Takeover
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
 from syncpod.messages.identity import node_task_queue
-from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
+from syncpod.messages.node import FILE_SOURCE, NodeStatus, NodeView, node_workflow_id
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ def add_node_workflow_tasks(
     life: NodeLife,
     version: Callable[[], RuntimeVersion],
     manifest_dir: Path | None,
-) -> None:
-    """Start the node's workflow, and keep it up to date, as long as the agent runs.
+) -> Callable[[], Awaitable[NodeStatus]]:
+    """Start the node's workflow, and keep it up to date, as long as the agent runs; return what tells its status.
 
     `version` returns the present name and version of the runtime.
     """
@@ -80,13 +80,16 @@ def add_node_workflow_tasks(
     check = _WorkflowCheck(context.name, signals, recalled, reporters)
     agent.add_background_task("node status", report_status)
     agent.add_background_task("check of the node's workflow", check.run)
+    return status.current
 
 
 def _add_manifests(
     agent: Agent, files: ManifestFiles, workflows: PodWorkflows, signals: NodeSignals, life: NodeLife
 ) -> ManifestReport:
     published = agent.published_pods
-    pods = ManifestPods(files.node, agent.pod_orders, workflows, published.metadata, agent.own_server.require)
+    pods = DesiredPods(
+        files.node, FILE_SOURCE, agent.pod_orders, workflows, published.metadata, agent.own_server.require
+    )
     report = ManifestReport(pods, signals.static_pods, boot=life.boot, settle=files.settle)
     source = ManifestSource(files, pods, report, expect=agent.own_server.expect)
     published.watch(lambda each: pods.published(each.metadata))

@@ -54,6 +54,11 @@ def join(
     here = settings(state_dir=state_dir)
     if not invitation and not listen:
         raise BadInput("name the file that `syncpod fleet invite` has written, or where to --listen")
+    if here.kubeconfig is not None:
+        raise BadInput(
+            f"this node is part of the Kubernetes cluster of {here.kubeconfig}, and a node is not part of a cluster and "
+            "of a fleet: see `syncpod up --no-kubeconfig`"
+        )
     try:
         before = read_membership(here.state_dir)
         invited = _read(invitation) if invitation else before

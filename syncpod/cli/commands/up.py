@@ -78,6 +78,22 @@ NoManifests = Annotated[
     bool,
     typer.Option("--no-manifests", help="Follow no directory of manifests any more; its pods stay as they are."),
 ]
+KubeconfigFile = Annotated[
+    str,
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Be part of a Kubernetes cluster, as the node that this kubeconfig identifies, and run the pods that it "
+        "binds here.",
+        envvar="SYNCPOD_KUBECONFIG",
+        show_envvar=False,
+        show_default=False,
+    ),
+]
+NoKubeconfig = Annotated[
+    bool,
+    typer.Option("--no-kubeconfig", help="Be part of no cluster any more; its pods stay as they are."),
+]
 NodeLabels = Annotated[
     str | None,
     typer.Option(
@@ -158,6 +174,8 @@ def up(
     memory_dir: MemoryDir = "",
     manifests_dir: ManifestsDir = "",
     no_manifests: NoManifests = False,
+    kubeconfig: KubeconfigFile = "",
+    no_kubeconfig: NoKubeconfig = False,
     node_labels: NodeLabels = None,
     pod_max_pids: PodMaxPids = "",
     adopt_cluster: AdoptCluster = False,
@@ -194,6 +212,7 @@ def up(
         memory_dir=memory_dir,
         runtime_endpoint=runtime_endpoint,
         manifest_dir="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
+        kubeconfig="" if no_kubeconfig else str(Path(kubeconfig).absolute()) if kubeconfig else None,
         node_labels=node_labels,
         pod_max_pids=pod_max_pids,
         adopt_cluster=adopt_cluster,
@@ -222,6 +241,8 @@ def _checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool,
     require_not_installed(here.state_dir, unless_serving=True)
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)
+    if here.kubeconfig is not None:
+        _require_kubernetes(here)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=memory_is_named), signed=_is_signed(here))
     require_possible(manifests, here)
     if guard:
@@ -282,6 +303,22 @@ def _start(
         remark("\n".join(["", *_exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
     return server
+
+
+def _require_kubernetes(here: NodeSettings) -> None:
+    """Raise BadInput if the kubeconfig cannot be used, or the node is a fleet's."""
+    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig
+    from syncpod.settings.membership import read_membership
+
+    assert here.kubeconfig is not None
+    try:
+        read_kubeconfig(here.kubeconfig)
+    except KubeconfigInvalid as wrong:
+        raise BadInput(f"--kubeconfig: {wrong}") from None
+    if read_membership(here.state_dir) is not None:
+        raise BadInput(
+            "--kubeconfig: the node is part of a fleet; a node is part of a fleet or of a cluster, not of both"
+        )
 
 
 def _require_directory(manifests: Path) -> None:

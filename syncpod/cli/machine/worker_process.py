@@ -32,6 +32,7 @@ from syncpod.settings.table import as_arguments
 from syncpod.settings.variables import (
     CAPACITY,
     ENCRYPT,
+    KUBECONFIG,
     LOG_DIR,
     MANIFEST_DIR,
     MEMORY_DIR,
@@ -119,7 +120,7 @@ def start(
 def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
     """Return the worker's arguments: all that was said of the node, now or at its last start.
 
-    A command may have changed a setting since: the worker that only deletes pods follows no directory.
+    A command may have changed a setting since: the worker that only deletes pods has no source of pods.
     """
     said = {
         NODE: node.node,
@@ -129,6 +130,7 @@ def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
         SIGNED: "true" if node.signed else "",
         ENCRYPT: "true" if node.encrypt else "",
         MANIFEST_DIR: str(node.manifest_dir or ""),
+        KUBECONFIG: str(node.kubeconfig or ""),
         CAPACITY: node.capacity,
         NODE_LABELS: node.node_labels,
         METRICS_ADDRESS: node.metrics_address,

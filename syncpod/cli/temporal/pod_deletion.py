@@ -25,7 +25,7 @@ from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod, read_pods
 from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.node import FILE_SOURCE
+from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
 from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.queries import HistoryRecord
 from syncpod.messages.sources import list_of
@@ -94,6 +94,11 @@ def remark_on_source(fetched: FetchedPod) -> None:
     source = list_of(meta)
     if source == FILE_SOURCE:
         remark(f'Note: pod "{meta.name}" comes from its node\'s manifests: it comes back as long as its file is there')
+    elif source == KUBERNETES_SOURCE:
+        remark(
+            f'Note: pod "{meta.name}" comes from its node\'s Kubernetes cluster: it comes back until `kubectl delete` '
+            "ends it there"
+        )
     elif source:
         remark(
             f'Note: pod "{meta.name}" comes from the list {source}: it comes back when that list is sent again with it'

@@ -1,8 +1,9 @@
-"""The pods of a directory of manifests: begun, changed and ended until they are as its files say.
+"""The pods that one source of the node desires: begun, changed and ended until they are as it lists them.
 
-The directory is the truth, and each pod's own workflow says what there is: the pod has the annotation of its source.
-So nothing has to be remembered from one life of the worker to the next. The workflows of pods whose files went away
-meanwhile speak up when the new worker takes them over, and end.
+A source is the directory of manifests, or the cluster that the node belongs to. It is the truth, and each pod's own
+workflow says what there is: the pod has the annotation of its source. So nothing has to be remembered from one life of
+the worker to the next. The workflows of pods that left the source meanwhile publish when the new worker takes them
+over, and end.
 
 Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, HandlePodAdditions and its siblings,
 HandlePodCleanups). Difference: an order that fails is repeated after a back-off that everybody can see.
@@ -15,20 +16,19 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from syncpod.agent.node_workflow.manifest_files import Listing
 from syncpod.agent.pod_workflows import OpenWorkflows
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import (
-    FILE_SOURCE,
     SEEN_ANNOTATION,
     SOURCE_ANNOTATION,
+    SOURCE_NAMES,
     ApplyPodWorkflow,
     DeletePodWorkflow,
     DesiredPod,
@@ -49,6 +49,19 @@ _QUICK_SECONDS: Final = (0.2, 0.4)
 _LONGEST_MESSAGE: Final = 300
 
 
+class Listing(NamedTuple):
+    """The pods that a source desires now."""
+
+    pods: tuple[dict[str, Any], ...]
+    """v1 Pods with their defaults and UIDs."""
+    kept: tuple[PodKey, ...]
+    """Pods that stay as they are, whatever that is: the source has them, and does not say how they should be."""
+    problems: tuple[str, ...]
+    """What is wrong with the source; one sentence each."""
+    named: frozenset[PodKey] = frozenset()
+    """Pods whose UIDs do not change with what the source says of them."""
+
+
 class Orders(Protocol):
     """Tells pods' workflows: `syncpod.temporal.pod_orders.PodOrders`. Both methods raise what goes wrong."""
 
@@ -63,13 +76,13 @@ class Orders(Protocol):
 class _Pod:
     key: PodKey
     document: Mapping[str, Any] | None = None
-    """What its file says now; None = it has none."""
+    """The pod as the source has it now; None = it has none."""
     kept: bool = False
-    """It has a file that cannot be read now: the pod stays as it is."""
+    """The pod stays as it is."""
     told: Mapping[str, Any] | None = None
     """The document that its workflow has; None while that is not known."""
     uids: tuple[str, ...] = ()
-    """UIDs of the directory's pods that may run under the name, the newest last."""
+    """UIDs of the source's pods that may run under the name, the newest last."""
     seen: dict[str, str] = field(default_factory=dict)
     """When the node first heard of the pod with a UID, as its annotation says."""
     telling: asyncio.Task[None] | None = None
@@ -92,12 +105,13 @@ class _Pod:
         return self.kept or (self.document is not None and self.told == self.document)
 
 
-class ManifestPods:
-    """The pods of one directory. All methods belong to one event loop."""
+class DesiredPods:
+    """The pods of one source. All methods belong to one event loop."""
 
     def __init__(
         self,
         node: str,
+        source: str,
         orders: Orders,
         workflows: OpenWorkflows,
         known: Callable[[], list[ObjectMeta]],
@@ -105,9 +119,10 @@ class ManifestPods:
     ) -> None:
         """Give orders by `orders`; `require` raises RPCError if the server is not the node's.
 
+        `source` is the name of the source, as the pods' annotation has it.
         `known` returns the metadata of each pod whose workflow this worker has seen, as it published it last.
         """
-        self._node = node
+        self._node, self._source = node, source
         self._orders = orders
         self._workflows = workflows
         self._known = known
@@ -117,17 +132,17 @@ class ManifestPods:
         self._room = asyncio.Semaphore(AT_ONCE)
         self._gone: dict[PodKey, None] = {}
         self.is_read = False
-        """Whether the directory has been read in this life of the worker: before that, no pod ends."""
+        """Whether the source has been read in this life of the worker: before that, no pod ends."""
         self.news = asyncio.Event()
         """Set whenever `report` may return something new."""
 
     # --- what is learned ----------------------------------------------------------------------------------------------
 
     async def take(self, listing: Listing) -> None:
-        """Begin to make the pods what the directory says now. Raises RPCError the first time: it is to be repeated.
+        """Begin to make the pods what the source lists now. Raises RPCError the first time: it is to be repeated.
 
-        That time the server is asked which pods have workflows already. They go on and are not told again, except pods
-        whose files set their UIDs: only their workflows know whether the file is still the same.
+        That time the server is asked which pods have workflows already. They go on and are not told again, except those
+        that are `named`: only their workflows know whether the source still lists the same.
         """
         wanted = {_key(each["metadata"]): each for each in listing.pods}
         is_open = {} if self.is_read or not wanted else await self._workflows.open()
@@ -147,9 +162,14 @@ class ManifestPods:
             self._look(pod)
         self.news.set()
 
+    def has(self, key: PodKey, document: Mapping[str, Any]) -> bool:
+        """Say whether a pod's workflow has this document."""
+        pod = self._pods.get(key)
+        return pod is not None and pod.told == document
+
     def published(self, meta: ObjectMeta) -> None:
-        """Take what a pod's workflow has published. It ends if its file is gone, or makes another pod by now."""
-        if not self.is_read or list_of(meta) != FILE_SOURCE:
+        """Take what a pod's workflow has published. It ends if the source lists no pod of its name, or another one."""
+        if not self.is_read or list_of(meta) != self._source:
             return
         key = PodKey(namespace=meta.namespace, name=meta.name)
         pod = self._pods.get(key)
@@ -206,14 +226,14 @@ class ManifestPods:
         uid = _uid(pod.document)
         seen = pod.seen.setdefault(uid, datetime.now(UTC).isoformat())
         replaces = tuple(each for each in pod.uids if each != uid)
-        return ApplyPodWorkflow(node=self._node, pod=with_origin(pod.document, seen), replaces=replaces)
+        return ApplyPodWorkflow(node=self._node, pod=with_origin(pod.document, self._source, seen), replaces=replaces)
 
     def _look(self, pod: _Pod) -> None:
         """Begin to tell a pod's workflow what it is to be told, unless that is under way or held back."""
         if pod.telling is not None or pod.again is not None:
             return
         if self._order(pod) is not None:
-            pod.telling = asyncio.create_task(self._tell(pod), name=f"manifest of {pod.name}")
+            pod.telling = asyncio.create_task(self._tell(pod), name=f"pod {pod.name} of {self._source}")
         elif pod.document is None and not pod.kept:
             self._forget_backoff(pod)
             del self._pods[pod.key]
@@ -251,7 +271,7 @@ class ManifestPods:
         except RPCError as error:
             log.warning("the workflow of pod %s cannot be told: %s", pod.name, error.message)
             return _RETRY_SECONDS
-        except Exception as error:  # noqa: BLE001  # no other pod of the directory waits for it
+        except Exception as error:  # noqa: BLE001  # no other pod of the source waits for it
             pod.tries += 1
             if pod.tries <= len(_QUICK_SECONDS):
                 return _QUICK_SECONDS[pod.tries - 1]
@@ -270,7 +290,7 @@ class ManifestPods:
         if self._order(pod) != order:
             return None
         what, now = "ended" if pod.document is None else "applied", datetime.now(UTC)
-        log.warning("pod %s of a manifest cannot be %s: %s", pod.name, what, why)
+        log.warning("pod %s of %s cannot be %s: %s", pod.name, SOURCE_NAMES[self._source], what, why)
         message = why if len(why) <= _LONGEST_MESSAGE else f"{why[: _LONGEST_MESSAGE - 1]}…"
         self._backoff = backoff.record_failure(self._backoff, pod.name, now=now, reason=reason, message=message)
         return self._backoff.entries[pod.name].delay.total_seconds()
@@ -298,7 +318,7 @@ class ManifestPods:
     # --- what is told of it -------------------------------------------------------------------------------------------
 
     def report(self) -> tuple[DesiredPod, ...]:
-        """Return the pods that the directory asks for, and those whose workflows have not been told to end yet."""
+        """Return the pods that the source asks for, and those whose workflows have not been told to end yet."""
         return tuple(self._reported(pod) for _, pod in sorted(self._pods.items(), key=lambda each: each[1].name))
 
     def take_gone(self) -> tuple[PodKey, ...]:
@@ -311,7 +331,7 @@ class ManifestPods:
         return DesiredPod(
             **pod.key.model_dump(),
             uid=pod.uid,
-            source=FILE_SOURCE,
+            source=self._source,
             state="applied" if pod.is_as_it_should_be else "ending" if pod.document is None else "pending",
             reason=held.reason if held is not None else "",
             message=held.message if held is not None else "",
@@ -338,11 +358,11 @@ def _workflow_id(key: PodKey) -> str:
     return pod_workflow_id(key.namespace, key.name)
 
 
-def with_origin(document: Mapping[str, Any], seen: str) -> dict[str, Any]:
+def with_origin(document: Mapping[str, Any], source: str, seen: str) -> dict[str, Any]:
     """Return a document with the annotations for its source, and for the time at which the node first heard of the pod.
 
     In the kubelet, that time does not survive a restart (config/config.go, v1.36, updatePodsFunc).
     """
     metadata = document["metadata"]
-    origin = {SOURCE_ANNOTATION: FILE_SOURCE, SEEN_ANNOTATION: seen}
+    origin = {SOURCE_ANNOTATION: source, SEEN_ANNOTATION: seen}
     return {**document, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **origin}}}

@@ -16,12 +16,11 @@ import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.node_workflow import manifest_pods
-from syncpod.agent.node_workflow.manifest_files import Listing
-from syncpod.agent.node_workflow.manifest_pods import AT_ONCE, ManifestPods
+from syncpod.agent.node_workflow import desired_pods
+from syncpod.agent.node_workflow.desired_pods import AT_ONCE, DesiredPods, Listing
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import PodRef, pod_workflow_id
-from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodKey, PodWorkflowResult
+from syncpod.messages.node import FILE_SOURCE, ApplyPodWorkflow, DeletePodWorkflow, PodKey, PodWorkflowResult
 from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
 
@@ -70,7 +69,7 @@ class Workflows:
         """The names of pods whose workflows are open, and of which visibility does not know yet."""
         self.asked = 0
         self.annotations: dict[str, str] = {}
-        self.pods = ManifestPods("n1", self, self, lambda: self.known, self._require)
+        self.pods = DesiredPods("n1", FILE_SOURCE, self, self, lambda: self.known, self._require)
 
     async def _require(self) -> None:
         if not self.is_ours:
@@ -132,8 +131,8 @@ class Workflows:
 
 @pytest_asyncio.fixture
 async def workflows(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workflows]:
-    monkeypatch.setattr(manifest_pods, "_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(manifest_pods, "_QUICK_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(desired_pods, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(desired_pods, "_QUICK_SECONDS", (0.01, 0.01))
     made = Workflows()
     yield made
     await made.pods.close()

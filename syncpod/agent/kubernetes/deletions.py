@@ -1,0 +1,147 @@
+"""Ends the pods that the cluster deletes, and then has the API server remove them.
+
+The protocol of a deletion: somebody sets `deletionTimestamp` and a grace period; the node ends the pod within it, and
+deletes the Pod with a grace period of 0 once nothing of it runs (pkg/kubelet/status/status_manager.go, v1.36, syncPod).
+A second deletion may shorten the grace period. Another pod of the same name has another UID, and is not touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from secrets import SystemRandom
+from typing import Final
+
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from syncpod.agent.kubernetes.statuses import StatusWriter, path_of
+from syncpod.agent.node_workflow.desired_pods import Orders
+from syncpod.kubernetes.bound_pod import BoundPod
+from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.reflector import Backoff, ObjectKey
+from syncpod.messages.identity import PodRef
+from syncpod.messages.node import DeletePodWorkflow
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 20.0
+"""After so long it is asked whether the workflow of a pod that ends still runs: it may have been terminated."""
+
+Standing = Callable[[PodRef], Awaitable[str]]
+"""Returns how a pod's workflow stands: ``closed`` and ``unknown`` are an end. Raises RPCError."""
+
+
+@dataclass(eq=False)
+class _Deletion:
+    pod: BoundPod
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the pod is gone here, or at the API server, or its grace period has changed."""
+    is_gone_here: bool = False
+    is_gone_there: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class Deletions:
+    """The deletions that are under way. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        orders: Orders,
+        require: Callable[[], Awaitable[None]],
+        standing: Standing,
+    ) -> None:
+        """End workflows by `orders`, once `require` has returned; it raises RPCError."""
+        self._client, self._orders, self._require, self._standing = client, orders, require, standing
+        self._deletions: dict[str, _Deletion] = {}
+        self.statuses: StatusWriter | None = None
+        """Who writes a pod's last status before it is removed."""
+
+    async def take(self, deleted: Sequence[BoundPod]) -> None:
+        """Take which pods the cluster deletes now."""
+        uids = {pod.uid for pod in deleted}
+        for uid, deletion in list(self._deletions.items()):
+            if uid not in uids:
+                deletion.is_gone_there = True
+                deletion.news.set()
+        for pod in deleted:
+            known = self._deletions.get(pod.uid)
+            if known is None:
+                known = self._deletions[pod.uid] = _Deletion(pod)
+                known.task = asyncio.create_task(self._end(known), name=f"deletion of {pod.namespace}/{pod.name}")
+            elif known.pod.grace != pod.grace:
+                known.news.set()
+            known.pod = pod
+
+    def gone(self, uid: str) -> None:
+        """Take that nothing of a pod runs any more."""
+        if (deletion := self._deletions.get(uid)) is not None:
+            deletion.is_gone_here = True
+            deletion.news.set()
+
+    async def close(self) -> None:
+        """Cancel what is under way; the next worker goes on with it."""
+        tasks = [each.task for each in self._deletions.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._deletions.clear()
+
+    async def _end(self, deletion: _Deletion) -> None:
+        """End a pod here, and remove it there; repeat what fails."""
+        backoff = Backoff(time.monotonic, SystemRandom().random)
+        told: int | None = None
+        while not deletion.is_gone_there:
+            deletion.news.clear()
+            try:
+                if not deletion.is_gone_here and deletion.pod.grace != told:
+                    told = await self._tell(deletion)
+                if deletion.is_gone_here:
+                    await self._remove(deletion.pod)
+                await self._wait(deletion)
+            except (RPCError, ApplicationError, ApiError, Unreachable) as error:
+                log.warning("pod %s/%s cannot be deleted: %s", deletion.pod.namespace, deletion.pod.name, error)
+                told = None
+                await asyncio.sleep(backoff.next(error))
+        self._deletions.pop(deletion.pod.uid, None)
+
+    async def _tell(self, deletion: _Deletion) -> int | None:
+        """Have the pod's workflow end it; return the grace period that it was given."""
+        pod = deletion.pod
+        await self._require()
+        result = await self._orders.end(
+            DeletePodWorkflow(namespace=pod.namespace, name=pod.name, uids=(pod.uid,), grace_period_seconds=pod.grace)
+        )
+        if result.absent:
+            deletion.is_gone_here = True
+        elif result.refused:
+            raise ApplicationError(result.refused)
+        return pod.grace
+
+    async def _wait(self, deletion: _Deletion) -> None:
+        """Wait for news; without any, look whether the workflow still runs. Raises RPCError."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await deletion.news.wait()
+        except TimeoutError:
+            pod = deletion.pod
+            ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+            if not deletion.is_gone_here and await self._standing(ref) in ("closed", "unknown"):
+                deletion.is_gone_here = True
+
+    async def _remove(self, pod: BoundPod) -> None:
+        """Write the pod's last status, and have the API server remove it. Raises ApiError, Unreachable."""
+        key = ObjectKey(pod.namespace, pod.name)
+        if self.statuses is not None:
+            await self.statuses.write(key)
+        try:
+            await self._client.ask(
+                "DELETE", path_of(key), body={"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):  # 409: another pod has its name by now
+                raise

@@ -1,0 +1,163 @@
+"""Registers the node with its cluster, and keeps its Node and its Lease up to date.
+
+Mirrors pkg/kubelet/kubelet_node_status.go, v1.36, and component-helpers' lease controller: the lease is renewed every
+ten seconds, and the status is written when it has changed, and every five minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import SystemRandom
+from typing import Any, Final
+
+from syncpod.kubernetes import node as documents
+from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, Machine
+from syncpod.kubernetes.reflector import Backoff
+from syncpod.messages.node import NodeStatus
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 10.0
+"""The kubelet's nodeStatusUpdateFrequency."""
+REPORT_SECONDS: Final = 300.0
+"""Its nodeStatusReportFrequency: an unchanged status is written so often."""
+RENEW_SECONDS: Final = LEASE_SECONDS / 4
+_NODES: Final = "/api/v1/nodes"
+_LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+
+
+class Registration:
+    """One node's Node and Lease. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        name: str,
+        status: Callable[[], Awaitable[NodeStatus]],
+        machine: Machine,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write what `status` returns of the node; `clock` is steady, in seconds."""
+        self._client, self._name, self._status, self._machine, self._clock = client, name, status, machine, clock
+        self._node: Mapping[str, Any] = {}
+        self._lease: Mapping[str, Any] | None = None
+        self._reported_at = 0.0
+        self.registered = asyncio.Event()
+        """Set once the cluster has the Node."""
+
+    async def run(self) -> None:
+        """Register, and keep the Node up to date until cancelled."""
+        await self._repeat("the node", self.register)
+        self.registered.set()
+        while True:
+            await self._repeat("the node's status", self.report)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def renew_lease(self) -> None:
+        """Renew the lease until cancelled, from the registration on."""
+        await self.registered.wait()
+        while True:
+            await self._repeat("the node's lease", self.renew)
+            await asyncio.sleep(RENEW_SECONDS)
+
+    async def _repeat(self, what: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Write until it succeeds; log each new reason for a failure, and the success after it."""
+        backoff, told = Backoff(self._clock, SystemRandom().random), ""
+        while True:
+            try:
+                await write()
+            except (ApiError, Unreachable) as error:
+                if str(error) != told:
+                    told = str(error)
+                    log.warning("%s cannot be written to the cluster: %s", what, error)
+                await asyncio.sleep(backoff.next(error))
+            else:
+                if told:
+                    log.info("%s is written to the cluster again", what)
+                return
+
+    async def register(self) -> None:
+        """Have the cluster know the node: make its Node, or give the one that is there its labels.
+
+        Raises ApiError, Unreachable.
+        """
+        status = await self._status()
+        try:
+            node = documents.new_node(self._name, status, self._machine, datetime.now(UTC))
+            self._node = await self._client.ask("POST", _NODES, body=node)
+            log.info("node %s is registered with the cluster", self._name)
+            return
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        self._node = await self._client.ask("GET", self._path)
+        if patch := documents.labels_patch(self._node, self._name, status):
+            self._node = await self._client.ask("PATCH", self._path, body=patch, content_type=MERGE_PATCH)
+
+    async def report(self) -> None:
+        """Write the node's status, if it has changed or is due. A Node that somebody deleted is made anew.
+
+        Raises ApiError, Unreachable.
+        """
+        status, now = await self._status(), datetime.now(UTC)
+        is_due = self._clock() - self._reported_at >= REPORT_SECONDS
+        before = self._node.get("status") or {}
+        new = documents.node_status(before, status, self._machine, now)
+        if not is_due and not documents.has_changed(before, new):
+            return
+        try:
+            self._node = await self._client.ask("GET", self._path)
+            new = documents.node_status(self._node.get("status") or {}, status, self._machine, now)
+            patch = documents.status_patch(self._node, new)
+            path = f"{self._path}/status"
+            self._node = await self._client.ask("PATCH", path, body=patch, content_type=MERGE_PATCH)
+        except ApiError as error:
+            if error.code == 404:
+                await self.register()
+                return
+            if error.code != 409:  # somebody has written meanwhile: it comes again with the next look
+                raise
+        else:
+            self._reported_at = self._clock()
+
+    async def renew(self) -> None:
+        """Renew the lease, which is made if there is none. Raises ApiError, Unreachable."""
+        uid = str((self._node.get("metadata") or {}).get("uid") or "")
+        try:
+            if self._lease is None:
+                self._lease = await self._client.ask("GET", f"{_LEASES}/{self._name}")
+            new = documents.lease(self._name, uid, self._lease, datetime.now(UTC))
+            self._lease = await self._client.ask("PUT", f"{_LEASES}/{self._name}", body=new)
+        except ApiError as error:
+            self._lease = None
+            if error.code != 404:
+                raise
+            new = documents.lease(self._name, uid, None, datetime.now(UTC))
+            self._lease = await self._client.ask("POST", _LEASES, body=new)
+
+    @property
+    def _path(self) -> str:
+        return f"{_NODES}/{self._name}"
+
+
+def machine(root: Path = Path("/")) -> Machine:
+    """Return this machine's identities; "" for one that it does not tell. Blocks."""
+    return Machine(
+        machine_id=_text(root / "etc/machine-id"),
+        system_uuid=_text(root / "sys/class/dmi/id/product_uuid"),
+        boot_id=_text(root / "proc/sys/kernel/random/boot_id"),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,179 @@
+"""Writes the statuses of the cluster's pods to the API server.
+
+Mirrors pkg/kubelet/status/status_manager.go, v1.36: only the newest status of a pod is written, and one that somebody
+else has changed is written again. A status that cannot be written waits, and the pod goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from secrets import SystemRandom
+from typing import Any, Final, Protocol
+
+from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.pod_status import pod_status, rejected, status_patch
+from syncpod.kubernetes.reflector import Backoff, ObjectKey
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 8
+REFUSED: Final = "UnsupportedByNode"
+"""The reason of a pod that the node cannot take as it is."""
+
+
+class PublishedStatus(Protocol):
+    """A pod's newest state: `syncpod.temporal.workflow_watch.Published`."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+
+    def answer(self, query: str, *args: Any) -> Any:
+        """Return what the workflow's query of this name returned then."""
+
+
+class StatusWriter:
+    """The statuses of one node's pods. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        objects: Callable[[], Mapping[ObjectKey, Mapping[str, Any]]],
+        generation: Callable[[ObjectKey, str], int],
+    ) -> None:
+        """`objects` returns the cluster's pods of this node, as the API server has told them last.
+
+        `generation` returns the generation of a pod, by key and UID, that its workflow has; 0 = that is not known.
+        """
+        self._client, self._objects, self._generation = client, objects, generation
+        self._published: dict[str, PublishedStatus] = {}
+        self._refused: dict[str, str] = {}
+        self._written: dict[ObjectKey, Mapping[str, Any]] = {}
+        """What the API server answered to the last write; it may be newer than what the watch has brought."""
+        self._due: dict[ObjectKey, None] = {}
+        self._news = asyncio.Event()
+        self._locks: dict[ObjectKey, asyncio.Lock] = {}
+        self.trouble = ""
+        """Why statuses cannot be written now; "" if they can."""
+
+    # --- what is learned ----------------------------------------------------------------------------------------------
+
+    def published(self, key: ObjectKey, state: PublishedStatus) -> None:
+        """Take a pod's newest state."""
+        self._published[state.uid] = state
+        self._look(key)
+
+    def refuse(self, key: ObjectKey, uid: str, why: str) -> None:
+        """Take that the node cannot run a pod; it fails."""
+        self._refused[uid] = why
+        self._look(key)
+
+    def changed(self, key: ObjectKey) -> None:
+        """Take that the API server has another version of a pod: somebody else may have written its status."""
+        self._look(key)
+
+    def forget(self, key: ObjectKey, uid: str) -> None:
+        """Take that the API server no longer has a pod."""
+        self._published.pop(uid, None)
+        self._refused.pop(uid, None)
+        self._written.pop(key, None)
+        self._due.pop(key, None)
+        self._locks.pop(key, None)
+
+    def _look(self, key: ObjectKey) -> None:
+        self._due[key] = None
+        self._news.set()
+
+    # --- what is written ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write what is due until cancelled."""
+        room, backoff = asyncio.Semaphore(AT_ONCE), Backoff(time.monotonic, SystemRandom().random)
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            due, self._due = list(self._due), {}
+            results = await asyncio.gather(*(self._in_room(room, key) for key in due), return_exceptions=True)
+            failures = [each for each in results if isinstance(each, BaseException)]
+            if not failures:
+                self.trouble = ""
+                continue
+            for key, result in zip(due, results, strict=True):
+                if isinstance(result, BaseException):
+                    self._due.setdefault(key)
+            if unknown := [each for each in failures if not isinstance(each, ApiError | Unreachable)]:
+                raise unknown[0]
+            if str(failures[0]) != self.trouble:
+                self.trouble = str(failures[0])
+                log.warning("statuses of pods cannot be written to the cluster: %s", self.trouble)
+            await asyncio.sleep(backoff.next(failures[0] if isinstance(failures[0], Exception) else Exception()))
+            self._news.set()
+
+    async def _in_room(self, room: asyncio.Semaphore, key: ObjectKey) -> None:
+        async with room:
+            await self.write(key)
+
+    async def write(self, key: ObjectKey) -> None:
+        """Write a pod's status, if the API server has another one. Raises ApiError, Unreachable."""
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            self._due.pop(key, None)
+            while (pod := self._newest(key)) is not None and (patch := self._patch(key, pod)) is not None:
+                try:
+                    self._written[key] = await self._client.ask(
+                        "PATCH", f"{path_of(key)}/status", body=patch, content_type=MERGE_PATCH
+                    )
+                except ApiError as error:
+                    if error.code != 409:
+                        self._give_up(key, error)
+                        return
+                    if (now := await self._read(key)) is None:
+                        return
+                    self._written[key] = now
+
+    def _give_up(self, key: ObjectKey, error: ApiError) -> None:
+        """Leave a pod that is gone, or whose status the server will never take. Raises any other failure."""
+        if error.code == 404:
+            return
+        if error.code not in (400, 413, 422):
+            raise error
+        log.error("the cluster does not take the status of pod %s/%s: %s", *key, error)
+
+    async def _read(self, key: ObjectKey) -> Mapping[str, Any] | None:
+        try:
+            return await self._client.ask("GET", path_of(key))
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def _newest(self, key: ObjectKey) -> Mapping[str, Any] | None:
+        """Return the newest version of a pod that is known."""
+        watched, written = self._objects().get(key), self._written.get(key)
+        if watched is None or written is None:
+            return watched
+        return watched if _version(watched) >= _version(written) else written
+
+    def _patch(self, key: ObjectKey, pod: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the patch that is due for this version of a pod; None if none is."""
+        uid, before = str(pod["metadata"].get("uid") or ""), pod.get("status") or {}
+        if (why := self._refused.get(uid)) is not None:
+            return status_patch(pod, rejected(REFUSED, why, before)) if before.get("phase") != "Failed" else None
+        state = self._published.get(uid)
+        if state is None:
+            return None
+        ours = state.answer("pod").get("status") or {}
+        return status_patch(pod, pod_status(before, ours, generation=self._generation(key, uid)))
+
+
+def path_of(key: ObjectKey) -> str:
+    """Return a pod's path at the API server."""
+    return f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
+
+
+def _version(document: Mapping[str, Any]) -> int:
+    """Return an object's version, which an API server of v1.35 and later orders; 0 if it is no number."""
+    text = str((document.get("metadata") or {}).get("resourceVersion") or "")
+    return int(text) if text.isdecimal() else 0

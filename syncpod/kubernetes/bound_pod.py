@@ -1,0 +1,91 @@
+"""What an API server's Pod means for the node that it is bound to. Values in, values out.
+
+Mirrors pkg/kubelet/config/apiserver.go and kubelet.go, v1.36, syncLoopIteration, filterOutInactivePods. A pod of the
+cluster is the same for the node until its labels, annotations or spec change: other changes, the node's own status
+writes among them, give the same document, and so no signal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syncpod.pod import Pod, PodInvalid, admit, parse_pod, pod_to_wire
+
+FINISHED: Final = frozenset(("Succeeded", "Failed"))
+_KEPT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations", "generateName")
+
+
+@dataclass(frozen=True)
+class BoundPod:
+    """One pod that a cluster has bound to this node."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    phase: str
+    """As the API server has it; "" = none yet."""
+    document: Mapping[str, Any] | None
+    """The pod for its workflow, a v1 Pod with all defaults; None if the node cannot take it."""
+    refusal: str
+    """Why the node cannot take it, a sentence for each field; "" if it can."""
+    warnings: tuple[str, ...]
+    """What of it the node leaves out, a sentence for each field."""
+    grace: int | None
+    """Seconds that it has left to end, as its deletion says; None = it is not deleted."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the API server has it as ended: it never runs again."""
+        return self.phase in FINISHED
+
+
+def bound_pod(given: Mapping[str, Any]) -> BoundPod | None:
+    """Return what a Pod of the API server means here; None if it lacks a name or a UID."""
+    metadata = _mapping(given.get("metadata"))
+    namespace, name, uid = (str(metadata.get(each) or "") for each in ("namespace", "name", "uid"))
+    if not (namespace and name and uid):
+        return None
+    document, refusal, warnings = _document(given)
+    grace = metadata.get("deletionGracePeriodSeconds")
+    is_deleted = bool(metadata.get("deletionTimestamp"))
+    return BoundPod(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        generation=_number(metadata.get("generation")),
+        phase=str(_mapping(given.get("status")).get("phase") or ""),
+        document=document,
+        refusal=refusal,
+        warnings=warnings,
+        grace=_number(grace) if is_deleted else None,
+    )
+
+
+def _document(given: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str, tuple[str, ...]]:
+    """Return the pod for its workflow, "" and warnings; or None and why there is none."""
+    metadata, spec = _mapping(given.get("metadata")), dict(_mapping(given.get("spec")))
+    spec.pop("ephemeralContainers", None)
+    bare = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)},
+        "spec": spec,
+    }
+    try:
+        # A server may be newer than this node: fields that it alone knows are no reason to refuse a pod.
+        pod: Pod = parse_pod(bare, strict=False)
+        admitted = admit(pod)
+    except PodInvalid as wrong:
+        return None, str(wrong), ()
+    return pod_to_wire(admitted.pod), "", tuple(str(each) for each in admitted.warnings)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -1,0 +1,265 @@
+"""A client of an API server: JSON over HTTPS, with the status that the server answers as an exception.
+
+The library is aiohttp, which the worker has for its own API: 11 MiB in memory, where the official client takes 79.
+Each watch is one connection; a node has a few. A connection that dies without a word is noticed by the kernel's
+keepalive within `DEAD_SECONDS`, where the kubelet has HTTP/2's pings (30 s and 15 s more).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+import aiohttp
+from aiohttp import ClientResponse
+
+from syncpod.kernel.memory_file import memory_file
+from syncpod.kubernetes.kubeconfig import Kubeconfig
+
+log = logging.getLogger(__name__)
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+ANSWER_SECONDS: Final = 10.0
+"""How long an answer may take. A watch has its own limit, by `timeoutSeconds`."""
+LARGEST_ANSWER: Final = 64 << 20
+"""Bytes. A list of a node's pods has some hundred thousand."""
+LARGEST_EVENT: Final = 8 << 20
+"""Bytes of one line of a watch; an object in etcd has 1.5 MiB at most."""
+DEAD_SECONDS: Final = 30
+_KEEPALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_SECONDS * 1000),
+)
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class Unreachable(Exception):
+    """The API server has not answered; the text is a clause that says why."""
+
+
+@dataclass
+class ApiError(Exception):
+    """The API server's answer is a failure, as a v1 Status describes it."""
+
+    code: int
+    """The HTTP status, or that of a watch's ERROR event."""
+    reason: str = ""
+    """``NotFound``, ``Conflict``, ``Expired``, …; "" = none."""
+    message: str = ""
+    retry_after: float | None = None
+    """Seconds after which to try again, as the server asks."""
+
+    def __str__(self) -> str:
+        """Return the message, with the reason."""
+        return self.message or self.reason or f"status {self.code}"
+
+
+class ApiClient:
+    """One node's connections to an API server. An asynchronous context manager, of one event loop."""
+
+    def __init__(self, config: Kubeconfig, *, user_agent: str) -> None:
+        """Connect when something is asked for; what the kubeconfig's files say is read at each new connection."""
+        self._config = config
+        self._agent = user_agent
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Prepare the connections. Raises Unreachable where the credentials cannot be read."""
+        await self.renew()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def renew(self) -> None:
+        """Use the credentials as they are now, for all later connections. Raises Unreachable.
+
+        Calls under way end with their own connections, so a rotated certificate disturbs nothing.
+        """
+        try:
+            context, token = await asyncio.to_thread(partial(_credentials, self._config))
+        except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
+            raise Unreachable(f"the credentials of {self._config.path} cannot be used: {error}") from None
+        headers = {"User-Agent": self._agent, "Accept": JSON}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        connector = aiohttp.TCPConnector(ssl=context, socket_factory=_socket, keepalive_timeout=60)
+        before, self._session = (
+            self._session,
+            aiohttp.ClientSession(
+                connector=connector,
+                headers=headers,
+                auto_decompress=True,
+                read_bufsize=LARGEST_EVENT // 2,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=ANSWER_SECONDS),
+            ),
+        )
+        if before is not None:
+            await before.close()
+
+    async def ask(
+        self,
+        method: Method,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        seconds: float = ANSWER_SECONDS,
+    ) -> dict[str, Any]:
+        """Return the server's answer, a JSON object. Raises ApiError, Unreachable.
+
+        A call that has had no answer may have been carried out.
+        """
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = {} if data is None else {"Content-Type": content_type}
+        with _reaching(seconds):
+            async with (
+                asyncio.timeout(seconds),
+                self._request(method, path, params=params or {}, data=data, headers=headers) as response,
+            ):
+                text = await _whole(response)
+                if response.status >= 400:
+                    raise _failure(response.status, text, response.headers.get("Retry-After"))
+                return _object(text)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str], *, seconds: float
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """Begin a watch, and yield its events as they come, until the server ends it.
+
+        `seconds`: how long it may take until the watch has begun; the server ends it after `timeoutSeconds` of the
+        parameters. Raises ApiError, Unreachable, also from the events; an event of type ERROR is an ApiError.
+        """
+        with _reaching(seconds):
+            async with asyncio.timeout(seconds) as limit:
+                async with self._request("GET", path, params={**params, "watch": "true"}) as response:
+                    if response.status >= 400:
+                        raise _failure(response.status, await _whole(response), response.headers.get("Retry-After"))
+                    limit.reschedule(None)
+                    yield _events(response)
+
+    def _request(self, method: Method, path: str, **more: Any) -> Any:
+        if self._session is None:
+            raise Unreachable("the client is closed")
+        name = self._config.tls_server_name or None
+        return self._session.request(
+            method, f"{self._config.server}{path}", server_hostname=name, allow_redirects=False, **more
+        )
+
+
+class _reaching:  # noqa: N801  # a context manager, used as a function
+    """Turns the library's failures into Unreachable."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, TimeoutError):
+            raise Unreachable(f"no answer in {self._seconds:g} s") from None
+        if isinstance(error, (aiohttp.ClientError, OSError, ssl.SSLError)):
+            raise Unreachable(str(error) or type(error).__name__) from None
+
+
+async def _events(response: ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    """Yield the events of a watch: one JSON object a line."""
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > LARGEST_EVENT:
+            raise Unreachable(f"an event of the watch is larger than {LARGEST_EVENT >> 20} MiB")
+        for line in lines:
+            if line.strip():
+                event = _object(line)
+                if event.get("type") == "ERROR":
+                    status = event.get("object")
+                    raise _from_status(status if isinstance(status, Mapping) else {}, 500, None)
+                yield event
+
+
+async def _whole(response: ClientResponse) -> bytes:
+    """Return an answer's text. Raises Unreachable if it is too large."""
+    parts, size = [], 0
+    async for chunk in response.content.iter_any():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > LARGEST_ANSWER:
+            raise Unreachable(f"the answer is larger than {LARGEST_ANSWER >> 20} MiB")
+    return b"".join(parts)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unreachable("the answer is not JSON: this is no API server") from None
+    if not isinstance(answer, dict):
+        raise Unreachable("the answer is no JSON object: this is no API server")
+    return answer
+
+
+def _failure(code: int, text: bytes, retry_after: str | None) -> ApiError:
+    """Return the failure that an answer describes: a v1 Status, or any text of something before the server."""
+    try:
+        status = json.loads(text)
+    except (ValueError, RecursionError):
+        status = {"message": text.decode(errors="replace").strip()[:200]}
+    return _from_status(status if isinstance(status, Mapping) else {}, code, retry_after)
+
+
+def _from_status(status: Mapping[str, Any], code: int, retry_after: str | None) -> ApiError:
+    details = status.get("details")
+    asked: Any = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    if retry_after is not None and retry_after.isdigit():
+        asked = int(retry_after)
+    said = status.get("code")
+    return ApiError(
+        code=said if isinstance(said, int) and said else code,
+        reason=str(status.get("reason") or ""),
+        message=str(status.get("message") or "")[:1000],
+        retry_after=float(asked) if isinstance(asked, int) and asked > 0 else None,
+    )
+
+
+def _socket(address: Any) -> socket.socket:
+    """Return a socket whose peer's silent death the kernel notices."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    for level, option, value in _KEEPALIVE:
+        made.setsockopt(level, option, value)
+    return made
+
+
+def _credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
+    """Return a TLS context with the node's certificate, and its token. Blocks. Raises OSError, SSLError."""
+    authorities = config.authorities.read().decode() if config.authorities else None
+    context = ssl.create_default_context(cadata=authorities)
+    if config.certificate and config.key:
+        # The library of TLS reads only files: one in memory, which no other process can open.
+        with memory_file((config.certificate.read() + b"\n" + config.key.read()).decode()) as pair:
+            context.load_cert_chain(pair)
+    return context, config.token.read().decode().strip() if config.token else ""

@@ -1,0 +1,160 @@
+"""Reads a kubeconfig: where an API server is, and how a node identifies itself to it.
+
+As client-go's clientcmd (v0.36) reads one file. A kubeconfig that would run a program for its credentials is refused by
+the field's name: a node has a certificate or a token.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+_REFUSED = ("exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra")
+"""Fields of a user that are not supported."""
+_REFUSED_OF_CLUSTER = ("proxy-url", "insecure-skip-tls-verify")
+LARGEST = 1 << 20
+"""Bytes. A kubeconfig with its certificates has some ten thousand."""
+
+
+class KubeconfigInvalid(ValueError):
+    """A kubeconfig cannot be used; the text is one sentence with the file and the field."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A part of a kubeconfig that is either text in it or in a file, which may be replaced while the node runs."""
+
+    text: str = ""
+    path: Path | None = None
+
+    def __bool__(self) -> bool:
+        """Say whether there is one."""
+        return bool(self.text) or self.path is not None
+
+    def read(self) -> bytes:
+        """Return it as it is now. Blocks. Raises OSError."""
+        return self.path.read_bytes() if self.path is not None else self.text.encode()
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """Where an API server is, and how to identify to it."""
+
+    path: Path
+    server: str
+    """``https://host:port``, without a slash at its end."""
+    authorities: Credential
+    """Certificates in PEM that the server's must come from; none = those of the system."""
+    tls_server_name: str = ""
+    """The name that the server's certificate must have; "" = that of `server`."""
+    certificate: Credential = Credential()
+    key: Credential = field(default=Credential(), repr=False)
+    token: Credential = field(default=Credential(), repr=False)
+
+
+def read_kubeconfig(path: Path) -> Kubeconfig:
+    """Return the current context of a kubeconfig. Blocks. Raises KubeconfigInvalid."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST + 1)
+    except OSError as error:
+        raise KubeconfigInvalid(f"{path}: {error.strerror}") from None
+    if len(text) > LARGEST:
+        raise KubeconfigInvalid(f"{path}: larger than {LARGEST >> 20} MiB: not a kubeconfig")
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise KubeconfigInvalid(f"{path}: not YAML: must be a kubeconfig") from None
+    return _Reading(path, document).kubeconfig()
+
+
+class _Reading:
+    def __init__(self, path: Path, document: Any) -> None:
+        self._path = path
+        self._document = document if isinstance(document, Mapping) else {}
+
+    def kubeconfig(self) -> Kubeconfig:
+        if self._document.get("kind") != "Config":
+            raise self._wrong("kind", "must be Config")
+        context = self._named("contexts", "context", self._text(self._document, "", "current-context"))
+        cluster_at, cluster = self._of(context, "clusters", "cluster")
+        user_at, user = self._of(context, "users", "user")
+        self._refuse(cluster_at, cluster, _REFUSED_OF_CLUSTER)
+        self._refuse(user_at, user, _REFUSED)
+        found = Kubeconfig(
+            path=self._path,
+            server=self._server(cluster_at, cluster),
+            authorities=self._credential(cluster_at, cluster, "certificate-authority", is_base64=True),
+            tls_server_name=self._text(cluster, cluster_at, "tls-server-name", required=False),
+            certificate=self._credential(user_at, user, "client-certificate", is_base64=True),
+            key=self._credential(user_at, user, "client-key", is_base64=True),
+            token=self._token(user_at, user),
+        )
+        if bool(found.certificate) != bool(found.key):
+            missing = "client-key" if found.certificate else "client-certificate"
+            raise self._wrong(f"{user_at}.{missing}", "required beside the other half of the pair")
+        if not found.certificate and not found.token:
+            raise self._wrong(user_at, "needs client-certificate and client-key, or a token")
+        return found
+
+    def _of(self, context: tuple[str, Mapping[str, Any]], names: str, name: str) -> tuple[str, Mapping[str, Any]]:
+        """Return the cluster or the user that the context names, with its path."""
+        at, content = context
+        return self._named(names, name, self._text(content, at, name))
+
+    def _named(self, names: str, name: str, wanted: str) -> tuple[str, Mapping[str, Any]]:
+        """Return the path and content of the entry of a list that has this name."""
+        entries = self._document.get(names)
+        entries = entries if isinstance(entries, Sequence) and not isinstance(entries, str) else ()
+        for at, entry in enumerate(entries):
+            if isinstance(entry, Mapping) and entry.get("name") == wanted:
+                content = entry.get(name)
+                return f"{names}[{at}].{name}", content if isinstance(content, Mapping) else {}
+        raise self._wrong(names, f"must have one with the name {wanted!r}")
+
+    def _refuse(self, at: str, content: Mapping[str, Any], names: Sequence[str]) -> None:
+        if given := [name for name in names if content.get(name)]:
+            raise self._wrong(f"{at}.{given[0]}", "not supported: a node identifies itself by a certificate or a token")
+
+    def _server(self, at: str, content: Mapping[str, Any]) -> str:
+        server = self._text(content, at, "server").rstrip("/")
+        parts = urlsplit(server)
+        if parts.scheme != "https" or not parts.hostname:
+            raise self._wrong(f"{at}.server", f"must be https://HOST[:PORT], not {server!r}")
+        return server
+
+    def _credential(self, at: str, content: Mapping[str, Any], name: str, *, is_base64: bool) -> Credential:
+        """Return a credential given as data, which has precedence, or as a file beside the kubeconfig."""
+        data = self._text(content, at, f"{name}-data", required=False)
+        if data:
+            try:
+                return Credential(base64.b64decode(data, validate=True).decode() if is_base64 else data)
+            except (binascii.Error, UnicodeDecodeError):
+                raise self._wrong(f"{at}.{name}-data", "must be PEM in base64") from None
+        file = self._text(content, at, name, required=False)
+        return Credential(path=self._path.parent / file) if file else Credential()
+
+    def _token(self, at: str, content: Mapping[str, Any]) -> Credential:
+        """Return the token; as in client-go, a file of it has precedence."""
+        if file := self._text(content, at, "tokenFile", required=False):
+            return Credential(path=self._path.parent / file)
+        return Credential(self._text(content, at, "token", required=False))
+
+    def _text(self, content: Mapping[str, Any], at: str, name: str, *, required: bool = True) -> str:
+        value = content.get(name) or ""
+        path = f"{at}.{name}" if at else name
+        if not isinstance(value, str):
+            raise self._wrong(path, "must be a text")
+        if required and not value:
+            raise self._wrong(path, "required")
+        return value
+
+    def _wrong(self, path: str, why: str) -> KubeconfigInvalid:
+        return KubeconfigInvalid(f"{self._path}: {path}: {why}")

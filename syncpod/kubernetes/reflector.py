@@ -1,0 +1,206 @@
+"""Follows a list of an API server's objects: lists it, watches it, and lists it again when the watch has ended.
+
+As client-go's reflector (tools/cache/reflector.go, v0.36). Differences:
+
+- A list is a consistent read. The kubelet's first list may be answered from a cache that is behind; a pod that is
+  missing there would be ended on the node.
+- A watch that has ended by itself, after five to ten minutes, is followed by a list. So an event that was lost on the
+  way is made up for. A watch that was cut off goes on from where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from secrets import SystemRandom
+from typing import Any, Final, NamedTuple
+
+from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+
+log = logging.getLogger(__name__)
+
+LIST_SECONDS: Final = 60.0
+BEGIN_SECONDS: Final = 10.0
+"""How long a watch may take to begin."""
+SHORTEST_WATCH: Final = 300
+"""Seconds after which the server ends a watch; it is between this and twice as long, so that not all come at once."""
+BACKOFF_SECONDS: Final = (0.8, 30.0)
+"""The first wait after a failure, and the longest; each is up to twice as long by chance."""
+CALM_SECONDS: Final = 120.0
+"""After so long without a failure, the next one waits as the first."""
+_GONE: Final = 410
+_CHANCE: Final = SystemRandom().random
+
+
+class ObjectKey(NamedTuple):
+    """Namespace and name of an object."""
+
+    namespace: str
+    name: str
+
+
+class NotAList(Exception):
+    """The server's answer is no list of the kind that was asked for; the text is a clause."""
+
+
+class Reflector:
+    """A list as this node knows it. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        path: str,
+        kind: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = _CHANCE,
+    ) -> None:
+        """Follow the objects at a path, such as ``/api/v1/pods``, of a kind, such as ``Pod``.
+
+        `clock` is steady, in seconds; `chance` returns a number from 0 to 1.
+        """
+        self._client, self._path, self._kind = client, path, kind
+        self._params, self._clock, self._chance = dict(params or {}), clock, chance
+        self.objects: Mapping[ObjectKey, Mapping[str, Any]] = {}
+        """The newest version of each object; empty before `is_complete`. Replaced and never changed in place."""
+        self.is_complete = False
+        """Whether a whole list has come: before that, nothing is known of an object that is missing."""
+        self.news = asyncio.Event()
+        """Set when `objects` has changed, or `is_complete`, or `trouble`."""
+        self.trouble = ""
+        """Why the list cannot be followed now, as a clause; "" if it can."""
+
+    async def run(self) -> None:
+        """Follow the list until cancelled."""
+        version, backoff = "", Backoff(self._clock, self._chance)
+        error: ApiError | Unreachable | NotAList
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                    self._tell("")
+                version = await self._watch(version)
+            except _Cut as cut:
+                version, error = cut.version, cut.cause
+            except (ApiError, Unreachable, NotAList) as raised:
+                error = raised
+            else:
+                continue
+            if is_expired(error):
+                version = ""
+                continue
+            self._tell(str(error))
+            await asyncio.sleep(backoff.next(error))
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            if trouble:
+                log.warning("%s of the cluster cannot be followed: %s", self._path, trouble)
+            else:
+                log.info("%s of the cluster is followed", self._path)
+            self.news.set()
+
+    async def _list(self) -> str:
+        """Take the whole list, and return its version. A list that is cut off, or is none, changes nothing."""
+        answer = await self._client.ask("GET", self._path, params=self._params, seconds=LIST_SECONDS)
+        version = _version(answer)
+        items = answer.get("items")
+        if answer.get("kind") != f"{self._kind}List" or not version or not isinstance(items, list | type(None)):
+            raise NotAList(f"the answer is no {self._kind}List")
+        # The items of a list have no kind of their own.
+        named = [{"apiVersion": "v1", "kind": self._kind, **each} for each in items or () if isinstance(each, Mapping)]
+        self.objects = {key_of(each): each for each in named}
+        self.is_complete = True
+        self.news.set()
+        return version
+
+    async def _watch(self, version: str) -> str:
+        """Take events from `version` on until the server ends the watch; return "", since a list comes next.
+
+        Raises _Cut, with the version from which to go on.
+        """
+        seconds = int(SHORTEST_WATCH * (1 + self._chance()))
+        params = {
+            **self._params,
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        begun = self._clock()
+        try:
+            async with (
+                asyncio.timeout(seconds + LIST_SECONDS),
+                self._client.stream(self._path, params, seconds=BEGIN_SECONDS) as events,
+            ):
+                async for event in events:
+                    self._tell("")
+                    version = self._take(event) or version
+        except (ApiError, Unreachable) as error:
+            raise _Cut(version, error) from error
+        except TimeoutError:
+            raise _Cut(version, Unreachable("the watch has not ended in time")) from None
+        if self._clock() - begun < 1:  # the server, or a proxy before it, closes each watch at once
+            raise _Cut(version, Unreachable("the watch ended at once"))
+        return ""
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        """Take one event, and return the version that it brings."""
+        kind, changed = event.get("type"), event.get("object")
+        if not isinstance(changed, Mapping):
+            raise Unreachable(f"an event of type {kind!r} has no object")
+        if kind in ("ADDED", "MODIFIED"):
+            self.objects = {**self.objects, key_of(changed): changed}
+        elif kind == "DELETED":
+            gone = key_of(changed)
+            self.objects = {key: each for key, each in self.objects.items() if key != gone}
+        if kind != "BOOKMARK":
+            self.news.set()
+        return _version(changed)
+
+
+class _Cut(Exception):
+    """A watch was cut off, and may go on from `version`."""
+
+    def __init__(self, version: str, cause: ApiError | Unreachable) -> None:
+        super().__init__(version)
+        self.version, self.cause = version, cause
+
+
+class Backoff:
+    """The waits between failures. client-go's: 0.8 s, doubled up to 30 s, each up to twice as long by chance."""
+
+    def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
+        """Have seen no failure yet. `clock` is steady, in seconds; `chance` returns a number from 0 to 1."""
+        self._clock, self._chance = clock, chance
+        self._next, self._last = BACKOFF_SECONDS[0], clock()
+
+    def next(self, error: Exception) -> float:
+        """Return how many seconds to wait after a failure: at least as long as the server asks."""
+        now = self._clock()
+        if now - self._last > CALM_SECONDS:
+            self._next = BACKOFF_SECONDS[0]
+        wait = self._next * (1 + self._chance())
+        self._last, self._next = now + wait, min(2 * self._next, BACKOFF_SECONDS[1])
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        return max(wait, asked or 0.0)
+
+
+def is_expired(error: Exception) -> bool:
+    """Say whether a watch cannot go on from its version, since the server no longer knows it."""
+    return isinstance(error, ApiError) and (error.code == _GONE or error.reason in ("Expired", "Gone"))
+
+
+def key_of(document: Mapping[str, Any]) -> ObjectKey:
+    """Return an object's namespace and name; "" for what it has not."""
+    metadata = document.get("metadata")
+    found = metadata if isinstance(metadata, Mapping) else {}
+    return ObjectKey(str(found.get("namespace") or ""), str(found.get("name") or ""))
+
+
+def _version(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata")
+    return str(metadata.get("resourceVersion") or "") if isinstance(metadata, Mapping) else ""

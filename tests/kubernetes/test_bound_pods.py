@@ -1,0 +1,339 @@
+"""The pods that an API server binds to the node are run, told of, ended and removed, whatever fails meanwhile.
+
+Holds: Before the first whole list of a Kubernetes cluster, none of its pods ends.
+Holds: A pod of a Kubernetes cluster is removed there only once nothing of it runs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.exceptions import ApplicationError
+
+from syncpod.agent.kubernetes import registration as registrations
+from syncpod.agent.kubernetes.bound_pods import BoundPods
+from syncpod.agent.kubernetes.deletions import Deletions
+from syncpod.agent.kubernetes.registration import Registration
+from syncpod.agent.kubernetes.statuses import StatusWriter
+from syncpod.agent.node_workflow.desired_pods import DesiredPods
+from syncpod.kubernetes import reflector as reflectors
+from syncpod.kubernetes.client import ApiClient
+from syncpod.kubernetes.kubeconfig import read_kubeconfig
+from syncpod.kubernetes.node import Machine
+from syncpod.kubernetes.reflector import ObjectKey, Reflector
+from syncpod.lifecycle.orphans import Standing
+from syncpod.messages.identity import PodRef, pod_workflow_id
+from syncpod.messages.node import (
+    KUBERNETES_SOURCE,
+    ApplyPodWorkflow,
+    DeletePodWorkflow,
+    NodeCondition,
+    NodeStatus,
+    PodKey,
+    PodWorkflowResult,
+)
+from syncpod.pod import ObjectMeta
+from tests.agent.waiting import until
+from tests.kubernetes.api_server import ApiServer, Fault, pod, pod_path, served, write_kubeconfig
+
+
+class State:
+    """What a pod's workflow has published."""
+
+    def __init__(self, uid: str, phase: str) -> None:
+        self.uid, self._phase = uid, phase
+
+    def answer(self, query: str, *args: Any) -> Any:
+        """The pod with its status."""
+        assert query == "pod"
+        return {"status": {"phase": self._phase, "conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+class Node:
+    """A node whose pods' workflows begin and end at once, unless they are held."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.told: list[str] = []
+        self.there: dict[str, str] = {}
+        self.held: set[str] = set()
+        """Pods that take longer to end than the test waits."""
+        self.known: list[ObjectMeta] = []
+        self.failures: list[Exception] = []
+        self.reflector = Reflector(
+            client, "/api/v1/pods", "Pod", params={"fieldSelector": "spec.nodeName=n1"}, chance=lambda: 0.0
+        )
+        self.desired = DesiredPods("n1", KUBERNETES_SOURCE, self, self, lambda: self.known, self._nothing)
+        self.deletions = Deletions(client, self, self._nothing, self.standing)
+        self.pods = BoundPods(self.reflector, self.desired, self.deletions, self._is_open)
+        self.statuses = StatusWriter(client, lambda: self.reflector.objects, self.pods.generation)
+        self.pods.statuses = self.deletions.statuses = self.statuses
+        self.running: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Follow the server."""
+        runs: tuple[Callable[[], Awaitable[None]], ...] = (self.reflector.run, self.pods.run, self.statuses.run)
+        self.running = [asyncio.ensure_future(run()) for run in runs]
+
+    async def stop(self) -> None:
+        """As a worker that ends."""
+        for task in self.running:
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)
+
+    # --- the workflows ------------------------------------------------------------------------------------------------
+
+    async def apply(self, request: ApplyPodWorkflow, *, require: Callable[[], Awaitable[None]]) -> PodWorkflowResult:
+        metadata = request.pod["metadata"]
+        assert metadata["annotations"]["kubernetes.io/config.source"] == KUBERNETES_SOURCE
+        self.told.append(f"apply {metadata['name']}/{metadata['uid']}")
+        self.there[metadata["name"]] = metadata["uid"]
+        self.publish(metadata["name"], "Running")
+        return PodWorkflowResult(uid=metadata["uid"])
+
+    async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
+        if self.failures:
+            raise self.failures.pop()
+        self.told.append(f"end {request.name}/{','.join(request.uids)} {request.grace_period_seconds}")
+        if self.there.get(request.name) not in request.uids:
+            return PodWorkflowResult(absent=True)
+        if request.name not in self.held:
+            self.finish(request.name)
+        return PodWorkflowResult(uid=request.uids[0])
+
+    def finish(self, name: str) -> None:
+        """Nothing of a pod runs any more."""
+        uid = self.there.pop(name)
+        self.statuses.published(ObjectKey("default", name), State(uid, "Succeeded"))
+        self.desired.gone(_meta(name, uid), is_followed=False)
+        self.deletions.gone(uid)
+
+    def publish(self, name: str, phase: str) -> None:
+        """A pod's workflow publishes its state."""
+        uid = self.there[name]
+        self.desired.published(_meta(name, uid))
+        self.statuses.published(ObjectKey("default", name), State(uid, phase))
+
+    async def open(self) -> dict[str, str]:
+        return {pod_workflow_id("default", name): uid for name, uid in self.there.items()}
+
+    async def standing(self, ref: PodRef) -> Standing:
+        return "open" if self.there.get(ref.name) == ref.uid else "closed"
+
+    async def _is_open(self, key: PodKey) -> bool:
+        return key.name in self.there
+
+    async def _nothing(self) -> None:
+        """Nothing is required."""
+
+
+def _meta(name: str, uid: str) -> ObjectMeta:
+    annotations = {"kubernetes.io/config.source": KUBERNETES_SOURCE}
+    return ObjectMeta(name=name, namespace="default", uid=uid, annotations=annotations)
+
+
+@pytest_asyncio.fixture
+async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
+    """A server; failures are followed by short waits."""
+    monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
+    async with served() as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def client(api: ApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
+    """A client of the server."""
+    config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
+    async with ApiClient(config, user_agent="test") as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def node(client: ApiClient) -> AsyncIterator[Node]:
+    """A node that follows the server as soon as it is started."""
+    made = Node(client)
+    yield made
+    await made.stop()
+
+
+def status(api: ApiServer, name: str) -> dict[str, Any]:
+    """The status of a pod at the server."""
+    found: dict[str, Any] = api.objects[pod_path(name)].get("status", {})
+    return found
+
+
+async def test_a_pod_is_begun_and_its_status_written_once(api: ApiServer, node: Node) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    assert status(api, "web")["observedGeneration"] == 1
+    # Echoes of our own writes and foreign changes that do not concern the node give no order.
+    for number in range(100):
+        known = api.objects[pod_path("web")]
+        await api.put(pod_path("web"), {**known, "metadata": {**known["metadata"], "finalizers": [f"f{number}"]}})
+    await until(lambda: node.reflector.objects[ObjectKey("default", "web")]["metadata"].get("finalizers") == ["f99"])
+    assert node.told == ["apply web/uid-of-web"]
+    assert api.calls["PATCH status"] <= 3
+
+
+async def test_before_the_first_whole_list_no_pod_ends(api: ApiServer, node: Node) -> None:
+    node.there["old"] = "u"
+    node.known.append(_meta("old", "u"))
+    api.faults.extend([Fault("GET", "/pods", "cut"), Fault("GET", "/pods", "500"), Fault("GET", "/pods", "html")])
+    node.start()
+    await until(lambda: api.calls["GET pods"] == 3)
+    assert not node.told
+    await until(lambda: node.told == ["end old/u None"])
+
+
+async def test_a_deletion_ends_the_pod_and_then_removes_it(api: ApiServer, node: Node) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    node.held.add("web")
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    await api.delete_pod("web", 30)
+    await until(lambda: "end web/uid-of-web 30" in node.told)
+    await api.delete_pod("web", 1)  # a second deletion shortens it
+    await until(lambda: "end web/uid-of-web 1" in node.told)
+    assert pod_path("web") in api.objects
+    node.finish("web")
+    await until(lambda: pod_path("web") not in api.objects)
+    assert api.calls["DELETE web"] == 1
+    assert [each for each in node.told if each.startswith("apply")] == ["apply web/uid-of-web"]
+
+
+async def test_a_deletion_whose_steps_fail_is_carried_through(api: ApiServer, node: Node) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    node.failures.append(ApplicationError("it has not answered"))
+    api.faults.extend([Fault("PATCH", "web", "500"), Fault("DELETE", "web", "500"), Fault("DELETE", "web", "429")])
+    await api.delete_pod("web", 0)
+    await until(lambda: pod_path("web") not in api.objects)
+
+
+async def test_a_pod_that_was_deleted_before_it_began_is_only_removed(api: ApiServer, node: Node) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    await api.delete_pod("web", 30)
+    node.start()
+    await until(lambda: pod_path("web") not in api.objects)
+    assert node.told == ["end web/uid-of-web 30"]
+
+
+async def test_a_forced_deletion_ends_what_is_left_and_another_uid_is_another_pod(api: ApiServer, node: Node) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: "web" in node.there)
+    await api.remove(pod_path("web"))
+    await until(lambda: "end web/uid-of-web None" in node.told)
+    await api.put(pod_path("web"), pod("web", "u2"))
+    await until(lambda: node.there.get("web") == "u2")
+    await until(lambda: status(api, "web").get("phase") == "Running")
+
+
+async def test_a_pod_that_has_ended_is_not_begun_again(api: ApiServer, node: Node) -> None:
+    await api.put(pod_path("done"), pod("done", status={"phase": "Succeeded"}))
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: "web" in node.there)
+    assert node.told == ["apply web/uid-of-web"]
+
+
+async def test_a_pod_that_the_node_cannot_take_fails_with_the_field(api: ApiServer, node: Node) -> None:
+    volumes = [{"name": "v", "nfs": {"server": "s", "path": "/"}}]
+    await api.put(pod_path("web"), pod("web", spec={"volumes": volumes}))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Failed")
+    assert status(api, "web")["reason"] == "UnsupportedByNode"
+    assert "spec.volumes[0].nfs" in status(api, "web")["message"]
+    assert not node.told
+
+
+async def test_a_condition_that_somebody_writes_meanwhile_survives(api: ApiServer, node: Node) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    gate = {"type": "example.com/gate", "status": "True"}
+    known = api.objects[pod_path("web")]
+    api.skipped.add("web")  # the node does not see it, so its next write meets a conflict
+    await api.put(pod_path("web"), {**known, "status": {**known["status"], "conditions": [gate]}})
+    node.publish("web", "Failed")
+    await until(lambda: status(api, "web").get("phase") == "Failed")
+    assert [each["type"] for each in status(api, "web")["conditions"]] == ["example.com/gate", "Ready"]
+
+
+async def test_statuses_that_cannot_be_written_wait_and_the_newest_is_written(api: ApiServer, node: Node) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    api.faults.extend(Fault("PATCH", "web", "500") for _ in range(3))
+    node.publish("web", "Unknown")
+    await until(lambda: bool(node.statuses.trouble))
+    node.publish("web", "Succeeded")
+    await until(lambda: status(api, "web").get("phase") == "Succeeded" and not node.statuses.trouble)
+
+
+async def test_a_status_that_the_server_never_takes_holds_up_no_other(api: ApiServer, node: Node) -> None:
+    for name in ("bad", "good"):
+        await api.put(pod_path(name), pod(name))
+    api.faults.append(Fault("PATCH", "bad", "422"))
+    node.start()
+    await until(lambda: status(api, "good").get("phase") == "Running")
+    assert status(api, "bad")["phase"] in ("Pending", "Running")
+
+
+async def test_a_new_worker_goes_on_with_a_deletion(api: ApiServer, client: ApiClient, node: Node) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    node.held.add("web")
+    node.start()
+    await until(lambda: "web" in node.there)
+    await api.delete_pod("web", 30)
+    await until(lambda: "end web/uid-of-web 30" in node.told)
+    await node.stop()
+    following = Node(client)
+    following.there = {"web": "uid-of-web"}
+    following.start()
+    try:
+        await until(lambda: pod_path("web") not in api.objects)
+    finally:
+        await following.stop()
+    assert following.told == ["end web/uid-of-web 30"]
+
+
+async def test_a_node_registers_renews_its_lease_and_comes_back_when_it_is_deleted(
+    api: ApiServer, client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registrations, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(registrations, "RENEW_SECONDS", 0.01)
+    ready = [True]
+
+    async def own_status() -> NodeStatus:
+        return NodeStatus(
+            conditions=(NodeCondition(type="Ready", status="True" if ready[0] else "False", reason="r"),),
+            addresses=(),
+        )
+
+    registration = Registration(client, "n1", own_status, Machine())
+    api.faults.append(Fault("POST", "nodes", "500"))
+    running = [asyncio.ensure_future(run()) for run in (registration.run, registration.renew_lease)]
+    node, lease = "/api/v1/nodes/n1", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+    try:
+        await until(lambda: lease in api.objects and api.calls["PUT n1"] > 3)
+        assert api.objects[lease]["metadata"]["ownerReferences"][0]["uid"] == "uid-of-n1"
+        ready[0] = False
+        await until(lambda: api.objects[node]["status"]["conditions"][0]["status"] == "False")
+        writes = api.calls["PATCH status"]
+        renewals = api.calls["PUT n1"]
+        await until(lambda: api.calls["PUT n1"] > renewals + 10)
+        assert api.calls["PATCH status"] == writes  # a status that is the same is not written
+        await api.remove(node)
+        ready[0] = True
+        await until(lambda: node in api.objects)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

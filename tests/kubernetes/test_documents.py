@@ -1,0 +1,181 @@
+"""What a node writes of its pods and of itself: others' parts stay, and nothing is written that is already so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from syncpod.kubernetes import node as nodes
+from syncpod.kubernetes.bound_pod import bound_pod
+from syncpod.kubernetes.node import Machine
+from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_patch
+from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus
+from tests.kubernetes.api_server import pod
+
+AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-01T00:00:00Z"}
+
+
+def status_of(before: dict[str, Any], ours: dict[str, Any], generation: int = 3) -> dict[str, Any]:
+    """The status that is written."""
+    return pod_status(before, ours, generation=generation)
+
+
+def test_conditions_of_others_stay_and_ours_keep_their_transition() -> None:
+    gate = {"type": "example.com/gate", "status": "True"}
+    before = {"phase": "Running", "conditions": [gate, READY], "nominatedNodeName": "n2"}
+    ours = {"phase": "Running", "conditions": [{**READY, "lastTransitionTime": "2026-11-01T09:00:00Z"}]}
+    status = status_of(before, ours)
+    assert status["conditions"] == [gate, {"lastProbeTime": None, **READY, "observedGeneration": 3}]
+    assert status["nominatedNodeName"] == "n2"
+    assert status["observedGeneration"] == 3
+    changed = status_of(before, {"conditions": [{**READY, "status": "False", "lastTransitionTime": "now"}]})
+    assert changed["conditions"][1]["lastTransitionTime"] == "now"
+
+
+def test_a_shared_condition_is_ours_while_we_have_it() -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    assert status_of({"conditions": [target]}, {})["conditions"] == [target]
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    assert status_of({"conditions": [target]}, {"conditions": [evicted]})["conditions"][0]["reason"] == (
+        "TerminationByKubelet"
+    )
+
+
+def test_an_end_is_told_once_nothing_runs_and_is_never_taken_back() -> None:
+    running = {"phase": "Failed", "containerStatuses": [{"name": "app", "state": {"running": {}}}]}
+    assert status_of({"phase": "Pending"}, {**running, "containerStatuses": []})["phase"] == "Failed"
+    running["containerStatuses"] = [{"name": "app", "state": {"running": {"startedAt": "x"}}}]
+    assert status_of({"phase": "Running"}, running)["phase"] == "Running"
+    assert status_of({"phase": "Failed"}, {"phase": "Running"})["phase"] == "Failed"
+
+
+def test_a_patch_holds_for_one_version_and_removes_what_is_no_more() -> None:
+    given = pod("web", metadata={"resourceVersion": "7"})
+    given["status"] = {"phase": "Pending", "message": "waits", "conditions": None}
+    patch = status_patch(given, {"phase": "Running"})
+    assert patch == {
+        "metadata": {"uid": "uid-of-web", "resourceVersion": "7"},
+        "status": {"message": None, "conditions": None, "phase": "Running"},
+    }
+    assert status_patch(given, {"phase": "Pending", "message": "waits", "reason": ""}) is None
+
+
+def test_what_is_empty_is_the_same_as_what_is_absent() -> None:
+    assert same({"a": None, "b": {}, "c": [{"d": ""}]}, {"c": [{}]})
+    assert not same({"a": 0}, {})
+
+
+def test_a_rejected_pod_fails_with_its_reason() -> None:
+    assert rejected("NodePorts", "no", {"qosClass": "Burstable", "containerStatuses": [1]}) == {
+        "qosClass": "Burstable",
+        "phase": "Failed",
+        "reason": "NodePorts",
+        "message": "no",
+    }
+
+
+def test_a_bound_pod_has_the_authors_part_alone() -> None:
+    given = pod("web", metadata={"resourceVersion": "7", "labels": {"a": "b"}, "ownerReferences": []})
+    given["metadata"]["managedFields"] = [{}]
+    found = bound_pod(given)
+    assert found is not None
+    assert found.document is not None
+    assert not found.refusal
+    assert found.grace is None
+    assert found.document["metadata"] == {
+        "name": "web",
+        "namespace": "default",
+        "uid": "uid-of-web",
+        "labels": {"a": "b"},
+    }
+    assert "nodeName" not in found.document["spec"] or found.document["spec"]["nodeName"] == "n1"
+    given["status"] = {"phase": "Running"}
+    again = bound_pod(given)
+    assert again is not None
+    assert again.document == found.document
+
+
+def test_a_bound_pod_that_the_node_cannot_take_says_why() -> None:
+    found = bound_pod(pod("web", spec={"volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}]}))
+    assert found is not None
+    assert found.document is None
+    assert "spec.volumes[0].nfs" in found.refusal
+
+
+def test_a_field_of_a_newer_server_is_no_reason_to_refuse_a_pod() -> None:
+    found = bound_pod(pod("web", spec={"fieldOfTomorrow": 1}))
+    assert found is not None
+    assert found.document is not None
+
+
+def test_a_token_that_is_not_mounted_is_named() -> None:
+    volume = {
+        "name": "kube-api-access-x",
+        "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]},
+    }
+    found = bound_pod(pod("web", spec={"volumes": [volume]}))
+    assert found is not None
+    assert found.document is not None
+    assert [each for each in found.warnings if "kube-api-access-x" in each]
+
+
+def test_a_deleted_pod_has_its_grace_period_and_one_without_name_is_none() -> None:
+    given = pod("web", metadata={"deletionTimestamp": "2026-11-01T00:00:00Z", "deletionGracePeriodSeconds": 5})
+    found = bound_pod(given)
+    assert found is not None
+    assert found.grace == 5
+    given["metadata"]["uid"] = ""
+    assert bound_pod(given) is None
+
+
+def node_status() -> NodeStatus:
+    """A node's own status."""
+    return NodeStatus(
+        conditions=(NodeCondition(type="Ready", status="True", reason="KubeletReady", last_transition_time=AT),),
+        labels={"disk": "ssd"},
+        capacity={"cpu": "2"},
+        allocatable={"cpu": "2"},
+        addresses=(NodeAddress(type="InternalIP", address="10.0.0.1"),),
+        node_info=NodeInfo(kubelet_version="v0.1.0", operating_system="linux", architecture="amd64"),
+    )
+
+
+def test_a_node_registers_with_its_labels_and_the_kubelets_version_that_it_follows() -> None:
+    node = nodes.new_node("n1", node_status(), Machine("m", "s", "b"), AT)
+    assert node["metadata"]["labels"] == {
+        "disk": "ssd",
+        "kubernetes.io/hostname": "n1",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+    }
+    assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.2+syncpod.0.1.0"
+    assert node["status"]["capacity"] == {"pods": "110", "cpu": "2"}
+    assert nodes.labels_patch(node, "n1", node_status()) is None
+
+
+def test_foreign_parts_of_a_node_stay() -> None:
+    network = {"type": "NetworkUnavailable", "status": "False"}
+    before = {
+        "capacity": {"cpu": "1", "example.com/gpu": "4"},
+        "conditions": [network, {"type": "Ready", "status": "True", "lastTransitionTime": "earlier"}],
+        "volumesInUse": ["v"],
+    }
+    status = nodes.node_status(before, node_status(), Machine(), AT)
+    assert status["capacity"] == {"cpu": "2", "pods": "110", "example.com/gpu": "4"}
+    assert status["conditions"][0] == network
+    assert status["conditions"][1]["lastTransitionTime"] == "earlier"
+    assert status["volumesInUse"] == ["v"]
+    later = nodes.node_status(status, node_status(), Machine(), AT.replace(hour=13))
+    assert not nodes.has_changed(status, later)
+    assert later != status
+
+
+def test_a_lease_belongs_to_its_node_and_keeps_its_metadata() -> None:
+    made = nodes.lease("n1", "u", None, AT)
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "u"
+    assert made["spec"]["renewTime"] == "2026-11-01T12:00:00.000000Z"
+    made["metadata"]["resourceVersion"] = "9"
+    assert nodes.lease("n1", "u", made, AT)["metadata"]["resourceVersion"] == "9"

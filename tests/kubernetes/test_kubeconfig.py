@@ -1,0 +1,83 @@
+"""A kubeconfig is read, or refused with the field's path."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig
+
+PEM = "-----BEGIN CERTIFICATE-----\n"
+DATA = base64.b64encode(PEM.encode()).decode()
+
+
+def written(tmp_path: Path, *, cluster: Any = None, user: Any = None, **more: Any) -> Path:
+    """A kubeconfig, with the cluster and the user that are given."""
+    document = {
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "other", "context": {}}, {"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://h:6443/", **(cluster or {})}}],
+        "users": [{"name": "u", "user": {"token": "t"} if user is None else user}],
+        **more,
+    }
+    path = tmp_path / "node.conf"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_data_comes_before_files_and_files_lie_beside_the_kubeconfig(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        cluster={"certificate-authority": "ca.crt"},
+        user={"client-certificate-data": DATA, "client-certificate": "x", "client-key": "/k/n.key", "tokenFile": "t"},
+    )
+    found = read_kubeconfig(path)
+    assert found.server == "https://h:6443"
+    assert found.authorities.path == tmp_path / "ca.crt"
+    assert found.certificate.read() == PEM.encode()
+    assert found.key.path == Path("/k/n.key")
+    assert found.token.path == tmp_path / "t"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"kind": "Pod"}, "kind: must be Config"),
+        ({"current-context": ""}, "current-context: required"),
+        ({"current-context": "d"}, "contexts: must have one with the name 'd'"),
+        ({"clusters": "k"}, "clusters: must have one with the name 'k'"),
+        (
+            {"cluster": {"server": "http://h"}},
+            "clusters[0].cluster.server: must be https://HOST[:PORT], not 'http",
+        ),
+        ({"cluster": {"server": 7}}, "clusters[0].cluster.server: must be a text"),
+        (
+            {"cluster": {"insecure-skip-tls-verify": True}},
+            "clusters[0].cluster.insecure-skip-tls-verify: not s",
+        ),
+        ({"user": {}}, "users[0].user: needs client-certificate and client-key, or a token"),
+        ({"user": {"client-key-data": DATA}}, "users[0].user.client-certificate: required beside the other half"),
+        ({"user": {"client-key-data": "%"}}, "users[0].user.client-key-data: must be PEM in base64"),
+        ({"user": {"exec": {"command": "x"}}}, "users[0].user.exec: not supported"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_its_path(tmp_path: Path, change: dict[str, Any], why: str) -> None:
+    path = written(tmp_path, **change)
+    with pytest.raises(KubeconfigInvalid) as wrong:
+        read_kubeconfig(path)
+    assert f"{path}: {why}" in str(wrong.value)
+
+
+def test_what_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "node.conf"
+    with pytest.raises(KubeconfigInvalid, match="No such file"):
+        read_kubeconfig(path)
+    for text in ("{", "\x00", "[]", "x" * (1 << 20) + "y"):
+        path.write_text(text)
+        with pytest.raises(KubeconfigInvalid, match=r"node\.conf: "):
+            read_kubeconfig(path)
