@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,10 @@ def names(reflector: Reflector) -> set[str]:
     return {key.name for key in reflector.objects}
 
 
+def _has(reflector: Reflector, name: str) -> bool:
+    return name in names(reflector)
+
+
 async def test_additions_changes_and_removals_come_by_the_watch(api: ApiServer, tmp_path: Path) -> None:
     async with following(api, tmp_path) as reflector:
         await until(lambda: names(reflector) == {"a", "b"})
@@ -81,8 +86,13 @@ async def test_a_list_that_is_none_changes_nothing(api: ApiServer, tmp_path: Pat
         api.version += 1
         api.forget_history()
         api.cut_watches()
-        seen = set()
-        await until(lambda: bool(seen.add(frozenset(names(reflector)))) or api.calls["GET pods"] >= 6)
+        seen: set[frozenset[str]] = set()
+
+        def has_listed_again() -> bool:
+            seen.add(frozenset(names(reflector)))
+            return api.calls["GET pods"] >= 6
+
+        await until(has_listed_again)
         assert seen == {frozenset({"a", "b"})}
 
 
@@ -92,7 +102,7 @@ async def test_a_watch_that_is_cut_goes_on_from_where_it_was(api: ApiServer, tmp
         for number in range(5):
             api.cut_watches()
             await api.put(pod_path(f"p{number}"), pod(f"p{number}"))
-            await until(lambda number=number: f"p{number}" in names(reflector))
+            await until(partial(_has, reflector, f"p{number}"))
         await api.remove(pod_path("p0"))
         await until(lambda: "p0" not in names(reflector))
     assert api.calls["GET pods"] == 1

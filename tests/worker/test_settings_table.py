@@ -13,6 +13,7 @@ VALUES = {
     "memory_dir": "/m",
     "log_dir": "/l",
     "manifest_dir": "/manifests",
+    "kubeconfig": "/node.conf",
     "cgroup_parent": "pods",
     "capacity": "pods=7",
     "node_labels": "disk=ssd",

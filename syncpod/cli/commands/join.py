@@ -15,6 +15,7 @@ from syncpod.cli.input.options import StateDir
 
 if TYPE_CHECKING:
     from syncpod.settings.invitation import Invitation
+    from syncpod.settings.node import NodeSettings
 
 NOWHERE: Final = "none"
 _NAMED: Final = 10
@@ -45,20 +46,14 @@ def join(
     -it`, `attach` and `port-forward`. Give an address that the fleet's machine can reach; 0.0.0.0 stands for all of
     the node's. A node that belongs to a fleet already can change this without FILE.
     """
-    from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import prepare
     from syncpod.cli.machine.worker_process import local_node, serving
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.membership import keep_listening, keep_membership, read_listening, read_membership
 
-    here = settings(state_dir=state_dir)
+    here = _here(state_dir)
     if not invitation and not listen:
         raise BadInput("name the file that `syncpod fleet invite` has written, or where to --listen")
-    if here.kubeconfig is not None:
-        raise BadInput(
-            f"this node is part of the Kubernetes cluster of {here.kubeconfig}, and a node is not part of a cluster and "
-            "of a fleet: see `syncpod up --no-kubeconfig`"
-        )
     try:
         before = read_membership(here.state_dir)
         invited = _read(invitation) if invitation else before
@@ -86,6 +81,19 @@ def join(
         say(f"node/{node} listens at {where} for the fleet's machine" if where else f"node/{node} does not listen")
     if worker is None:
         remark("no worker serves this node yet: `syncpod up` starts one")
+
+
+def _here(state_dir: str) -> NodeSettings:
+    """Return the node's settings. Raises BadInput if it is part of a Kubernetes cluster."""
+    from syncpod.cli.machine.settings import settings
+
+    here = settings(state_dir=state_dir)
+    if here.kubeconfig is not None:
+        raise BadInput(
+            f"this node is part of the Kubernetes cluster of {here.kubeconfig}, so it cannot be part of a fleet: "
+            "see `syncpod up --no-kubeconfig`"
+        )
+    return here
 
 
 def _say_joined(state_dir: Path, invited: Invitation) -> None:

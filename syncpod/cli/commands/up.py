@@ -201,11 +201,8 @@ def up(
     had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
     from syncpod.cli import local_processes
-    from syncpod.cli.input.manifests import Manifests, admitted
-    from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import settings
 
-    patience = read_timeout(timeout)
     here = settings(
         node=node,
         state_dir=state_dir,
@@ -221,11 +218,25 @@ def up(
         journal_age=journal_age,
         journal_size=journal_size,
     )
-    manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    manifests = _manifests(filename, namespace)
     here = _checked(here, manifests, memory_is_named=bool(memory_dir), guard=guard)
-    choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, manifests, patience, local_processes.Ports(port, ui_port, ui, guard))
-    _tell_what_next(here, server, manifests.pods)
+    choice = _choice(here, runtime_endpoint, embedded=embedded, simulate=simulate)
+    ports = local_processes.Ports(port, ui_port, ui, guard)
+    _tell_what_next(here, _start(here, choice, manifests, read_timeout(timeout), ports), manifests.pods)
+
+
+def _manifests(filename: list[str] | None, namespace: str) -> Manifests:
+    """Return the admitted manifests. Raises BadInput."""
+    from syncpod.cli.input.manifests import Manifests, admitted
+
+    return admitted(filename, namespace) if filename else Manifests([], [])
+
+
+def _choice(here: NodeSettings, asked: str, *, embedded: bool, simulate: bool) -> Choice:
+    """Return the runtime to use. Raises Failure and BadInput."""
+    from syncpod.cli.machine.runtime_choice import choose
+
+    return choose(here, asked=asked, embedded=embedded, simulate=simulate)
 
 
 def _checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, guard: bool) -> NodeSettings:
