@@ -25,7 +25,7 @@ from syncpod.cli.machine.state_directory import (
 )
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.runtime_record import RuntimeRecord, running_runtime
-from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, KUBECONFIG, NODE_LABELS, POD_MAX_PIDS
+from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, NODE_LABELS, POD_MAX_PIDS
 from syncpod.settings.worker_record import WorkerRecord
 
 if TYPE_CHECKING:
@@ -223,11 +223,11 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
 
 def _require_same_kubernetes(here: NodeSettings, worker: WorkerRecord) -> None:
     """Raise Failure if the worker that runs is part of another cluster than the one that is asked for."""
-    there, wanted = kept_settings(here.state_dir).variables.get(KUBECONFIG, ""), str(here.kubeconfig or "")
+    there, wanted = worker.kubeconfig, str(here.kubeconfig or "")
     if there != wanted:
         raise Failure(
-            f"{_whose(here, worker)} is part of {f'the cluster of {there}' if there else 'no cluster'}, "
-            f"not of {f'that of {wanted}' if wanted else 'none'}: {_how_to_end(here, worker)}"
+            f"{_whose(here, worker)} is part of {f'the cluster of {there}' if there else 'no Kubernetes cluster'}, "
+            f"not of {f'that of {wanted}' if wanted else 'one'}: {_how_to_end(here, worker)}"
         )
 
 

@@ -33,6 +33,8 @@ class WorkerRecord:
     """The directory of Secrets that it reads; "" if the record does not say."""
     manifest_dir: str = ""
     """The manifest directory that it follows; "" = none."""
+    kubeconfig: str = ""
+    """The kubeconfig of the Kubernetes cluster that its node is part of; "" = none."""
     metrics_address: str = ""
     """``host:port`` of its metrics; "" = they are not served."""
     labels: dict[str, str] = field(default_factory=dict)

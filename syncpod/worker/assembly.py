@@ -277,6 +277,7 @@ def _worker_record(
         boot=life.boot,
         memory_dir=str(settings.memory_dir),
         manifest_dir=str(settings.manifest_dir or ""),
+        kubeconfig=str(settings.kubeconfig or ""),
         metrics_address=settings.metrics_address,
         labels=dict(labels(settings)),
     )

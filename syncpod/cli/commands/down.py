@@ -170,17 +170,18 @@ def _simulates(directory: Path) -> bool:
 
 
 def _end_follower(directory: Path) -> str:
-    """End a worker that follows manifests: it would apply their pods again as soon as they end.
+    """End a worker that follows a source of pods: it would apply them again as soon as they end.
 
-    Return the directory; "" if no worker was ended.
+    Return the directory of manifests, or the cluster; "" if no worker was ended.
     """
     from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.ending import end_worker
 
     worker = worker_process.serving(directory)
-    if worker is None or not worker.manifest_dir or not end_worker(directory):
+    if worker is None or not (worker.manifest_dir or worker.kubeconfig) or not end_worker(directory):
         return ""
-    return worker.manifest_dir
+    cluster = [f"the Kubernetes cluster of {worker.kubeconfig}"] if worker.kubeconfig else []
+    return " and ".join([*([worker.manifest_dir] if worker.manifest_dir else []), *cluster])
 
 
 def _how_to_go_on(directory: Path) -> str:

@@ -412,6 +412,7 @@ def _tell(here: NodeSettings, server: local_processes.Server, running: local_pro
     rows += [("not ready", not_ready_page(server.own.ui, worker.namespace))] if server.own and server.own.ui else []
     rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
     rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []
+    rows += [("cluster", worker.kubeconfig)] if worker.kubeconfig else []
     rows += [("metrics", f"http://{worker.metrics_address}/metrics")] if worker.metrics_address else []
     rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
     say("\n".join(columns(rows)))
