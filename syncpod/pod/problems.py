@@ -1,6 +1,6 @@
 """What is wrong with a pod: a path and a sentence, and the errors that carry them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _SHOWN = 20
@@ -46,15 +46,29 @@ def _escaped(character: str) -> str:
 
 
 def sentence(problems: Iterable[Problem]) -> str:
-    """Join problems on one line, at most twenty of them."""
-    return "; ".join(lines(problems))
+    """Join problems on one line, at most twenty of them; those with the same message follow their paths, once."""
+    found = tuple(problems)
+    paths: dict[str, list[str]] = {}
+    for problem in found[:_SHOWN]:
+        paths.setdefault(problem.message, []).append(problem.path)
+    texts = [
+        f"{', '.join(in_ascii(path, _LONGEST_PATH) for path in those)}: {on_one_line(message, _LONGEST_MESSAGE)}"
+        if len(those) > 1
+        else str(Problem(those[0], message))
+        for message, those in paths.items()
+    ]
+    return "; ".join([*texts, *_others(found)])
 
 
 def lines(problems: Iterable[Problem]) -> list[str]:
     """Format problems as lines, at most twenty, and a last line that says how many more there are."""
     found = tuple(problems)
-    texts = [str(problem) for problem in found[:_SHOWN]]
-    return [*texts, f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else texts
+    return [*(str(problem) for problem in found[:_SHOWN]), *_others(found)]
+
+
+def _others(found: Sequence[Problem]) -> list[str]:
+    """Return how many problems there are beyond those that are shown, if any."""
+    return [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
 
 
 class PodInvalid(ValueError):

@@ -288,7 +288,7 @@ def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> Non
     done = program("explain", "node", environ=environ)
     assert done.code == 0, done.err
     assert "no worker serves it" in done.out
-    assert "1 there, 1 gone since" in done.out
+    assert "1 present, 1 removed since then" in done.out
     restless, node, due = done.out.split("\n\n")[1:]
     head, web, old = restless.splitlines()
     assert head.split("   ")[0] == "POD"
@@ -314,7 +314,7 @@ def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> Non
 def test_this_machines_node_may_be_named_and_another_is_not_found(environ: dict[str, str]) -> None:
     for words in (("node", "n1"), ("node/n1",), ("nodes", "n1"), ("no/n1",)):
         done = program("explain", *words, environ=environ)
-        assert (done.code, "1 there, 1 gone since" in done.out) == (0, True), done.err
+        assert (done.code, "1 present, 1 removed since then" in done.out) == (0, True), done.err
     for words in (("node", "n2"), ("node/n2",)):
         other = program("explain", *words, environ=environ)
         assert (other.code, other.out, other.err.count("\n")) == (1, "", 1)

@@ -1,175 +1,309 @@
-"""Each command in a guide is run, in order, and prints the lines that the guide shows; all on one node.
+"""Each command of a page is run, in order, and prints the lines that the page shows; or a table has the reason why not.
 
-So are those of the README, of the page for Temporal's clients and of the page about nodes.
+Pages share machines: one node of the embedded runtime, one fleet of two such nodes, and one machine for the processes
+that a person starts by hand.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
-import shlex
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.cli.conftest import Result, program
-from tests.cli.machine import EMBEDDED, machine
+from tests.cli.conftest import program
+from tests.cli.machine import EMBEDDED, machine, remains
+from tests.cli.page_blocks import ROOT, Block, alike, blocks, commands_of, not_printed, pages
+from tests.cli.page_shell import Shell
+from tests.runtime.image_files import Layout, entry, layer, write_tar
+from tests.runtimes.docker_registry import free_port
 
-ROOT = Path(__file__).parents[2]
-READS = ("get", "tree", "--trace", "logs", "history", "events", "plan")
-"""What may have to be looked at again. `explain` need not: the journal has what the worker has heard."""
-GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-MANIFESTS = ("/etc/kubernetes/manifests", "/etc/syncpod/pods")
-"""Directories of the machine, for which a test takes another."""
-PAGES = {
-    "README.md": (("Ten commands",), 10),
-    "docs/temporal.md": (("Connect", "Lists of pods"), 8),
-    "docs/nodes.md": (("Nodes",), 4),
-    "examples/pods/README.md": (("Examples",), 1),
+GUIDES = sorted(f"docs/guides/{path.name}" for path in (ROOT / "docs" / "guides").glob("*.md"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """The commands below some headings of a page, in the order of the headings."""
+
+    page: str
+    headings: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    """Commands of `syncpod` that the page takes for granted."""
+    after: tuple[str, ...] = ()
+    """Commands of `syncpod` that make of the machine again what it was."""
+
+
+WEB = "apply -f examples/pod.yaml --wait"
+ON_A_NODE = (
+    Part("docs/housekeeping.md", ("Orphans",)),  # first, while nothing of a pod that was deleted is left
+    *(Part(page, tuple(dict.fromkeys(block.heading for block in blocks(page)))) for page in GUIDES),
+    Part("README.md", ("Ten commands",)),
+    Part("docs/temporal.md", ("Connect", "tctl", "Lists of pods")),
+    Part("docs/nodes.md", ("Nodes", "Lists from other sources"), after=(
+        "uncordon guide", "down --keep-pods", "up --no-manifests",
+    )),
+    Part("docs/security.md", ("`temporal` and `tctl` on a signed node",), before=(WEB,)),
+    Part("docs/upgrading.md", ("For operators",), before=(WEB,)),
+    Part("docs/runtimes.md", ("Images with files of their own",)),
+    Part("docs/metrics.md", ("Alerts and dashboards", "Who may read")),
+    Part("examples/pods/README.md", ("Examples",), after=(
+        "delete -f examples/pods/projected.yaml --ignore-not-found",
+    )),
+)  # fmt: skip
+"""Parts of pages whose commands are for a node that is up."""
+
+ON_A_FLEET = (
+    Part("docs/fleet.md", (
+        "Try it", "ConfigMaps and Secrets", "From anywhere", "Workloads", "Before maintenance, and after a loss",
+    ), after=("fleet uncordon n1",)),
+    Part("docs/security.md", (
+        "Change the key of commands and histories", "Change the sealing key", "A node was stolen",
+    )),
+)  # fmt: skip
+"""Parts of pages whose commands are for a fleet and its nodes; the first one makes them."""
+
+BY_HAND = (
+    Part("docs/temporal.md", ("By hand",)),
+    Part("docs/simulated.md", ("Simulated pods",), after=("delete pod crashes-twice", "down")),
+)
+"""Parts of pages whose commands start processes in terminals."""
+
+
+class NotRun(NamedTuple):
+    """A block whose commands are not run: where it is, how its first command begins, and why."""
+
+    page: str
+    heading: str
+    first: str
+    why: str
+
+    def is_of(self, block: Block) -> bool:
+        """Whether this is the block."""
+        return (block.page, block.heading) == (self.page, self.heading) and block.first.startswith(self.first)
+
+
+CLUSTER = "it makes servers of PostgreSQL and Temporal, as `tests/runtimes/temporal_cluster.py` does for the tests"
+CHANGES = "it changes the machine itself"
+SYSTEMD = "it needs a machine that was booted by systemd: `tests/cli/test_systemd_boot.py`"
+NOT_RUN = (
+    NotRun("README.md", "syncpod", "make up",
+           "it downloads the environment; `test_example.py` does the rest of `make up`"),
+    NotRun("README.md", "A pod in the Temporal UI", "syncpod explain shop",
+           "53 restarts take five minutes: the guide of crash loops has the same with three"),
+    NotRun("docs/differential.md", "Compared with a kubelet", "python -m qa.differential.kubelet build",
+           "it builds a kubelet: `make differential`"),
+    NotRun("docs/fleet-cluster.md", "Start it", "export PATH", CLUSTER),
+    NotRun("docs/fleet-cluster.md", "Start it", "SCHEMA=", CLUSTER),
+    NotRun("docs/fleet-cluster.md", "Start it", "export DB", CLUSTER),
+    NotRun("docs/fleet-cluster.md", "Of a fleet on PostgreSQL", "", CLUSTER),
+    NotRun("docs/fleet-cluster.md", "Of a fleet on `syncpod server`", "", "`tests/e2e/test_fleet_restored.py` does so"),
+    NotRun("docs/fleet-cluster.md", "The UI", "syncpod fleet codec",
+           "it prints another address each time: `tests/signing/test_codec_server.py`"),
+    NotRun("docs/fleet.md", "On several machines", "syncpod fleet up",
+           "its address is another machine's: the same commands are run with one of this machine"),
+    NotRun("docs/fleet.md", "Revisions", "syncpod fleet rollout history",
+           "its second template fails after a back-off: `test_fleet_undo.py`, `test_fleet_explain.py`"),
+    NotRun("docs/fleet.md", "Why a pod is where it is", "syncpod fleet explain --placement",
+           "it has three nodes, one of which is full: `test_fleet_explain.py`"),
+    NotRun("docs/fleet.md", "Why a pod is where it is", "syncpod fleet explain web-2",
+           "a node is Unknown after 50 s of silence: `test_fleet_unheard.py`"),
+    NotRun("docs/fleet.md", "Why a pod is where it is", "syncpod fleet get nodes",
+           "two machines with one invitation: `tests/workflows/test_twins.py`"),
+    NotRun("docs/fleet.md", "Where a node listens", "syncpod join",
+           "it takes a terminal and an address of another machine: `tests/e2e/test_fleet_errands.py`"),
+    NotRun("docs/fleet.md", "Leaving", "syncpod fleet drain",
+           "a node is Unknown after 50 s of silence: `test_fleet_remove.py`"),
+    NotRun("docs/guides/from-a-standalone-kubelet.md", "Move from a standalone kubelet", "systemctl", CHANGES),
+    NotRun("docs/guides/from-podman.md", "Move from podman", "podman kube generate",
+           "podman is needed: its files in `examples/from-podman` are those of podman 4.3"),
+    NotRun("docs/guides/upgrade.md", "The runtime", "apt-get install", CHANGES),
+    NotRun("docs/housekeeping.md", "Orphans", "syncpod adopt -f",
+           "the state directory of a running pod was lost: `tests/e2e/test_orphans.py`"),
+    NotRun("docs/metrics.md", "Alerts and dashboards", "prometheus",
+           "it goes on: `tests/deploy/test_prometheus_on_a_node.py`"),
+    NotRun("docs/runtimes.md", "Images with files of their own", "podman save", "podman and a registry are needed"),
+    NotRun("docs/security.md", "A fleet", "syncpod fleet up",
+           "its address is another machine's: the same commands are run with one of this machine"),
+    NotRun("docs/systemd.md", "Under systemd", "syncpod up", SYSTEMD),
+    NotRun("docs/systemd.md", "Under systemd", "syncpod uninstall", SYSTEMD),
+    NotRun("docs/temporal.md", "tctl", "cp -r", "it downloads Go modules; `.ci/run` builds it in this way"),
+    NotRun("docs/testing.md", "Testing", "make test", "they run the tests themselves"),
+    NotRun("docs/traces.md", "Traces and logs", "OTEL_EXPORTER",
+           "the guide of traces runs one; a collector is needed for the other: `tests/deploy/test_otel_collector.py`"),
+    NotRun("docs/upgrading.md", "For operators", "temporal workflow signal --query",
+           "it is for a node without signatures: `tests/e2e/test_upgrades.py`"),
+    NotRun("docs/upgrading.md", "For operators", "pip download", "it downloads: `test_server_versions.py`"),
+)  # fmt: skip
+
+
+def write_image(path: Path) -> None:
+    """Write the archive of an image with one file."""
+    write_tar(path, Layout((layer(entry("hello", b"hello\n")),), name="docker.io/library/nginx:1").files())
+
+
+def write_manifest(path: Path) -> None:
+    """Write the manifest of a pod `web`."""
+    path.write_bytes((ROOT / "examples" / "from-podman" / "mended.yaml").read_bytes())
+
+
+def write_deployment(path: Path) -> None:
+    """Write a Deployment whose image no node has."""
+    example = (ROOT / "examples" / "fleet" / "deployment.yaml").read_text()
+    path.write_text(example.replace("name: web", "name: shop").replace("busybox:1", "nginx:1.27"))
+
+
+def write_secret(path: Path) -> None:
+    """Write a Secret with one key."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": {"a": "YQ=="}}
+    path.write_text(json.dumps(secret))
+
+
+FILES: dict[str, dict[str, Callable[[Path], None]]] = {
+    "docs/guides/from-a-standalone-kubelet.md": {"manifests/web.yaml": write_manifest},
+    "docs/runtimes.md": {"nginx.tar": write_image},
+    "docs/fleet.md": {"shop.yaml": write_deployment, "keys.yaml": write_secret},
 }
-"""Pages with commands for a node that is up: the headings below which these are, and how many there are."""
-AFTERWARDS = {
-    "docs/nodes.md": ("uncordon guide", "down --keep-pods", "up --no-manifests"),
-    "examples/pods/README.md": ("delete -f examples/pods/projected.yaml --ignore-not-found",),
-}
-"""What a page does not show: how its node becomes again what it was."""
+"""Files that a page takes for granted."""
 
 
-def commands_of(guide: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a guide's console blocks, and the lines that are shown below it."""
-    for block in re.findall(r"^```console\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL):
-        for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, *shown = each.replace("\\\n", "").rstrip("\n").split("\n")
-            yield command, shown
+@dataclass(frozen=True)
+class Place:
+    """Where commands are run: a directory for files and states, and the names that this machine has for a page's."""
+
+    directory: Path
+    environ: dict[str, str]
+    names: dict[str, str]
+
+    def told_here(self, text: str) -> str:
+        """Return a page's text with this machine's names."""
+        for written, here in self.names.items():
+            text = text.replace(written, here)
+        return text
 
 
-def below(page: str, headings: Iterable[str]) -> str:
-    """Return the parts of a page below these headings, up to the next ones."""
-    parts = re.split(r"^#+ (.+)$", page, flags=re.MULTILINE)
-    said = dict(zip(parts[1::2], parts[2::2], strict=True))
-    return "\n".join(said[each] for each in headings)
+def run_part(part: Part, place: Place, shell: Shell) -> None:
+    """Run the commands of a part of a page, and compare what they print with what the page shows."""
+    for name, write in FILES.get(part.page, {}).items():
+        path = place.directory / name
+        path.parent.mkdir(exist_ok=True)
+        write(path)
+    for line in part.before:
+        assert program(*line.split(), environ=place.environ).code == 0, line
+    logs = count()
+    for block in in_order(part):
+        for command, shown in commands_of(place.told_here(block.text)):
+            shell.check(command, shown, place.directory / f"served-{next(logs)}.log")
+    for line in part.after:
+        assert program(*line.split(), environ=place.environ).code == 0, line
 
 
-def alike(line: str) -> str:
-    """Return a line without what differs from run to run: numbers, times, and the width of columns."""
-    return " ".join(re.sub(r"\d+(\.\d+)?(ms|[smhd])?", "#", line).split())
-
-
-def not_printed(shown: list[str], done: Result) -> list[str]:
-    """Return the shown lines that a command has not printed."""
-    printed = {alike(line) for line in (done.out + done.err).splitlines()}
-    return [line for line in shown if alike(line) not in printed]
-
-
-class Shell:
-    """A person's shell on the node: it keeps what `eval` sets."""
-
-    def __init__(self, environ: dict[str, str], programs: Sequence[Path] = ()) -> None:
-        """Run commands with this environment; `programs` are more directories of programs."""
-        self._environ = environ
-        self._programs = [str(each) for each in programs]
-        self._kept = ""
-
-    def run(self, command: str) -> Result:
-        """Run one line; `syncpod` itself without a shell, which costs less."""
-        words = shlex.split(command, comments=True)
-        own = dict(word.split("=", 1) for word in words if re.match(r"OTEL_\w+=", word))
-        if words[:2] == ["syncpod", "logs"] and "-f" in words:
-            return self._follow(words)
-        if (words := words[len(own) :])[0] == "syncpod" and "&&" not in words:
-            return program(*words[1:], environ={**self._environ, **own})
-        if words[0] == "eval":
-            self._kept = f"{command}\n"
-            return Result(0, "", "")
-        path = ":".join((str(Path(sys.executable).parent), *self._programs, os.environ["PATH"]))
-        done = subprocess.run(
-            ["bash", "-ec", self._kept + command],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env={**os.environ, **self._environ, "PATH": path},
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    def _follow(self, words: Sequence[str]) -> Result:
-        """Run a command that goes on until it is interrupted; interrupt it once it has printed something."""
-        command = [sys.executable, "-m", "syncpod.cli.main", *words[1:]]
-        environ = {**os.environ, **self._environ}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as following:
-            assert following.stdout is not None
-            first = following.stdout.readline()
-            following.send_signal(signal.SIGINT)
-            out, _ = following.communicate(timeout=60)
-        return Result(following.returncode - 130 if first else 1, first + out, "")
+def in_order(part: Part) -> list[Block]:
+    """Return the blocks of a part that are run, in the order of its headings."""
+    found = [block for block in blocks(part.page) if not any(each.is_of(block) for each in NOT_RUN)]
+    return [block for heading in part.headings for block in found if block.heading == heading]
 
 
 @pytest.fixture(scope="module")
-def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment of a machine that is up, whose node is called as in the guides."""
-    with machine(EMBEDDED, request, tmp_path_factory.mktemp("guides")) as environ:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which the commands are typed, with what they name of this tree."""
+    made = tmp_path_factory.mktemp("pages")
+    for name in ("examples", "worker.py"):
+        (made / name).symlink_to(ROOT / name)
+    return made
+
+
+@pytest.fixture(scope="module")
+def node(request: pytest.FixtureRequest, directory: Path) -> Iterator[Place]:
+    """A machine that is up, whose node is called as in the guides."""
+    with machine(EMBEDDED, request, directory) as environ:
         environ["SYNCPOD_NODE"] = "guide"
         upped = program("up", "--embedded", environ=environ)
         assert upped.code == 0, upped.err
-        yield environ
+        manifests, port = str(directory / "manifests"), free_port()
+        names = {
+            "$(hostname)": "guide", "new/bin/": "", "sudo ": "", ":9105": f":{port}",
+            "/etc/kubernetes/manifests": manifests, "/etc/syncpod/pods": manifests,
+            "/var/lib/syncpod": environ["SYNCPOD_STATE_DIR"], "/root/": f"{directory}/",
+        }  # fmt: skip
+        yield Place(directory, environ, names)
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_the_commands_of_a_guide_work_and_print_what_it_shows(
-    guide: Path, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A machine on which nothing runs yet, with room for a fleet and two nodes."""
+    directory = tmp_path_factory.mktemp("fleet")
+    (directory / "examples").symlink_to(ROOT / "examples")
+    states = {"SYNCPOD_STATE_DIR": f"{directory}/fleet", "SYNCPOD_LOG_DIR": f"{directory}/pods"}
+    environ = {**states, "TEMPORAL_ADDRESS": ""}
+    try:
+        yield Place(directory, environ, {"~/": f"{directory}/", "127.0.0.1:7300": f"127.0.0.1:{free_port()}"})
+    finally:
+        for name in ("n1", "n2"):
+            program("down", environ={**environ, "SYNCPOD_STATE_DIR": f"{directory}/{name}"})
+        program("fleet", "down", environ=environ)
+        assert remains({"SYNCPOD_STATE_DIR": f"{directory}/"}) == [], "nothing runs on"
+
+
+@pytest.mark.parametrize("part", ON_A_NODE, ids=lambda part: part.page)
+def test_the_commands_for_a_node_print_what_the_page_shows(
+    part: Part, node: Place, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    (tmp_path / "web.yaml").write_text((ROOT / "examples" / "from-podman" / "mended.yaml").read_text())
-    run_all(guide.read_text(), Shell(environ), tmp_path, least=6)
-    delete_pods(environ)
+    monkeypatch.chdir(node.directory)
+    programs = [request.getfixturevalue("tctl").parent] if "tctl" in part.headings else []
+    with Shell(node.environ, programs) as shell:
+        run_part(part, node, shell)
+    if left := program("get", "pods", "-o", "name", environ=node.environ).out.split():
+        assert program("delete", *left, "--grace-period", "1", environ=node.environ).code == 0
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_work(
-    page: str,
-    environ: dict[str, str],
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_commands_for_a_fleet_print_what_the_page_shows(fleet: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fleet.directory)
+    with Shell(fleet.environ) as shell:
+        for part in ON_A_FLEET:
+            run_part(part, fleet, shell)
+
+
+@pytest.mark.parametrize("part", BY_HAND, ids=lambda part: part.page)
+def test_what_a_person_starts_in_terminals_prints_what_the_page_shows(
+    part: Part, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    headings, commands = PAGES[page]
-    text = below((ROOT / page).read_text(), headings)
-    programs = [request.getfixturevalue("tctl").parent] if "$ tctl" in text else []
-    run_all(text, Shell(environ, programs), tmp_path, least=commands)
-    delete_pods(environ)
-    for line in AFTERWARDS.get(page, ()):
-        assert program(*line.split(), environ=environ).code == 0
+    monkeypatch.chdir(directory)
+    environ = {"SYNCPOD_STATE_DIR": f"{tmp_path}/state", "SYNCPOD_LOG_DIR": f"{tmp_path}/pods", "SYNCPOD_NODE": "vm"}
+    port = free_port()
+    names = {
+        "127.0.0.1:7233": f"127.0.0.1:{port}", "server start-dev": f"server start-dev --headless --port {port}",
+        "/tmp/by-hand": f"{tmp_path}/state", "/tmp/simulated": f"{tmp_path}/simulated",
+    }  # fmt: skip
+    with Shell(environ) as shell:
+        run_part(part, Place(tmp_path, environ, names), shell)
+    assert remains({"SYNCPOD_STATE_DIR": str(tmp_path)}) == [], "nothing runs on"
 
 
-def delete_pods(environ: dict[str, str]) -> None:
-    """Leave no pod on the node."""
-    if left := program("get", "pods", "-o", "name", environ=environ).out.split():
-        assert program("delete", *left, "--grace-period", "1", environ=environ).code == 0
-
-
-def run_all(text: str, shell: Shell, manifests: Path, *, least: int) -> None:
-    """Run the commands of a text, which are so many at least, and compare what they print with what it shows."""
-    for directory in MANIFESTS:
-        text = text.replace(directory, str(manifests))
-    told = list(commands_of(text.replace("$(hostname)", "guide")))
-    assert len(told) >= least
-    for command, shown in told:
-        code = 2 if any(line.startswith("syncpod: ") for line in shown) else 0
-        deadline = time.monotonic() + 60
-        while (missing := not_printed(shown, done := shell.run(command))) or done.code != code:
-            # A person would look again: what a pod tells reaches the journal within a second, and a log within five.
-            reads = any(word in READS for word in command.split())
-            assert reads and time.monotonic() < deadline, (command, done.code, missing, done.out, done.err)
-            time.sleep(0.5)
+def test_each_block_of_a_page_is_run_or_has_a_reason() -> None:
+    parts = (*ON_A_NODE, *ON_A_FLEET, *BY_HAND)
+    run = [block for part in parts for block in in_order(part)]
+    every = [block for page in pages() for block in blocks(page)]
+    neither = [block for block in every if block not in run and not any(each.is_of(block) for each in NOT_RUN)]
+    assert neither == []
+    assert [block for block in run if block.language != "console"] == [], "only these have commands with a prompt"
+    assert [each for each in NOT_RUN if not any(each.is_of(block) for block in every)] == []
+    idle = [
+        (part.page, heading)
+        for part in parts
+        for heading in part.headings
+        if not any((block.page, block.heading) == (part.page, heading) for block in run)
+    ]
+    assert idle == [], "nothing is run below this heading"
 
 
 def test_a_shown_line_that_is_not_printed_would_be_found() -> None:
-    ((command, shown),) = commands_of(f"```console\n$ syncpod get pods -l 'a=b'{os.linesep}x   12s\n```\n")
+    ((command, shown),) = commands_of(f"$ syncpod get pods -l 'a=b'{os.linesep}x   12s\n")
     assert (command, shown) == ("syncpod get pods -l 'a=b'", ["x   12s"])
-    assert alike("x   12s") == alike("x 1.5m") != alike("y 12s")
+    assert alike("x   12s") == alike("x 2m37s") != alike("y 12s")
+    assert alike("n1 has 01a2247a-7921-78b7 at 10.0.0.7") == alike("n1 has 01a22477-ebd8-76e6 at 127.56.103.175")
+    assert not_printed(shown, "y 12s") == shown

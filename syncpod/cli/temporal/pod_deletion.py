@@ -93,7 +93,10 @@ def remark_on_source(fetched: FetchedPod) -> None:
     meta = fetched.pod.metadata
     source = list_of(meta)
     if source == FILE_SOURCE:
-        remark(f'Note: pod "{meta.name}" comes from its node\'s manifests: it comes back as long as its file is there')
+        remark(
+            f'Note: pod "{meta.name}" comes from a file of its node: it comes back if the file is still there and its '
+            "directory is followed"
+        )
     elif source == KUBERNETES_SOURCE:
         remark(
             f'Note: pod "{meta.name}" comes from its node\'s Kubernetes cluster: it comes back until `kubectl delete` '

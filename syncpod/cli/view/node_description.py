@@ -43,7 +43,7 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
     yield "Labels", mapping(view.labels)
     yield "CreationTimestamp", [moment_text(view.since)]
     yield "Unschedulable", [str(view.unschedulable).lower()]
-    heard = f"heard of {age(fetched.heard, now)} ago" if fetched.heard is not None else "not heard of"
+    heard = f"last sign of it {age(fetched.heard, now)} ago" if fetched.heard is not None else "no sign of it yet"
     yield "Worker", [f"{view.identity or '<unknown>'}, {heard}"]
     if fetched.lives and not fetched.current:
         yield (

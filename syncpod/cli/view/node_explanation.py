@@ -42,8 +42,9 @@ def lines(
         *pairs(
             [
                 ("Node", [node, *served]),
-                ("Pods", [f"{summary.there} there, {summary.gone} gone since {_clock(since)}"]),
-                ("Ends", [f"{summary.ends} of containers since {_clock(since)}"]),
+                ("Since", [_clock(since)]),
+                ("Pods", [f"{summary.there} present, {summary.gone} removed since then"]),
+                ("Ends", [f"{summary.ends} of containers since then"]),
             ],
             wide=wide,
         )
