@@ -12,10 +12,11 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -72,14 +73,14 @@ class ApiClient:
     """One node's connections to an API server. An asynchronous context manager, of one event loop."""
 
     def __init__(self, config: Kubeconfig, *, user_agent: str) -> None:
-        """Connect when something is asked for; what the kubeconfig's files say is read at each new connection."""
+        """Connect when something is asked for. The files that the kubeconfig names are read, and again after a 401."""
         self._config = config
         self._agent = user_agent
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Prepare the connections. Raises Unreachable where the credentials cannot be read."""
-        await self.renew()
+        await self._renew()
         return self
 
     async def __aexit__(
@@ -89,10 +90,10 @@ class ApiClient:
         if self._session is not None:
             await self._session.close()
 
-    async def renew(self) -> None:
-        """Use the credentials as they are now, for all later connections. Raises Unreachable.
+    async def _renew(self) -> None:
+        """Use the credentials as they are now, which somebody may have rotated, for all connections from now on.
 
-        Calls under way end with their own connections, so a rotated certificate disturbs nothing.
+        Calls under way are cut off: whoever makes them repeats them. Raises Unreachable.
         """
         try:
             context, token = await asyncio.to_thread(partial(_credentials, self._config))
@@ -137,9 +138,10 @@ class ApiClient:
                 self._request(method, path, params=params or {}, data=data, headers=headers) as response,
             ):
                 text = await _whole(response)
-                if response.status >= 400:
-                    raise _failure(response.status, text, response.headers.get("Retry-After"))
-                return _object(text)
+                if response.status < 400:
+                    return _object(text)
+        await self._refused(response.status)
+        raise _failure(response.status, text, response.headers.get("Retry-After"))
 
     @asynccontextmanager
     async def stream(
@@ -154,9 +156,16 @@ class ApiClient:
             async with asyncio.timeout(seconds) as limit:
                 async with self._request("GET", path, params={**params, "watch": "true"}) as response:
                     if response.status >= 400:
-                        raise _failure(response.status, await _whole(response), response.headers.get("Retry-After"))
+                        text = await _whole(response)
+                        await self._refused(response.status)
+                        raise _failure(response.status, text, response.headers.get("Retry-After"))
                     limit.reschedule(None)
                     yield _events(response)
+
+    async def _refused(self, code: int) -> None:
+        """Read the credentials again if the server does not know those that it was shown. Raises Unreachable."""
+        if code == HTTPStatus.UNAUTHORIZED:
+            await self._renew()
 
     def _request(self, method: Method, path: str, **more: Any) -> Any:
         if self._session is None:
@@ -167,21 +176,15 @@ class ApiClient:
         )
 
 
-class _reaching:  # noqa: N801  # a context manager, used as a function
-    """Turns the library's failures into Unreachable."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, TimeoutError):
-            raise Unreachable(f"no answer in {self._seconds:g} s") from None
-        if isinstance(error, (aiohttp.ClientError, OSError, ssl.SSLError)):
-            raise Unreachable(str(error) or type(error).__name__) from None
+@contextmanager
+def _reaching(seconds: float) -> Iterator[None]:
+    """Raise Unreachable for the library's failures."""
+    try:
+        yield
+    except TimeoutError:
+        raise Unreachable(f"no answer in {seconds:g} s") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise Unreachable(str(error) or type(error).__name__) from None
 
 
 async def _events(response: ClientResponse) -> AsyncIterator[dict[str, Any]]:

@@ -58,6 +58,9 @@ class ApiServer:
     version: int = 0
     skipped: set[str] = field(default_factory=set)
     """Names of objects whose next change no watch tells."""
+    drops: set[str] = field(default_factory=set)
+    """Fields of a status that it does not know, and leaves out."""
+    token: str = TOKEN
     url: str = ""
     authorities: bytes = b""
     _log: list[tuple[int, str, str, dict[str, Any]]] = field(default_factory=list)
@@ -116,7 +119,7 @@ class ApiServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one call."""
-        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
             return _status(401, "Unauthorized", "no such token")
         path, watches = request.path, request.query.get("watch") == "true"
         kind = "watch" if watches else "status" if path.endswith("/status") else path.split("/")[-1]
@@ -188,7 +191,8 @@ class ApiServer:
         ):
             return _status(409, "Conflict", "the object has been modified")
         if request.path.endswith("/status"):
-            patch = {"status": patch.get("status", {})}
+            status = {name: value for name, value in patch.get("status", {}).items() if name not in self.drops}
+            patch = {"status": status}
         return web.json_response(await self.put(path, _merged(known, patch)))
 
     async def _delete(self, request: web.Request) -> web.StreamResponse:

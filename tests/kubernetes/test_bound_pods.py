@@ -286,6 +286,22 @@ async def test_a_status_that_the_server_never_takes_holds_up_no_other(api: ApiSe
     assert status(api, "bad")["phase"] in ("Pending", "Running")
 
 
+async def test_a_field_that_the_server_does_not_know_is_not_written_again_and_again(api: ApiServer, node: Node) -> None:
+    api.drops.add("observedGeneration")
+    for name in ("web", "other"):
+        await api.put(pod_path(name), pod(name))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running" == status(api, "other").get("phase"))
+    for _ in range(20):  # each is a reason to look again
+        node.publish("web", "Running")
+        await node.statuses.write(ObjectKey("default", "web"))
+    assert api.calls["PATCH status"] <= 4
+    # Somebody else's change of the status is still made good.
+    known = api.objects[pod_path("web")]
+    await api.put(pod_path("web"), {**known, "status": {"phase": "Pending"}})
+    await until(lambda: status(api, "web").get("phase") == "Running")
+
+
 async def test_a_new_worker_goes_on_with_a_deletion(api: ApiServer, client: ApiClient, node: Node) -> None:
     await api.put(pod_path("web"), pod("web"))
     node.held.add("web")

@@ -19,7 +19,7 @@ from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.kubernetes.reflector import Backoff, Reflector, is_expired
 from tests.agent.waiting import until
-from tests.kubernetes.api_server import ApiServer, Fault, pod, pod_path, served, write_kubeconfig
+from tests.kubernetes.api_server import TOKEN, ApiServer, Fault, pod, pod_path, served, write_kubeconfig
 
 
 @pytest_asyncio.fixture
@@ -150,6 +150,18 @@ async def test_another_authority_is_not_believed(api: ApiServer, tmp_path: Path)
             with pytest.raises(Unreachable, match="certificate verify failed"):
                 await client.ask("GET", "/api/v1/pods")
     assert not api.calls
+
+
+async def test_a_token_that_was_rotated_is_read_again(api: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old\n")
+    config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api, tokenFile="token"))  # a path
+    async with ApiClient(config, user_agent="test") as client:
+        with pytest.raises(ApiError, match="no such token"):
+            await client.ask("GET", pod_path("a"))
+        (tmp_path / "token").write_text(f"{TOKEN}\n")
+        with pytest.raises(ApiError, match="no such token"):
+            await client.ask("GET", pod_path("a"))
+        assert (await client.ask("GET", pod_path("a")))["metadata"]["name"] == "a"
 
 
 async def test_a_refusal_is_the_servers_sentence(api: ApiServer, tmp_path: Path) -> None:

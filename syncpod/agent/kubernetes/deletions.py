@@ -16,12 +16,11 @@ from secrets import SystemRandom
 from typing import Final
 
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
 
 from syncpod.agent.kubernetes.statuses import StatusWriter, path_of
 from syncpod.agent.node_workflow.desired_pods import Orders
 from syncpod.kubernetes.bound_pod import BoundPod
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ApiError
 from syncpod.kubernetes.reflector import Backoff, ObjectKey
 from syncpod.messages.identity import PodRef
 from syncpod.messages.node import DeletePodWorkflow
@@ -103,7 +102,7 @@ class Deletions:
                 if deletion.is_gone_here:
                     await self._remove(deletion.pod)
                 await self._wait(deletion)
-            except (RPCError, ApplicationError, ApiError, Unreachable) as error:
+            except Exception as error:  # noqa: BLE001  # it is repeated, and no other pod waits for it
                 log.warning("pod %s/%s cannot be deleted: %s", deletion.pod.namespace, deletion.pod.name, error)
                 told = None
                 await asyncio.sleep(backoff.next(error))

@@ -14,7 +14,7 @@ from secrets import SystemRandom
 from typing import Any, Final, Protocol
 
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
-from syncpod.kubernetes.pod_status import pod_status, rejected, status_patch
+from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_patch
 from syncpod.kubernetes.reflector import Backoff, ObjectKey
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,8 @@ class StatusWriter:
         self._refused: dict[str, str] = {}
         self._written: dict[ObjectKey, Mapping[str, Any]] = {}
         """What the API server answered to the last write; it may be newer than what the watch has brought."""
+        self._sent: dict[ObjectKey, Mapping[str, Any]] = {}
+        """The status that the last write sent. A server may leave out a part of it, and is not asked again for that."""
         self._due: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
         self._locks: dict[ObjectKey, asyncio.Lock] = {}
@@ -80,6 +82,7 @@ class StatusWriter:
         self._published.pop(uid, None)
         self._refused.pop(uid, None)
         self._written.pop(key, None)
+        self._sent.pop(key, None)
         self._due.pop(key, None)
         self._locks.pop(key, None)
 
@@ -125,6 +128,8 @@ class StatusWriter:
                     self._written[key] = await self._client.ask(
                         "PATCH", f"{path_of(key)}/status", body=patch, content_type=MERGE_PATCH
                     )
+                    self._sent[key] = patch["status"]
+                    return
                 except ApiError as error:
                     if error.code != 409:
                         self._give_up(key, error)
@@ -165,7 +170,11 @@ class StatusWriter:
         if state is None:
             return None
         ours = state.answer("pod").get("status") or {}
-        return status_patch(pod, pod_status(before, ours, generation=self._generation(key, uid)))
+        patch = status_patch(pod, pod_status(before, ours, generation=self._generation(key, uid)))
+        written = self._written.get(key)
+        if patch is not None and written is not None and self._sent.get(key) == patch["status"]:
+            return None if same(written.get("status"), before) else patch
+        return patch
 
 
 def path_of(key: ObjectKey) -> str:
