@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -136,7 +137,7 @@ def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> int | Non
 
 
 def _failed(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the tests that pytest's summary names as failed, without their parameters."""
+    """Return the tests that pytest's summary names as failed, without their parameters and xdist's ``@group``."""
     named = (line.partition(" ")[::2] for line in lines)
     failed = (rest for word, rest in named if word in ("FAILED", "ERROR") and rest.startswith("tests/"))
-    return tuple(dict.fromkeys(rest.partition(" - ")[0].partition("[")[0] for rest in failed))
+    return tuple(dict.fromkeys(re.split(r"\[|@", rest.partition(" - ")[0])[0] for rest in failed))

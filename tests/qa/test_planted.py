@@ -8,6 +8,7 @@ import pytest
 
 from qa.planted.plant import ROOT, Plant
 from qa.planted.table import TABLE
+from qa.planted.trial import _failed
 
 
 def rooms() -> Iterator[str]:
@@ -39,3 +40,14 @@ def test_each_bug_changes_a_file_of_its_room_and_names_tests(plant: Plant) -> No
 
 def test_every_room_has_a_bug() -> None:
     assert set(rooms()) <= {plant.room for plant in TABLE}
+
+
+def test_what_failed_is_named_so_that_it_can_be_run_again() -> None:
+    lines = [
+        "FAILED tests/a/test_x.py::test_one[p-1]@group - AssertionError: no [x]",
+        "FAILED tests/a/test_x.py::test_two@a/test_x.py - E",
+        "ERROR tests/a/test_x.py::test_three",
+        "FAILED somewhere else",
+        "1 failed",
+    ]
+    assert _failed(lines) == tuple(f"tests/a/test_x.py::test_{name}" for name in ("one", "two", "three"))
