@@ -293,7 +293,7 @@ async def test_a_pull_over_the_rate_limit_fails_with_the_kubelets_message(bench:
     assert shelf.seen == []
 
 
-def test_the_pull_rate_limit_is_a_burst_of_ten_and_five_per_second() -> None:
+async def test_the_pull_rate_limit_is_a_burst_of_ten_and_five_per_second() -> None:
     rate = RateLimit(5.0, 10)
     rate._filled = 100.0
     assert [rate.accept(100.0) for _ in range(11)] == [True] * 10 + [False]

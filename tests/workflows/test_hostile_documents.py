@@ -40,10 +40,10 @@ def named(handle: WorkflowHandle[Any, Any], **changes: Any) -> dict[str, Any]:
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "labels": ({"labels": {f"k{n}": "v" for n in range(MANY)}}, "must have no more than 20000 values"),
     "containers": ({"spec": {"containers": [{}] * MANY}}, "spec.containers: must be no more than 500"),
-    "unknown fields": ({"spec": {f"containers{n}": 1 for n in range(15_000)}}, "spec.containers0: unknown field"),
+    "unknown fields": ({"spec": {f"containers{n}": 1 for n in range(15_000)}}, "spec.containers0, spec.containers1, "),
     "environment": (
         {"spec": {"containers": [{"name": "web", "image": "busybox:1", "env": [{"value": "x"}] * 9_000}]}},
-        "spec.containers[0].env[0].name: required",
+        "spec.containers[0].env[0].name, spec.containers[0].env[1].name, ",
     ),
     "a megabyte": ({"annotations": {"a": "x" * 2**20}}, "metadata.annotations: must be no more than 256 KiB in all"),
     "an order to the terminal": ({"\x1b[2J": 1}, r"metadata.\x1b[2J: unknown field"),
