@@ -7,6 +7,8 @@ machines; then it stays.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +40,19 @@ def raise_oom_score_adj(value: int) -> None:
     """Give up a value below `value` that this process has from its parent; no permission is needed. Raises OSError."""
     if read_oom_score_adj() < value:
         _file("self").write_text(str(value))
+
+
+def unspared(processes: Mapping[str, int | None], wished: int = NODE) -> list[str]:
+    """Return a clause for each named process that the kernel does not spare as wished: its value could not be set.
+
+    None stands for a process that does not run. One that ends meanwhile is left out.
+    """
+    found = []
+    for name, pid in processes.items():
+        with contextlib.suppress(OSError, ValueError):
+            if pid is not None and (value := read_oom_score_adj(pid)) > wished:
+                found.append(f"{name} {value}")
+    return found
 
 
 def _file(pid: int | str) -> Path:

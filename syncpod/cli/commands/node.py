@@ -12,6 +12,7 @@ from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from syncpod.node.report import NodeReport, Orphan
     from syncpod.settings.worker_record import WorkerRecord
@@ -23,7 +24,9 @@ def node() -> None:
     It also lists what runs without a workflow, and what is left of deleted pods if the node cannot remove it.
     MemoryPressure, DiskPressure and PIDPressure are as in `kubectl describe node`. A pod without a workflow is killed
     only if the Temporal server's own records show that it should not run. Otherwise it keeps running, and is listed
-    here with the reason: `syncpod adopt` starts a workflow for it, `syncpod prune` ends it.
+    here with the reason: `syncpod adopt` starts a workflow for it, `syncpod prune` ends it. Where the kernel would kill
+    worker, server or embedded runtime before Guaranteed pods, since oom_score_adj may not be lowered, their values are
+    shown.
     """
     from syncpod.api.client import refresh_report
     from syncpod.cli.machine.settings import settings
@@ -40,7 +43,7 @@ def node() -> None:
         raise Failure(f"no node has its state in {state_dir}; start one with `syncpod up`")
     serves = serving(state_dir) is not None
     if worker is not None:
-        say("\n".join(_worker(worker, serves=serves)))
+        say("\n".join(_worker(worker, serves=serves, unspared=_unspared(state_dir, worker.pid if serves else None))))
     if not serves:
         remark("the worker is not running: what follows is its last report")
     if (stall := read_loop_stall(state_dir)) is not None:
@@ -49,7 +52,26 @@ def node() -> None:
         say("\n".join(printable(line) if line else "" for line in _report(report, datetime.now(UTC))))
 
 
-def _worker(worker: WorkerRecord, *, serves: bool) -> list[str]:
+def _unspared(state_dir: Path, worker: int | None) -> list[str]:
+    """Return what the kernel may kill before Guaranteed pods, with the value of each, where memory runs out."""
+    from syncpod.cli.machine.state_directory import running_server
+    from syncpod.kernel.oom_score import unspared
+    from syncpod.settings.runtime_record import running_runtime
+
+    server, runtime = running_server(state_dir), running_runtime(state_dir)
+    return unspared(
+        {
+            "worker": worker,
+            "server": server.process.pid if server is not None else None,
+            "runtime": runtime.process.pid if runtime is not None else None,
+        }
+    )
+
+
+def _worker(worker: WorkerRecord, *, serves: bool, unspared: Sequence[str]) -> list[str]:
+    from syncpod.kernel.oom_score import NODE
+
+    told = f"{', '.join(unspared)}, since {NODE} may not be set here: Guaranteed pods are killed later than these"
     return columns(
         [
             ("Name:", worker.node),
@@ -57,6 +79,7 @@ def _worker(worker: WorkerRecord, *, serves: bool) -> list[str]:
             ("Runtime:", f"{worker.runtime} at {worker.endpoint}"),
             ("Temporal:", f"{worker.address}, namespace {worker.namespace}, task queue {worker.task_queue}"),
             ("Worker:", f"pid {worker.pid}" if serves else "not running"),
+            *([("oom_score_adj:", told)] if unspared else ()),
         ]
     )
 
