@@ -105,7 +105,7 @@ class Fleet:
     @property
     def server_name(self) -> str:
         """The name in the gate's certificate, which nodes check."""
-        return f"gate.{self.id}.syncpod"
+        return gate_name(self.id)
 
     def authorities(self) -> list[int]:
         """Return the numbers of the authorities whose certificates are trusted, oldest first."""
@@ -344,6 +344,11 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
 def has_fleet(directory: Path) -> bool:
     """Say whether a directory is that of a fleet. Blocks. Raises OSError."""
     return (directory / _ID_FILE).exists()
+
+
+def gate_name(fleet: str) -> str:
+    """Return the name in the certificate of a fleet's gate."""
+    return f"gate.{fleet}.syncpod"
 
 
 def _commander(fleet: str) -> str:

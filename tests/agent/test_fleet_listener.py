@@ -19,6 +19,7 @@ from syncpod.agent.fleet.listener import Listener
 from syncpod.cli.fleet_endpoint import Unreachable, reached
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.gate import fleet_directory
+from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet import FleetNodeView
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import forget_membership, keep_listening, keep_membership
@@ -38,8 +39,8 @@ class Bench:
         pair = self.fleet.issue(name, timedelta(hours=1), now())
         pems = self.fleet.authorities_pem()
         made = Invitation(
-            self.fleet.id, name, "localhost:1", "gate", "default", pems, pair.certificate, pair.key,
-            "-----BEGIN PUBLIC KEY-----",
+            self.fleet.id, name, "localhost:1", self.fleet.server_name, "default", pems, pair.certificate, pair.key,
+            FleetSealingKeys(self.fleet, now).public_pem(),
         )  # fmt: skip
         keep_membership(self.directory / "node", made)
 

@@ -6,7 +6,9 @@ import io
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from hypothesis import strategies as st
 
 from syncpod.agent.fleet.kept_intent import keep_intent
 from syncpod.cli.main import run
+from syncpod.gate.authority import now, open_fleet
+from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet import Intent
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation, invitation_text, parse_invitation, read_invitation, write_invitation
@@ -32,6 +36,30 @@ INVITATION = Invitation(
     key="-----BEGIN PRIVATE KEY-----\n",
     fleet_key="-----BEGIN PUBLIC KEY-----\n",
 )
+
+
+def invited(
+    directory: Path,
+    fleet: str = INVITATION.fleet,
+    node: str = INVITATION.node,
+    life: timedelta = timedelta(hours=1),
+    at: datetime | None = None,
+) -> Invitation:
+    """An invitation that can be used, from a fleet of this id."""
+    (home := directory / fleet).mkdir(mode=0o700, exist_ok=True)
+    (home / "id").write_text(fleet)
+    opened = open_fleet(home, now())
+    pair = opened.issue(node, life, at or now())
+    return replace(
+        INVITATION,
+        fleet=fleet,
+        node=node,
+        server_name=opened.server_name,
+        authorities=opened.authorities_pem(),
+        certificate=pair.certificate,
+        key=pair.key,
+        fleet_key=FleetSealingKeys(opened, now).public_pem(),
+    )
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -97,16 +125,57 @@ def test_an_invitation_comes_by_standard_input_to_a_container_whose_files_are_re
 ) -> None:
     def join(said: str) -> int:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
-        return run(["join", "-", "--state-dir", str(tmp_path)])
+        return run(["join", "-", "--state-dir", str(state_dir)])
 
+    state_dir, invitation = tmp_path / "node", invited(tmp_path)
     monkeypatch.setenv("SYNCPOD_NODE", "n1")
     assert join("{}") == 2
     assert capsys.readouterr().err.startswith("syncpod: invitation standard input: has no field of")
-    assert join(invitation_text(replace(INVITATION, node="n2"))) == 2
+    assert join(invitation_text(replace(invitation, node="n2"))) == 2
     assert "standard input: node: is n2, but this node is n1" in capsys.readouterr().err
-    assert read_membership(tmp_path) is None
-    assert join(invitation_text(INVITATION)) == 0
-    assert read_membership(tmp_path) == INVITATION
+    assert read_membership(state_dir) is None
+    assert join(invitation_text(invitation)) == 0
+    assert read_membership(state_dir) == invitation
+
+
+def changes(invitation: Invitation, other: Invitation) -> Iterator[tuple[str, dict[str, str]]]:
+    """What may be wrong with an invitation, and the field that is named: `other` is another node's."""
+    for field in ("certificate", "authorities", "key", "fleet_key"):
+        pem: str = getattr(invitation, field)
+        for place in (len(pem) // 3, len(pem) // 2, 2 * len(pem) // 3, len(pem) - 4):
+            yield field, {field: pem[:place] + ("A" if pem[place] != "A" else "B") + pem[place + 1 :]}
+        yield field, {field: pem[: len(pem) // 2]}
+    yield "key", {"key": other.key}
+    yield "node", {"certificate": other.certificate}
+    yield "node", {"certificate": other.certificate, "key": other.key}
+    yield "authorities", {"authorities": f"{invitation.authorities}x"}
+    yield "server_name", {"server_name": "gate.example.com"}
+
+
+def test_a_damaged_invitation_is_refused_by_its_field_and_the_one_before_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node must not lose its fleet to a file that was cut, mixed up or changed on its way."""
+    monkeypatch.setenv("SYNCPOD_NODE", "n1")
+    invitation, other = invited(tmp_path), invited(tmp_path, node="n2")
+    state_dir, file = tmp_path / "node", tmp_path / "invitation"
+    join = ["join", str(file), "--state-dir", str(state_dir)]
+    write_invitation(file, invitation)
+    assert run(join) == 0
+    capsys.readouterr()
+    for field, change in changes(invitation, other):
+        write_invitation(file, replace(invitation, **change))
+        assert run(join) == 2, change
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.count("\n") == 1, said
+        assert f"invitation {file}: {field}: " in said.err
+        assert read_membership(state_dir) == invitation
+    write_invitation(file, invited(tmp_path, life=timedelta(seconds=1), at=now() - timedelta(days=1)))
+    assert run(join) == 2
+    assert f"invitation {file}: certificate: has expired at " in capsys.readouterr().err
+    assert read_membership(state_dir) == invitation
+    write_invitation(file, invited(tmp_path))
+    assert run(join) == 0
 
 
 def test_joining_another_fleet_names_the_pods_that_end_and_joining_the_same_one_does_not(
@@ -119,7 +188,7 @@ def test_joining_another_fleet_names_the_pods_that_end_and_joining_the_same_one_
         for document in documents[1:]:
             (record := tmp_path / "pods" / document["metadata"]["name"] / "pod.json").parent.mkdir(parents=True)
             record.write_text(json.dumps({"pod": document}))
-        write_invitation(invitation, replace(INVITATION, fleet=fleet))
+        write_invitation(invitation, invited(tmp_path, fleet=fleet))
         assert run(["join", str(invitation), "--state-dir", str(tmp_path)]) == 0
         forget_membership(tmp_path)
         return next((each for each in capsys.readouterr().err.splitlines() if each.startswith("Note: ")), "")

@@ -21,7 +21,9 @@ from typing_extensions import override
 
 from syncpod.agent.fleet.endpoint import Endpoint
 from syncpod.agent.fleet.endpoint_ports import EndpointPorts
+from syncpod.gate.invitation_check import require_fitting
 from syncpod.kernel import libc
+from syncpod.kernel.os_errors import where_and_why, why_of
 from syncpod.kernel.priority import be_ordinary
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
@@ -47,52 +49,78 @@ def _say(said: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
+class _Identity:
+    """The invitation in a state directory, as far as it can be used. What is wrong is logged once, until it changes."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir, self._trouble = state_dir, ""
+
+    def read(self) -> Invitation | None:
+        """Return the invitation; None if there is none, or it cannot be used. Blocks."""
+        try:
+            found = read_membership(self._state_dir)
+            if found is not None:
+                require_fitting(found)
+        except (SettingsInvalid, OSError) as wrong:
+            self.warn(f"the node's endpoint cannot use the node's invitation: {where_and_why(wrong)}")
+            return None
+        return found
+
+    def warn(self, trouble: str) -> None:
+        """Log what is wrong; "" = nothing any more."""
+        if trouble and trouble != self._trouble:
+            log.warning("%s", trouble)
+        self._trouble = trouble
+
+
 async def _serve(state_dir: Path, runtime: str) -> None:
     """Serve the endpoint that the state directory names, until cancelled."""
-    invitation, wanted = read_membership(state_dir), read_listening(state_dir)
-    if invitation is None or not wanted:
+    wanted = read_listening(state_dir)
+    if not wanted:
         return
     host, _, port = wanted.rpartition(":")
-    endpoint = await _started(invitation, host.strip("[]"), int(port), EndpointPorts(invitation.node, runtime))
+    identity = _Identity(state_dir)
+    endpoint, invitation = await _started(identity, host.strip("[]"), int(port), runtime)
     at = endpoint.port
     _say({"address": f"{host}:{at}"})
     log.info("listening at %s:%d for the machine of fleet %s", host, at, invitation.fleet)
     try:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            invitation = await asyncio.to_thread(_shown, endpoint, state_dir, invitation)
+            invitation = await asyncio.to_thread(_shown, endpoint, identity, invitation)
     finally:
         await endpoint.close()
 
 
-async def _started(invitation: Invitation, host: str, port: int, ports: EndpointPorts) -> Endpoint:
-    """Return the endpoint once it listens: an address may come later than the node."""
-    trouble = ""
+async def _started(identity: _Identity, host: str, port: int, runtime: str) -> tuple[Endpoint, Invitation]:
+    """Return the endpoint and what it shows, once it listens: an address may come later than the node."""
     while True:
-        try:
-            endpoint = Endpoint(invitation, os.environ, ports.carry)
-            await endpoint.start(host, port)
-            return endpoint
-        except OSError as error:
-            if trouble != str(error):
-                log.warning("the node cannot listen at %s:%d for its fleet's machine: %s", host, port, error)
-            trouble = str(error)
+        invitation = await asyncio.to_thread(identity.read)
+        if invitation is not None:
+            try:
+                endpoint = Endpoint(invitation, os.environ, EndpointPorts(invitation.node, runtime).carry)
+                await endpoint.start(host, port)
+            except OSError as error:
+                identity.warn(f"the node cannot listen at {host}:{port} for its fleet's machine: {why_of(error)}")
+            else:
+                identity.warn("")
+                return endpoint, invitation
         await asyncio.sleep(_RETRY_SECONDS)
 
 
-def _shown(endpoint: Endpoint, state_dir: Path, before: Invitation) -> Invitation:
+def _shown(endpoint: Endpoint, identity: _Identity, before: Invitation) -> Invitation:
     """Have the endpoint show a certificate that is newer than `before`, and return what it shows. Blocks."""
-    try:
-        found = read_membership(state_dir)
-        if found is None or (found.fleet, found.node) != (before.fleet, before.node):
-            return before
-        if replace(found, fleet_key=before.fleet_key) == before:
-            return before
-        endpoint.show(found)
-    except (SettingsInvalid, OSError) as wrong:
-        log.warning("the node's endpoint goes on with the certificate that it has: %s", wrong)
+    found = identity.read()
+    if found is None or (found.fleet, found.node) != (before.fleet, before.node):
         return before
-    log.info("the node's endpoint shows another certificate of the node")
+    if replace(found, fleet_key=before.fleet_key) != before:
+        try:
+            endpoint.show(found)
+        except OSError as error:
+            identity.warn(f"the node's endpoint goes on with the certificate that it has: {why_of(error)}")
+            return before
+        log.info("the node's endpoint shows another certificate of the node")
+    identity.warn("")
     return found
 
 
@@ -118,7 +146,7 @@ def main(arguments: Sequence[str]) -> int:
     except asyncio.CancelledError:
         return 0
     except (SettingsInvalid, OSError) as wrong:
-        log.warning("the node's endpoint ends: %s", wrong)
+        log.warning("the node's endpoint ends: %s", where_and_why(wrong))
         return 1
     return 0
 

@@ -25,6 +25,7 @@ from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.remote_commands import MOST
 from syncpod.agent.server_outage import ANOTHER_SERVER
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.fleet import dismissal, fleet_node_id
 from syncpod.messages.node import NodeView
 from syncpod.settings.errors import SettingsInvalid
@@ -112,7 +113,7 @@ class FleetLink:
         try:
             invitation = await asyncio.to_thread(read_membership, self._state_dir)
         except (SettingsInvalid, OSError) as wrong:
-            self._warn(str(wrong))
+            self._warn(where_and_why(wrong))
             return None
         if invitation is not None and invitation.node != self._node:
             self._warn(f"the invitation is ignored: it is for node {invitation.node}, and this is node {self._node}")
@@ -246,6 +247,12 @@ def to_gate() -> ToFleet:
         return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=filtered, forwarding=forwarding)))
 
     async def through_gate(invitation: Invitation, key: FleetKey) -> Client:
+        from syncpod.gate.invitation_check import require_fitting  # 8 MiB, which most workers never need
+
+        try:
+            require_fitting(invitation)
+        except SettingsInvalid as wrong:
+            raise NoServer(f"the invitation cannot be used: {wrong}") from wrong
         tls = TLSConfig(
             server_root_ca_cert=invitation.authorities.encode(),
             domain=invitation.server_name,

@@ -12,6 +12,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.manifest_files import STDIN
 from syncpod.cli.input.options import StateDir
+from syncpod.kernel.os_errors import where_and_why, why_of
 
 if TYPE_CHECKING:
     from syncpod.settings.invitation import Invitation
@@ -59,7 +60,7 @@ def join(
         invited = _read(invitation) if invitation else before
         listened = read_listening(here.state_dir)
     except (SettingsInvalid, OSError) as wrong:
-        raise BadInput(str(wrong)) from None
+        raise BadInput(where_and_why(wrong)) from None
     if invited is None:
         raise BadInput("--listen: this node belongs to no fleet yet: name the file of its invitation too")
     worker = serving(here.state_dir)
@@ -68,13 +69,15 @@ def join(
         raise BadInput(f"{_source(invitation)}: node: is {invited.node}, but this node is {node}")
     if before is not None and before.fleet != invited.fleet:
         raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
+    if invitation:
+        _require_usable(invitation, invited)
     where = _where(listen, listened)
     prepare(here.state_dir)
     try:
         keep_listening(here.state_dir, where)
         keep_membership(here.state_dir, invited)
     except OSError as error:
-        raise Failure(f"the invitation cannot be kept in {here.state_dir}: {error.strerror}") from None
+        raise Failure(f"the invitation cannot be kept in {here.state_dir}: {why_of(error)}") from None
     if invitation:
         _say_joined(here.state_dir, invited)
     if where or listened:
@@ -128,6 +131,19 @@ def _read(source: str) -> Invitation:
         raise SettingsInvalid(f"invitation {STDIN}: {wrong}") from None
 
 
+def _require_usable(source: str, invited: Invitation) -> None:
+    """Raise BadInput for an invitation that the fleet's gate would not accept: the node keeps the one that it has."""
+    from syncpod.gate.authority import now
+    from syncpod.gate.invitation_check import require_fitting, require_not_expired
+    from syncpod.settings.errors import SettingsInvalid
+
+    try:
+        require_fitting(invited)
+        require_not_expired(invited, now())
+    except SettingsInvalid as wrong:
+        raise BadInput(f"invitation {_source(source)}: {wrong}") from None
+
+
 def _where(listen: str, before: str) -> str:
     """Return where the node is to listen, ``host:port``, "" = nowhere; as `before` if nothing is said.
 
@@ -146,7 +162,7 @@ def _where(listen: str, before: str) -> str:
         try:
             try_to_listen(host, port).close()
         except OSError as error:
-            raise BadInput(f"--listen: this node cannot listen at {where}: {error.strerror or error}") from None
+            raise BadInput(f"--listen: this node cannot listen at {where}: {why_of(error)}") from None
     return where
 
 
@@ -171,6 +187,6 @@ def leave(state_dir: StateDir = "") -> None:
     try:
         forget_membership(here.state_dir)
     except OSError as error:
-        raise Failure(f"{here.state_dir}: {error.strerror}") from None
+        raise Failure(f"{here.state_dir}: {why_of(error)}") from None
     if before is not None:
         say(f"node/{before.node} left fleet {before.fleet}")
