@@ -69,8 +69,7 @@ def join(
         raise BadInput(f"{_source(invitation)}: node: is {invited.node}, but this node is {node}")
     if before is not None and before.fleet != invited.fleet:
         raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
-    if invitation:
-        _require_usable(invitation, invited)
+    _require_usable(invitation, invited)
     where = _where(listen, listened)
     prepare(here.state_dir)
     try:
@@ -133,6 +132,8 @@ def _read(source: str) -> Invitation:
 
 def _require_usable(source: str, invited: Invitation) -> None:
     """Raise BadInput for an invitation that the fleet's gate would not accept: the node keeps the one that it has."""
+    if not source:  # the membership that the node has
+        return
     from syncpod.gate.authority import now
     from syncpod.gate.invitation_check import require_fitting, require_not_expired
     from syncpod.settings.errors import SettingsInvalid
