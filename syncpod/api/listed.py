@@ -20,20 +20,14 @@ class Recorded:
 NOTHING_RECORDED: Final = Recorded()
 
 
-@dataclass(frozen=True)
-class ListedPod:
-    """A pod of which only the JSON is needed."""
+class OfPod:
+    """What is known by a pod's document: a whole Pod, or its metadata alone."""
 
-    document: dict[str, Any]
-    """The Pod as ``get -o json`` prints it."""
-    current: bool = True
-    """Whether it answered; if not, the document has only what Temporal recorded last."""
-    recorded: Recorded = NOTHING_RECORDED
-    """If it did not answer: its columns as they were recorded last."""
+    document: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The pod's name."""
         return str(self.document["metadata"]["name"])
 
     @property
@@ -43,6 +37,18 @@ class ListedPod:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
+        """The pod's labels."""
         labels: Mapping[str, str] = self.document["metadata"].get("labels") or {}
         return labels
+
+
+@dataclass(frozen=True)
+class ListedPod(OfPod):
+    """A pod of which only the JSON is needed."""
+
+    document: dict[str, Any]
+    """The Pod as ``get -o json`` prints it."""
+    current: bool = True
+    """Whether it answered; if not, the document has only what Temporal recorded last."""
+    recorded: Recorded = NOTHING_RECORDED
+    """If it did not answer: its columns as they were recorded last."""

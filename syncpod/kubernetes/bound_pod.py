@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from syncpod.kubernetes.pod_status import FINISHED
 from syncpod.pod import Pod, PodInvalid, admit, parse_pod, pod_to_wire
 
-FINISHED: Final = frozenset(("Succeeded", "Failed"))
 _KEPT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations", "generateName")
 
 
@@ -42,13 +42,17 @@ class BoundPod:
         return self.phase in FINISHED
 
 
-def bound_pod(given: Mapping[str, Any]) -> BoundPod | None:
-    """Return what a Pod of the API server means here; None if it lacks a name or a UID."""
+def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundPod | None:
+    """Return what a Pod of the API server means here; None if it lacks a name or a UID.
+
+    `known` is what an earlier version meant that does not differ in what makes the document (`concern`): it is kept.
+    """
     metadata = _mapping(given.get("metadata"))
     namespace, name, uid = (str(metadata.get(each) or "") for each in ("namespace", "name", "uid"))
     if not (namespace and name and uid):
         return None
-    document, refusal, warnings = _document(given)
+    made = _document(given) if known is None else (known.document, known.refusal, known.warnings)
+    document, refusal, warnings = made
     grace = metadata.get("deletionGracePeriodSeconds")
     is_deleted = bool(metadata.get("deletionTimestamp"))
     return BoundPod(
@@ -62,6 +66,12 @@ def bound_pod(given: Mapping[str, Any]) -> BoundPod | None:
         warnings=warnings,
         grace=_number(grace) if is_deleted else None,
     )
+
+
+def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the parts of a Pod that make its document."""
+    metadata = _mapping(given.get("metadata"))
+    return metadata.get("uid"), metadata.get("labels"), metadata.get("annotations"), given.get("spec")
 
 
 def _document(given: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str, tuple[str, ...]]:

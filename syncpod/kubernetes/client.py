@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import socket
-import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -23,10 +20,7 @@ from typing import Any, Final, Literal, Self
 import aiohttp
 from aiohttp import ClientResponse
 
-from syncpod.kernel.memory_file import memory_file
-from syncpod.kubernetes.kubeconfig import Kubeconfig
-
-log = logging.getLogger(__name__)
+from syncpod.kubernetes.kubeconfig import Kubeconfig, KubeconfigInvalid, read_credentials
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -96,9 +90,9 @@ class ApiClient:
         Calls under way are cut off: whoever makes them repeats them. Raises Unreachable.
         """
         try:
-            context, token = await asyncio.to_thread(partial(_credentials, self._config))
-        except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
-            raise Unreachable(f"the credentials of {self._config.path} cannot be used: {error}") from None
+            context, token = await asyncio.to_thread(read_credentials, self._config)
+        except KubeconfigInvalid as wrong:
+            raise Unreachable(str(wrong)) from None
         headers = {"User-Agent": self._agent, "Accept": JSON}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -108,7 +102,6 @@ class ApiClient:
             aiohttp.ClientSession(
                 connector=connector,
                 headers=headers,
-                auto_decompress=True,
                 read_bufsize=LARGEST_EVENT // 2,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=ANSWER_SECONDS),
             ),
@@ -255,14 +248,3 @@ def _socket(address: Any) -> socket.socket:
     for level, option, value in _KEEPALIVE:
         made.setsockopt(level, option, value)
     return made
-
-
-def _credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
-    """Return a TLS context with the node's certificate, and its token. Blocks. Raises OSError, SSLError."""
-    authorities = config.authorities.read().decode() if config.authorities else None
-    context = ssl.create_default_context(cadata=authorities)
-    if config.certificate and config.key:
-        # The library of TLS reads only files: one in memory, which no other process can open.
-        with memory_file((config.certificate.read() + b"\n" + config.key.read()).decode()) as pair:
-            context.load_cert_chain(pair)
-    return context, config.token.read().decode().strip() if config.token else ""

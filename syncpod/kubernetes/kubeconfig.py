@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +17,12 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from syncpod.kernel.memory_file import memory_file
+
 _REFUSED = ("exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra")
 """Fields of a user that are not supported."""
 _REFUSED_OF_CLUSTER = ("proxy-url", "insecure-skip-tls-verify")
+_NODE_USER = "system:node:"
 LARGEST = 1 << 20
 """Bytes. A kubeconfig with its certificates has some ten thousand."""
 
@@ -73,6 +77,63 @@ def read_kubeconfig(path: Path) -> Kubeconfig:
     except (yaml.YAMLError, UnicodeDecodeError):
         raise KubeconfigInvalid(f"{path}: not YAML: must be a kubeconfig") from None
     return _Reading(path, document).kubeconfig()
+
+
+def read_credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
+    """Return a TLS context with the node's certificate, and its token, "" if it has none.
+
+    Blocks. Raises KubeconfigInvalid.
+    """
+    try:
+        authorities = _text_of(config, "certificate-authority", config.authorities) or None
+        context = ssl.create_default_context(cadata=authorities)
+    except (ssl.SSLError, ValueError):
+        raise KubeconfigInvalid(f"{config.path}: certificate-authority: must be certificates in PEM") from None
+    if config.certificate:
+        pair = "\n".join(_text_of(config, name, each) for name, each in _pair(config).items())
+        try:
+            # The library of TLS reads only files: one in memory, which no other process can open.
+            with memory_file(pair) as path:
+                context.load_cert_chain(path, password=lambda: "")  # or it asks the terminal
+        except (OSError, ValueError):  # an SSLError is an OSError
+            raise KubeconfigInvalid(
+                f"{config.path}: client-certificate, client-key: must be a certificate in PEM and its key, unencrypted"
+            ) from None
+    return context, _text_of(config, "token", config.token).strip()
+
+
+def require_usable(config: Kubeconfig, node: str) -> None:
+    """Raise KubeconfigInvalid if the credentials cannot be read, or are another node's.
+
+    A certificate that is no node's, as an administrator's, is left to the API server. Blocks.
+    """
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    read_credentials(config)
+    if not config.certificate:
+        return
+    subject = x509.load_pem_x509_certificate(config.certificate.read()).subject
+    names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    of = next((name.removeprefix(_NODE_USER) for name in names if name.startswith(_NODE_USER)), node)
+    if of != node:
+        raise KubeconfigInvalid(
+            f"{config.path}: client-certificate: is of node {of}, but this node is {node}: give --node={of}"
+        )
+
+
+def _pair(config: Kubeconfig) -> dict[str, Credential]:
+    return {"client-certificate": config.certificate, "client-key": config.key}
+
+
+def _text_of(config: Kubeconfig, name: str, credential: Credential) -> str:
+    """Return a credential as text. Raises KubeconfigInvalid."""
+    try:
+        return credential.read().decode()
+    except OSError as error:
+        raise KubeconfigInvalid(f"{config.path}: {name}: {credential.path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise KubeconfigInvalid(f"{config.path}: {name}: {credential.path}: must be text") from None
 
 
 class _Reading:

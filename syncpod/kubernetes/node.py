@@ -112,15 +112,6 @@ def _condition(before: Mapping[str, Any] | None, now: NodeCondition, heartbeat: 
     }
 
 
-def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch of ``nodes/NAME/status``; it holds for the Node's UID and version only."""
-    metadata = _mapping(node.get("metadata"))
-    return {
-        "metadata": {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")},
-        "status": dict(status),
-    }
-
-
 def has_changed(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     """Say whether a status differs in more than the heartbeats of its conditions."""
     return not same(_quiet(before), _quiet(status))

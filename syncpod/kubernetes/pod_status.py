@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from syncpod.kubernetes.merge_patch import merge_patch
+
 OURS: Final = frozenset(
     (
         "PodScheduled",
@@ -45,9 +47,13 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any], *, generation
     for name in _OTHERS:
         if name in before:
             status[name] = before[name]
-    if generation:
-        status["observedGeneration"] = generation
-    return status
+    return {**status, **_observed(before, generation)}
+
+
+def _observed(before: Mapping[str, Any], generation: int) -> dict[str, Any]:
+    """Return the generation that was observed; that of before, while a new worker does not know it yet."""
+    observed = generation or before.get("observedGeneration")
+    return {"observedGeneration": observed} if observed else {}
 
 
 def _runs(status: Mapping[str, Any]) -> bool:
@@ -71,9 +77,7 @@ def _condition(before: Mapping[str, Any] | None, now: Mapping[str, Any], generat
     condition = {"lastProbeTime": None, **now}
     if before is not None and before.get("status") == now.get("status") and before.get("lastTransitionTime"):
         condition["lastTransitionTime"] = before["lastTransitionTime"]
-    if generation:
-        condition["observedGeneration"] = generation
-    return condition
+    return {**condition, **_observed(before or {}, generation)}
 
 
 def status_patch(pod: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -84,11 +88,15 @@ def status_patch(pod: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str,
     before = _mapping(pod.get("status"))
     if same(before, status):
         return None
-    metadata = _mapping(pod.get("metadata"))
-    gone = {name: None for name in before if name not in status}
+    return versioned_patch(pod, status)
+
+
+def versioned_patch(given: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that makes an object's status this; it holds for the object's UID and version only."""
+    metadata = _mapping(given.get("metadata"))
     return {
         "metadata": {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")},
-        "status": {**gone, **status},
+        "status": merge_patch(_mapping(given.get("status")), status),
     }
 
 

@@ -244,12 +244,13 @@ def _add_kubernetes(
     if settings.kubeconfig is None:
         return
     from syncpod.agent.kubernetes.tasks import add_kubernetes_tasks  # aiohttp takes 11 MiB
-    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig
+    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
 
     if read_membership(settings.state_dir) is not None:
         raise CannotServe("the node is part of a fleet, so it cannot be part of a cluster too: see --no-kubeconfig")
     try:
         config = read_kubeconfig(settings.kubeconfig)
+        require_usable(config, settings.node)
     except KubeconfigInvalid as wrong:
         raise CannotServe(f"kubeconfig {wrong}") from None
     add_kubernetes_tasks(agent, client, settings.node, config, status)

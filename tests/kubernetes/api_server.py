@@ -271,7 +271,7 @@ def pod(name: str, uid: str = "", **more: Any) -> dict[str, Any]:
 async def served() -> AsyncIterator[ApiServer]:
     """A server on a port of the loopback address."""
     server = ApiServer()
-    certificate, key = _pair()
+    certificate, key = pair()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with memory_file((certificate + key).decode()) as path:
         context.load_cert_chain(path)
@@ -357,10 +357,10 @@ def _merged(known: Any, patch: Any) -> Any:
     return merged
 
 
-def _pair() -> tuple[bytes, bytes]:
+def pair(common_name: str = "kube-apiserver") -> tuple[bytes, bytes]:
     """A certificate for 127.0.0.1 that is its own authority, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent.kubernetes import bound_pods
 from syncpod.agent.kubernetes import registration as registrations
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.deletions import Deletions
@@ -34,7 +36,6 @@ from syncpod.messages.node import (
     DeletePodWorkflow,
     NodeCondition,
     NodeStatus,
-    PodKey,
     PodWorkflowResult,
 )
 from syncpod.pod import ObjectMeta
@@ -64,14 +65,18 @@ class Node:
         """Pods that take longer to end than the test waits."""
         self.known: list[ObjectMeta] = []
         self.failures: list[Exception] = []
+        self.unlisted: list[RPCError] = []
+        """Failures of the server that lists the open workflows."""
+        self.listed = 0
         self.reflector = Reflector(
             client, "/api/v1/pods", "Pod", params={"fieldSelector": "spec.nodeName=n1"}, chance=lambda: 0.0
         )
         self.desired = DesiredPods("n1", KUBERNETES_SOURCE, self, self, lambda: self.known, self._nothing)
-        self.deletions = Deletions(client, self, self._nothing, self.standing)
-        self.pods = BoundPods(self.reflector, self.desired, self.deletions, self._is_open)
-        self.statuses = StatusWriter(client, lambda: self.reflector.objects, self.pods.generation)
-        self.pods.statuses = self.deletions.statuses = self.statuses
+        self.statuses = StatusWriter(
+            client, lambda: self.reflector.objects, lambda key, uid: self.pods.generation(key, uid)
+        )
+        self.deletions = Deletions(client, self, self._nothing, self.standing, self.statuses)
+        self.pods = BoundPods(self.reflector, self.desired, self.deletions, self.statuses)
         self.running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -119,13 +124,13 @@ class Node:
         self.statuses.published(ObjectKey("default", name), State(uid, phase))
 
     async def open(self) -> dict[str, str]:
+        self.listed += 1
+        if self.unlisted:
+            raise self.unlisted.pop()
         return {pod_workflow_id("default", name): uid for name, uid in self.there.items()}
 
     async def standing(self, ref: PodRef) -> Standing:
         return "open" if self.there.get(ref.name) == ref.uid else "closed"
-
-    async def _is_open(self, key: PodKey) -> bool:
-        return key.name in self.there
 
     async def _nothing(self) -> None:
         """Nothing is required."""
@@ -251,6 +256,64 @@ async def test_a_pod_that_the_node_cannot_take_fails_with_the_field(api: ApiServ
     assert status(api, "web")["reason"] == "UnsupportedByNode"
     assert "spec.volumes[0].nfs" in status(api, "web")["message"]
     assert not node.told
+
+
+async def test_a_refusal_is_told_though_temporal_does_not_answer_at_first(
+    api: ApiServer, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bound_pods, "_RETRY_SECONDS", 0.01)
+    volumes = [{"name": "v", "nfs": {"server": "s", "path": "/"}}]
+    await api.put(pod_path("bad"), pod("bad", spec={"volumes": volumes}))
+    await api.put(pod_path("web"), pod("web"))
+    node.unlisted.append(RPCError("away", RPCStatusCode.UNAVAILABLE, b""))
+    node.start()
+    await until(lambda: status(api, "bad").get("phase") == "Failed" and status(api, "web").get("phase") == "Running")
+
+
+async def test_many_pods_that_have_ended_cost_no_question_each(api: ApiServer, node: Node) -> None:
+    for number in range(20):
+        await api.put(pod_path(f"done{number}"), pod(f"done{number}", status={"phase": "Succeeded"}))
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    assert node.listed == 1
+
+
+async def test_a_pod_whose_workflow_was_ended_begins_again_though_the_cluster_is_never_quiet(
+    api: ApiServer, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bound_pods, "FIND_ENDED_SECONDS", 0.2)
+    for name in ("web", "busy"):
+        await api.put(pod_path(name), pod(name))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running" == status(api, "busy").get("phase"))
+    del node.there["web"]  # somebody has terminated its workflow, which publishes nothing
+
+    async def change() -> None:
+        for number in range(1_000):
+            known = api.objects[pod_path("busy")]
+            labels = {"number": str(number)}
+            await api.put(pod_path("busy"), {**known, "metadata": {**known["metadata"], "labels": labels}})
+            await asyncio.sleep(0.02)
+
+    changing = asyncio.create_task(change())
+    try:
+        await until(lambda: node.there.get("web") == "uid-of-web", patience=15)
+    finally:
+        changing.cancel()
+        await asyncio.gather(changing, return_exceptions=True)
+
+
+async def test_a_pod_whose_status_is_forbidden_holds_up_no_other(
+    api: ApiServer, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (1_000.0, 1_000.0))
+    await api.put(pod_path("bad"), pod("bad"))
+    api.faults.extend(Fault("PATCH", "bad", "403") for _ in range(50))
+    node.start()
+    await until(lambda: bool(node.statuses.trouble))
+    await api.put(pod_path("good"), pod("good"))
+    await until(lambda: status(api, "good").get("phase") == "Running", patience=15)
 
 
 async def test_a_condition_that_somebody_writes_meanwhile_survives(api: ApiServer, node: Node) -> None:

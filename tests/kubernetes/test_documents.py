@@ -7,6 +7,7 @@ from typing import Any
 
 from syncpod.kubernetes import node as nodes
 from syncpod.kubernetes.bound_pod import bound_pod
+from syncpod.kubernetes.merge_patch import merge_patch
 from syncpod.kubernetes.node import Machine
 from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_patch
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus
@@ -31,6 +32,20 @@ def test_conditions_of_others_stay_and_ours_keep_their_transition() -> None:
     assert status["observedGeneration"] == 3
     changed = status_of(before, {"conditions": [{**READY, "status": "False", "lastTransitionTime": "now"}]})
     assert changed["conditions"][1]["lastTransitionTime"] == "now"
+
+
+def test_a_worker_that_does_not_know_the_generation_yet_writes_the_one_before() -> None:
+    before = status_of({}, {"phase": "Running", "conditions": [READY]}, generation=3)
+    again = status_of(before, {"phase": "Running", "conditions": [READY]}, generation=0)
+    assert again == before
+
+
+def test_a_merge_patch_makes_one_object_the_other() -> None:
+    before = {"a": 1, "b": {"c": 1, "d": {"e": 2}}, "l": [1, 2], "same": {"x": 1}, "gone": {"y": 1}}
+    after = {"a": 2, "b": {"d": {"f": 3}}, "l": [2], "same": {"x": 1}, "new": {"z": None}, "null": None}
+    patch = merge_patch(before, after)
+    assert patch == {"a": 2, "b": {"c": None, "d": {"e": None, "f": 3}}, "l": [2], "gone": None, "new": {"z": None}}
+    assert merge_patch(before, before) == {}
 
 
 def test_a_shared_condition_is_ours_while_we_have_it() -> None:

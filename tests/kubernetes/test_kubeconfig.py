@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig
+from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
+from tests.kubernetes.api_server import pair
 
 PEM = "-----BEGIN CERTIFICATE-----\n"
 DATA = base64.b64encode(PEM.encode()).decode()
@@ -81,3 +82,38 @@ def test_what_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(KubeconfigInvalid, match=r"node\.conf: "):
             read_kubeconfig(path)
+
+
+def made_for(common_name: str) -> dict[str, str]:
+    """A certificate with this name, and its key, as a user of a kubeconfig has them."""
+    certificate, key = pair(common_name)
+    data = {"client-certificate-data": certificate, "client-key-data": key}
+    return {name: base64.b64encode(value).decode() for name, value in data.items()}
+
+
+@pytest.mark.parametrize("name", ["system:node:n1", "admin"])
+def test_a_certificate_of_this_node_or_of_no_node_is_usable(tmp_path: Path, name: str) -> None:
+    require_usable(read_kubeconfig(written(tmp_path, user=made_for(name))), "n1")
+
+
+def test_a_certificate_of_another_node_is_refused(tmp_path: Path) -> None:
+    config = read_kubeconfig(written(tmp_path, user=made_for("system:node:n1")))
+    with pytest.raises(KubeconfigInvalid, match="is of node n1, but this node is n2: give --node=n1"):
+        require_usable(config, "n2")
+
+
+def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    mixed = {**made_for("a"), "client-key-data": made_for("b")["client-key-data"]}
+    absent = {"token": "t", "tokenFile": "absent"}
+    for given, why in (
+        ({"user": mixed}, "client-certificate, client-key: must be a certificate in PEM and its key, unencrypted"),
+        ({"user": {**mixed, "client-key-data": DATA}}, "client-certificate, client-key: must be"),
+        ({"user": absent}, f"token: {tmp_path / 'absent'}: No such file or directory"),
+        (
+            {"cluster": {"certificate-authority-data": base64.b64encode(b"none").decode()}},
+            "certificate-authority: must",
+        ),
+    ):
+        with pytest.raises(KubeconfigInvalid) as wrong:
+            require_usable(read_kubeconfig(written(tmp_path, **given)), "n1")
+        assert f"node.conf: {why}" in str(wrong.value)

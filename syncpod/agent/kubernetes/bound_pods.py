@@ -7,9 +7,9 @@ the first whole list, nothing of the cluster ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Final
 
 from temporalio.service import RPCError
@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
-from syncpod.kubernetes.bound_pod import BoundPod, bound_pod
+from syncpod.kubernetes.bound_pod import BoundPod, bound_pod, concern
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
 from syncpod.messages.node import PodKey
 
@@ -36,17 +36,12 @@ class BoundPods:
         reflector: Reflector,
         desired: DesiredPods,
         deletions: Deletions,
-        is_open: Callable[[PodKey], Awaitable[bool]],
+        statuses: StatusWriter,
     ) -> None:
-        """Follow `reflector`, by `desired` and `deletions`.
-
-        `is_open` says whether a pod has a workflow; it raises RPCError.
-        """
-        self._reflector, self._desired, self._deletions, self._is_open = reflector, desired, deletions, is_open
+        """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods."""
+        self._reflector, self._desired, self._deletions, self._statuses = reflector, desired, deletions, statuses
         self._raw: dict[ObjectKey, Mapping[str, Any]] = {}
         self._pods: dict[ObjectKey, BoundPod] = {}
-        self.statuses: StatusWriter | None = None
-        """Who writes the statuses; set before `run`."""
 
     def generation(self, key: ObjectKey, uid: str) -> int:
         """Return the generation of a pod that its workflow has; 0 if that is not known."""
@@ -58,16 +53,18 @@ class BoundPods:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
+        news, loop = self._reflector.news, asyncio.get_running_loop()
+        due = loop.time() + FIND_ENDED_SECONDS
         try:
             while True:
-                try:
-                    async with asyncio.timeout(FIND_ENDED_SECONDS):
-                        await self._reflector.news.wait()
-                except TimeoutError:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(due):
+                        await news.wait()
+                if loop.time() >= due:  # also where something changes more often than that
                     await self._find_ended()
-                    continue
-                self._reflector.news.clear()
-                if self._reflector.is_complete:
+                    due = loop.time() + FIND_ENDED_SECONDS
+                if news.is_set():
+                    news.clear()
                     await self._round_until_taken()
         finally:
             await self._deletions.close()
@@ -90,68 +87,53 @@ class BoundPods:
                 return
 
     async def round(self) -> None:
-        """Take what the cluster lists now. Raises RPCError if it is to be repeated."""
+        """Take what the cluster lists now, once it has listed all. Raises RPCError if it is to be repeated."""
+        if not self._reflector.is_complete:
+            return
         objects = self._reflector.objects
         changed = [key for key, each in objects.items() if self._raw.get(key) is not each]
         read = await asyncio.to_thread(self._read, {key: objects[key] for key in changed})
         gone = {key: pod for key, pod in self._pods.items() if key not in objects or _uid(objects[key]) != pod.uid}
         self._pods = {key: read.get(key) or self._pods[key] for key in objects if key in read or key in self._pods}
         self._raw = dict(objects)
-        await self._desired.take(await self._listing())
-        await self._deletions.take([pod for pod in self._pods.values() if pod.grace is not None])
-        self._tell_statuses(changed, gone)
+        self._tell_statuses(changed, gone)  # first: what follows may have to be repeated, and then nothing is `changed`
+        await self._desired.take(self._listing())
+        self._deletions.take([pod for pod in self._pods.values() if pod.grace is not None])
 
     def _read(self, objects: Mapping[ObjectKey, Mapping[str, Any]]) -> dict[ObjectKey, BoundPod]:
         """Read new versions of pods. One that differs only in what does not concern the node keeps its document."""
         found = {}
         for key, new in objects.items():
-            old, pod = self._raw.get(key), self._pods.get(key)
-            if old is not None and pod is not None and _concern(old) == _concern(new):
-                metadata, status = new["metadata"], new.get("status") or {}
-                grace = metadata.get("deletionGracePeriodSeconds") or 0 if metadata.get("deletionTimestamp") else None
-                generation = metadata.get("generation") or 0
-                found[key] = replace(pod, generation=generation, grace=grace, phase=status.get("phase") or "")
-            elif (pod := bound_pod(new)) is not None:
-                found[key] = pod
-                for warning in pod.warnings:
-                    log.warning("pod %s/%s: %s", pod.namespace, pod.name, warning)
+            old, known = self._raw.get(key), self._pods.get(key)
+            is_same = old is not None and concern(old) == concern(new)
+            pod = bound_pod(new, known if is_same else None)
+            if pod is None:
+                continue
+            found[key] = pod
+            for warning in () if is_same else pod.warnings:
+                log.warning("pod %s/%s: %s", pod.namespace, pod.name, warning)
         return found
 
-    async def _listing(self) -> Listing:
-        """Return which pods are to run; deleted ones stay as they are here, and are ended by themselves."""
+    def _listing(self) -> Listing:
+        """Return which pods are to run. Those that have ended stay so, and deleted ones are ended by `Deletions`."""
         pods, kept = [], []
         for pod in self._pods.values():
             key = PodKey(namespace=pod.namespace, name=pod.name)
-            if pod.grace is not None or pod.document is None or await self._has_finished(pod, key):
+            if pod.grace is not None or pod.document is None or pod.is_finished:
                 kept.append(key)
             else:
-                pods.append(dict(pod.document))
-        named = frozenset(
-            PodKey(namespace=each["metadata"]["namespace"], name=each["metadata"]["name"]) for each in pods
-        )
-        return Listing(tuple(pods), tuple(kept), (), named)
-
-    async def _has_finished(self, pod: BoundPod, key: PodKey) -> bool:
-        """Say whether a pod has ended and has no workflow here any more: then it never runs again."""
-        return pod.is_finished and not await self._is_open(key)
+                pods.append((key, dict(pod.document)))
+        return Listing(tuple(each for _, each in pods), tuple(kept), (), frozenset(key for key, _ in pods))
 
     def _tell_statuses(self, changed: list[ObjectKey], gone: Mapping[ObjectKey, BoundPod]) -> None:
-        if (statuses := self.statuses) is None:
-            return
         for key, pod in gone.items():
-            statuses.forget(key, pod.uid)
+            self._statuses.forget(key, pod.uid)
         for key in changed:
             known = self._pods.get(key)
             if known is not None and known.refusal:
-                statuses.refuse(key, known.uid, known.refusal)
+                self._statuses.refuse(key, known.uid, known.refusal)
             else:
-                statuses.changed(key)
-
-
-def _concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the parts of a Pod that make the node's own document of it."""
-    metadata = given["metadata"]
-    return metadata.get("uid"), metadata.get("labels"), metadata.get("annotations"), given.get("spec")
+                self._statuses.changed(key)
 
 
 def _uid(given: Mapping[str, Any]) -> str:

@@ -53,14 +53,17 @@ class Deletions:
         orders: Orders,
         require: Callable[[], Awaitable[None]],
         standing: Standing,
+        statuses: StatusWriter,
     ) -> None:
-        """End workflows by `orders`, once `require` has returned; it raises RPCError."""
-        self._client, self._orders, self._require, self._standing = client, orders, require, standing
-        self._deletions: dict[str, _Deletion] = {}
-        self.statuses: StatusWriter | None = None
-        """Who writes a pod's last status before it is removed."""
+        """End workflows by `orders`, once `require` has returned; it raises RPCError.
 
-    async def take(self, deleted: Sequence[BoundPod]) -> None:
+        `statuses` writes a pod's last status before the pod is removed.
+        """
+        self._client, self._orders, self._require, self._standing = client, orders, require, standing
+        self._statuses = statuses
+        self._deletions: dict[str, _Deletion] = {}
+
+    def take(self, deleted: Sequence[BoundPod]) -> None:
         """Take which pods the cluster deletes now."""
         uids = {pod.uid for pod in deleted}
         for uid, deletion in list(self._deletions.items()):
@@ -135,8 +138,7 @@ class Deletions:
     async def _remove(self, pod: BoundPod) -> None:
         """Write the pod's last status, and have the API server remove it. Raises ApiError, Unreachable."""
         key = ObjectKey(pod.namespace, pod.name)
-        if self.statuses is not None:
-            await self.statuses.write(key)
+        await self._statuses.write(key)
         try:
             await self._client.ask(
                 "DELETE", path_of(key), body={"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}

@@ -18,6 +18,7 @@ from typing import Any, Final
 from syncpod.kubernetes import node as documents
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, Machine
+from syncpod.kubernetes.pod_status import versioned_patch
 from syncpod.kubernetes.reflector import Backoff
 from syncpod.messages.node import NodeStatus
 
@@ -115,7 +116,7 @@ class Registration:
         try:
             self._node = await self._client.ask("GET", self._path)
             new = documents.node_status(self._node.get("status") or {}, status, self._machine, now)
-            patch = documents.status_patch(self._node, new)
+            patch = versioned_patch(self._node, new)
             path = f"{self._path}/status"
             self._node = await self._client.ask("PATCH", path, body=patch, content_type=MERGE_PATCH)
         except ApiError as error:

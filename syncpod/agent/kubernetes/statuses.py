@@ -57,6 +57,8 @@ class StatusWriter:
         """The status that the last write sent. A server may leave out a part of it, and is not asked again for that."""
         self._due: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
+        self._again: dict[ObjectKey, asyncio.TimerHandle] = {}
+        """The pods whose last write failed: each is tried again then, and before if there is news of it."""
         self._locks: dict[ObjectKey, asyncio.Lock] = {}
         self.trouble = ""
         """Why statuses cannot be written now; "" if they can."""
@@ -85,6 +87,7 @@ class StatusWriter:
         self._sent.pop(key, None)
         self._due.pop(key, None)
         self._locks.pop(key, None)
+        self._forget_failure(key)
 
     def _look(self, key: ObjectKey) -> None:
         self._due[key] = None
@@ -95,29 +98,44 @@ class StatusWriter:
     async def run(self) -> None:
         """Write what is due until cancelled."""
         room, backoff = asyncio.Semaphore(AT_ONCE), Backoff(time.monotonic, SystemRandom().random)
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            due, self._due = list(self._due), {}
-            results = await asyncio.gather(*(self._in_room(room, key) for key in due), return_exceptions=True)
-            failures = [each for each in results if isinstance(each, BaseException)]
-            if not failures:
-                self.trouble = ""
-                continue
-            for key, result in zip(due, results, strict=True):
-                if isinstance(result, BaseException):
-                    self._due.setdefault(key)
-            if unknown := [each for each in failures if not isinstance(each, ApiError | Unreachable)]:
-                raise unknown[0]
-            if str(failures[0]) != self.trouble:
-                self.trouble = str(failures[0])
-                log.warning("statuses of pods cannot be written to the cluster: %s", self.trouble)
-            await asyncio.sleep(backoff.next(failures[0] if isinstance(failures[0], Exception) else Exception()))
-            self._news.set()
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                due, self._due = list(self._due), {}
+                failures = [each for each in await asyncio.gather(*(self._try(room, key) for key in due)) if each]
+                for key, error in failures:
+                    self._look_again(key, backoff.next(error))
+                self._tell(str(failures[0][1]) if failures else self.trouble if self._again else "")
+        finally:
+            for waiting in self._again.values():
+                waiting.cancel()
 
-    async def _in_room(self, room: asyncio.Semaphore, key: ObjectKey) -> None:
+    async def _try(self, room: asyncio.Semaphore, key: ObjectKey) -> tuple[ObjectKey, Exception] | None:
+        """Write one pod's status; return why that failed. It holds up no other pod's."""
         async with room:
-            await self.write(key)
+            try:
+                await self.write(key)
+            except (ApiError, Unreachable) as error:
+                return key, error
+            except Exception as error:
+                log.exception("the status of pod %s/%s cannot be made", *key)
+                return key, error
+        self._forget_failure(key)
+        return None
+
+    def _tell(self, trouble: str) -> None:
+        if trouble and trouble != self.trouble:
+            log.warning("statuses of pods cannot be written to the cluster: %s", trouble)
+        self.trouble = trouble
+
+    def _forget_failure(self, key: ObjectKey) -> None:
+        if (waiting := self._again.pop(key, None)) is not None:
+            waiting.cancel()
+
+    def _look_again(self, key: ObjectKey, seconds: float) -> None:
+        self._forget_failure(key)
+        self._again[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
 
     async def write(self, key: ObjectKey) -> None:
         """Write a pod's status, if the API server has another one. Raises ApiError, Unreachable."""

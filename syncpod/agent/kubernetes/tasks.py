@@ -19,8 +19,8 @@ from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
-from syncpod.messages.identity import node_task_queue, pod_workflow_id
-from syncpod.messages.node import KUBERNETES_SOURCE, NodeStatus, PodKey
+from syncpod.messages.identity import node_task_queue
+from syncpod.messages.node import KUBERNETES_SOURCE, NodeStatus
 from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta
 from syncpod.temporal.workflow_watch import Published
@@ -82,19 +82,15 @@ class _KubernetesLink:
                 agent.published_pods.metadata,
                 agent.own_server.require,
             )
-            deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing)
-            pods = BoundPods(reflector, desired, deletions, self._is_open)
-            statuses = StatusWriter(api, lambda: reflector.objects, pods.generation)
-            pods.statuses = deletions.statuses = statuses
+            statuses = StatusWriter(api, lambda: reflector.objects, lambda key, uid: pods.generation(key, uid))
+            deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses)
+            pods = BoundPods(reflector, desired, deletions, statuses)
             self._desired, self._deletions, self._statuses = desired, deletions, statuses
             for state in agent.pods():
                 self.published(state)
             registration = Registration(api, self._node, self._status, await asyncio.to_thread(machine))
             runs = (registration.run, registration.renew_lease, reflector.run, pods.run, statuses.run)
             await until_one_fails([asyncio.ensure_future(run()) for run in runs])
-
-    async def _is_open(self, key: PodKey) -> bool:
-        return pod_workflow_id(key.namespace, key.name) in await self._workflows.open()
 
 
 def _key(meta: ObjectMeta) -> ObjectKey:

@@ -318,12 +318,12 @@ def _start(
 
 def _require_kubernetes(here: NodeSettings) -> None:
     """Raise BadInput if the kubeconfig cannot be used, or the node is a fleet's."""
-    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig
+    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
     from syncpod.settings.membership import read_membership
 
     assert here.kubeconfig is not None
     try:
-        read_kubeconfig(here.kubeconfig)
+        require_usable(read_kubeconfig(here.kubeconfig), here.node)
     except KubeconfigInvalid as wrong:
         raise BadInput(f"--kubeconfig: {wrong}") from None
     if read_membership(here.state_dir) is not None:

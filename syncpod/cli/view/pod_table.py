@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from syncpod.api.listed import ListedPod
+from syncpod.api.listed import ListedPod, OfPod
 from syncpod.api.views.pod_columns import HEADER, WIDE
 from syncpod.api.views.tables import pod_row
 from syncpod.api.views.text import GAP, Columns, printable
@@ -21,29 +21,13 @@ _UNDERWAY: Final = frozenset({"Pending", "ContainerCreating", "PodInitializing",
 
 
 @dataclass(frozen=True)
-class PodRow:
+class PodRow(OfPod):
     """One row of a Table of pods."""
 
     cells: tuple[str, ...]
     """All columns, also those that only ``-o wide`` shows."""
     document: Mapping[str, Any]
     """The row's object: the Pod, or its metadata alone."""
-
-    @property
-    def name(self) -> str:
-        """The pod's name."""
-        return str(self.document["metadata"]["name"])
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Namespace and name."""
-        return str(self.document["metadata"].get("namespace", "")), self.name
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The pod's labels."""
-        labels: Mapping[str, str] = self.document["metadata"].get("labels") or {}
-        return labels
 
     @property
     def ready(self) -> str:
