@@ -12,8 +12,8 @@ from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.directories import plan_container, plan_pod, prepare_container, prepare_pod, remove_pod_directories
 from syncpod.objects import ObjectStore
-from syncpod.pod import Container, Pod
-from syncpod.translation.container_config import ContainerKind, container_config, container_variables
+from syncpod.pod import Container, ContainerKind, Pod
+from syncpod.translation.container_config import container_config, container_variables
 from syncpod.translation.context import NodeContext
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.runtimes.bare import BareCri

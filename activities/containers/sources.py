@@ -18,10 +18,9 @@ from activities.node.context import Node
 from activities.step_attempt import StepAttempt
 from syncpod.kernel.beneath import open_directory, read_beneath
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.steps import ContainerKind
 from syncpod.node.pod_threads import DiskWork
 from syncpod.objects import ObjectRef, ObjectUnreadable, values
-from syncpod.pod import ConfigMap, Container, Pod
+from syncpod.pod import ConfigMap, Container, ContainerKind, Pod
 from syncpod.redaction import of_process
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.container_config import container_path, container_variables

@@ -12,8 +12,8 @@ from activities.step_attempt import PodFault, StepAttempt, warning
 from syncpod.cri import CriRuntime
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.cri.port import ImageStatus
-from syncpod.messages.steps import ContainerKind, Fault, StepEvent
-from syncpod.pod import Container, Pod
+from syncpod.messages.steps import Fault, StepEvent
+from syncpod.pod import Container, ContainerKind, Pod
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from opentelemetry import metrics
 from activities.node.ledger import Trigger
 from syncpod.counters import counter_from_zero, each_of
 from syncpod.messages.step_table import StepName
-from syncpod.messages.steps import ContainerKind, Fault
+from syncpod.messages.steps import Fault
+from syncpod.pod import ContainerKind
 
 AttemptOutcome = Literal["done", "fault", "retry", "stale", "cancelled"]
 """How an attempt ended: it succeeded; it failed by the pod's fault; it failed otherwise, and Temporal may try it again;

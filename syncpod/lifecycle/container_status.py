@@ -36,6 +36,7 @@ from syncpod.lifecycle.phase import RESTARTING_ALL_CONTAINERS
 from syncpod.lifecycle.restart import container_should_restart, is_sidecar, should_container_be_restarted
 from syncpod.pod import (
     Container,
+    ContainerKind,
     ContainerState,
     ContainerStateRunning,
     ContainerStateTerminated,
@@ -46,9 +47,6 @@ from syncpod.pod import (
     ResourceRequirements,
     VolumeMountStatus,
 )
-
-ContainerKind = Literal["init", "main", "ephemeral"]
-
 
 _NOT_LOCATED: Final = "The container could not be located when the pod was terminated"
 _USED_TO_RUN: Final = "The container could not be located when the pod was deleted.  The container used to be Running"
@@ -196,7 +194,7 @@ def _absent(
         image=container.image,
         volume_mounts=_volume_mounts(context, container),
     )
-    if context.restarting_all and kind != "ephemeral" and old is not None:
+    if context.restarting_all and kind != "ephemeral_container" and old is not None:
         if old.state.waiting and old.state.waiting.reason == RESTARTING_ALL_CONTAINERS:
             return old  # an earlier listing between the removals showed it gone: its restart is counted
         if not old.state.waiting:
@@ -207,7 +205,7 @@ def _absent(
         return _removed(context, status, recorded, old)
     if old is not None and old.state.terminated:
         return old
-    if kind == "init" and not is_sidecar(container) and _any_main_container_created(context):
+    if kind == "init_container" and not is_sidecar(container) and _any_main_container_created(context):
         completed = ContainerStateTerminated(exit_code=0, reason="Completed", message=_INIT_FORGOTTEN)
         return status.model_copy(update={"state": ContainerState(terminated=completed)})
     if old is not None and old.state.running:
@@ -282,7 +280,7 @@ def _is_to_run(
     pod: Pod, container: Container, kind: ContainerKind, newest: ObservedContainer | None, status: ContainerStatus
 ) -> bool:
     ended = status.state.terminated
-    if ended is not None and (kind == "ephemeral" or (kind == "init" and ended.exit_code == 0)):
+    if ended is not None and (kind == "ephemeral_container" or (kind == "init_container" and ended.exit_code == 0)):
         return False
     if newest is None and ended is not None:
         deleted = pod.metadata.deletion_timestamp is not None
@@ -298,12 +296,12 @@ def _probed(
     old: ContainerStatus | None,
 ) -> ContainerStatus:
     """Add `started` and `ready`: from the probes, else the previous status of the same instance, else by default."""
-    if kind == "ephemeral":
+    if kind == "ephemeral_container":
         return status
     before = old if old is not None and old.container_id == status.container_id and old.state.running else None
     raw_id = status.container_id.rpartition("://")[2]
     started = bool(status.state.running) and _is_started(container, context.probes.startup.get(raw_id), before)
-    if kind == "init" and not is_sidecar(container):
+    if kind == "init_container" and not is_sidecar(container):
         ended = status.state.terminated
         # A completed init container stays ready while it is removed to run again.
         ready = status.ready or (ended is not None and ended.exit_code == 0)

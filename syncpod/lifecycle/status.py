@@ -23,7 +23,6 @@ from syncpod.lifecycle import conditions as condition
 from syncpod.lifecycle.addresses import pod_ips
 from syncpod.lifecycle.container_status import (
     ContainerContext,
-    ContainerKind,
     ProbeResults,
     WaitingReason,
     assume_terminated,
@@ -39,6 +38,7 @@ from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
 from syncpod.pod import (
     Container,
+    ContainerKind,
     ContainerState,
     ContainerStatus,
     HostIP,
@@ -127,9 +127,11 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
         followed=inputs.followed,
         failed=inputs.failure is not None,
     )
-    init = _statuses(context, pod.spec.init_containers, "init", previous.init_container_statuses)
-    main = _statuses(context, pod.spec.containers, "main", previous.container_statuses)
-    ephemeral = _statuses(context, pod.spec.ephemeral_containers, "ephemeral", previous.ephemeral_container_statuses)
+    init = _statuses(context, pod.spec.init_containers, "init_container", previous.init_container_statuses)
+    main = _statuses(context, pod.spec.containers, "container", previous.container_statuses)
+    ephemeral = _statuses(
+        context, pod.spec.ephemeral_containers, "ephemeral_container", previous.ephemeral_container_statuses
+    )
 
     rejected = inputs.failure is not None and inputs.failure.rejected
     if rejected:
@@ -213,7 +215,7 @@ def _statuses(
     """Return the statuses of one kind: init containers in the spec's order, all others by name, as the kubelet does."""
     old = {status.name: status for status in previous}
     statuses = [container_status(context, container, kind, old.get(container.name)) for container in containers]
-    return tuple(statuses if kind == "init" else sorted(statuses, key=lambda status: status.name))
+    return tuple(statuses if kind == "init_container" else sorted(statuses, key=lambda status: status.name))
 
 
 def _reached(

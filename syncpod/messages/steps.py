@@ -15,7 +15,7 @@ from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.termination import stop_timeout_seconds
 from syncpod.messages.identity import Message, NodeFacts, PodRef, WirePod
-from syncpod.pod import LifecycleHandler, Pod, ResourceRequirements
+from syncpod.pod import ContainerKind, LifecycleHandler, Pod, ResourceRequirements
 from syncpod.pod.wire import ForeignText
 
 
@@ -58,10 +58,6 @@ class PullImage(StepInput):
     def lane(self) -> str:
         """The container's own lane: a pull makes nothing in the pod."""
         return f"pull {self.container}"
-
-
-ContainerKind = Literal["container", "init_container", "ephemeral_container"]
-"""The kubelet's ``container_type``."""
 
 
 class SyncVolumes(StepInput):

@@ -5,6 +5,7 @@ from syncpod.pod.changes import pod_changes
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import (
     Container,
+    ContainerKind,
     ContainerPort,
     ContainerRestartRule,
     ContainerRestartRuleOnExitCodes,
@@ -157,6 +158,7 @@ __all__ = [
     "ConfigMapVolumeSource",
     "Container",
     "ContainerExtendedResourceRequest",
+    "ContainerKind",
     "ContainerPort",
     "ContainerResize",
     "ContainerResizePolicy",

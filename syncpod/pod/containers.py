@@ -1,6 +1,6 @@
 """Containers of a pod: init, normal and ephemeral, their ports, mounts and restart rules."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,9 @@ from syncpod.pod.probes import Lifecycle, Probe
 from syncpod.pod.resources import ContainerResizePolicy, ResourceRequirements
 from syncpod.pod.security import SecurityContext
 from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
+
+ContainerKind = Literal["container", "init_container", "ephemeral_container"]
+"""In which of a pod's lists a container is: the kubelet's `container_type`. A sidecar is an init container."""
 
 
 class ContainerPort(Model):

@@ -1,7 +1,6 @@
 """Container to ContainerConfig (kuberuntime_container.go, v1.36, generateContainerConfig)."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 from protos.cri.v1.api_pb2 import (
     ContainerConfig,
@@ -13,7 +12,7 @@ from protos.cri.v1.api_pb2 import (
 )
 from syncpod.cri.port import ImageStatus
 from syncpod.cri.stop_signals import stop_signal_number
-from syncpod.pod import Container, EphemeralContainer, Pod
+from syncpod.pod import Container, ContainerKind, EphemeralContainer, Pod
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
@@ -23,8 +22,6 @@ from syncpod.translation.mounts import NOTHING, container_mounts, container_plac
 from syncpod.translation.paths import UnsafeName, container_log_file, message_file
 from syncpod.translation.resources import container_resources
 from syncpod.translation.security import container_security_context, verify_run_as_non_root
-
-ContainerKind = Literal["container", "init_container", "ephemeral_container"]
 
 
 def container_config(

@@ -20,9 +20,10 @@ from syncpod.cri.errors import CriError, DeadlineExceeded, RuntimeFailure, Unava
 from syncpod.cri.port import ContainerSummary
 from syncpod.kernel.process_end import listening
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import ContainerKind, Fault, Outcome
+from syncpod.messages.steps import Fault, Outcome
 from syncpod.node.reader import PodReader
 from syncpod.node.start_marks import read_start_mark
+from syncpod.pod import ContainerKind
 from syncpod.translation.names import POD_UID_LABEL
 from tests.activities.bench import Bench, PodOnBench, Running, container, fault_of, until
 from tests.activities.test_start_container import created_by_another

@@ -24,11 +24,11 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.errors import DeadlineExceeded, RuntimeFailure, Unavailable
 from syncpod.cri.port import ContainerEvent
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import ContainerKind, Fault, Outcome, StepResult
+from syncpod.messages.steps import Fault, Outcome, StepResult
 from syncpod.node.cgroups import populated
 from syncpod.node.log_links import links_directory
 from syncpod.node.seen_exits import SeenExits
-from syncpod.pod import admit_ephemeral_container
+from syncpod.pod import ContainerKind, admit_ephemeral_container
 from syncpod.translation.container_config import container_config
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, PodOnBench, Running, bench_of, container, fault_of, until

@@ -22,9 +22,9 @@ from syncpod.node.directories import (
 )
 from syncpod.node.host import read_host
 from syncpod.objects import ObjectStore
-from syncpod.pod import Container, Pod
+from syncpod.pod import Container, ContainerKind, Pod
 from syncpod.translation.cgroup_paths import pod_cgroup
-from syncpod.translation.container_config import ContainerKind, container_config, container_variables
+from syncpod.translation.container_config import container_config, container_variables
 from syncpod.translation.context import NodeContext, ordered_pod_ips
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.runtimes.images import BUSYBOX, USER_1000

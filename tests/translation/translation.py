@@ -9,9 +9,9 @@ from google.protobuf.message import Message
 
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.port import ImageStatus
-from syncpod.pod import Container, Pod
+from syncpod.pod import Container, ContainerKind, Pod
 from syncpod.pod.defaults import with_defaults
-from syncpod.translation.container_config import ContainerKind, container_config, container_variables
+from syncpod.translation.container_config import container_config, container_variables
 from syncpod.translation.context import Host, NodeContext, Resolver
 from syncpod.translation.env import NO_SOURCES, Sources
 from syncpod.translation.mounts import NOTHING

@@ -16,8 +16,8 @@ from syncpod.lifecycle.plan import PlannedStep
 from syncpod.lifecycle.restart_pacing import RestartPermission
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import NOT_PULLED, ContainerKind, PullImage, StartContainer
-from syncpod.pod import Container, EphemeralContainer, Pod
+from syncpod.messages.steps import NOT_PULLED, PullImage, StartContainer
+from syncpod.pod import Container, ContainerKind, EphemeralContainer, Pod
 from workflows.pod import facts
 from workflows.pod.decision import Decision, Hold, Step, failure_hold, is_released
 from workflows.pod.state import PodState, RestartOfAll
