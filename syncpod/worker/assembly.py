@@ -253,7 +253,7 @@ def _add_kubernetes(
         require_usable(config, settings.node)
     except KubeconfigInvalid as wrong:
         raise CannotServe(f"kubeconfig {wrong}") from None
-    add_kubernetes_tasks(agent, client, settings.node, config, status)
+    add_kubernetes_tasks(agent, client, settings.node, settings.state_dir, config, status)
 
 
 def _worker_record(

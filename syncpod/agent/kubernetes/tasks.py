@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from temporalio.client import Client
 
@@ -11,6 +12,9 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.background import until_one_fails
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.deletions import Deletions
+from syncpod.agent.kubernetes.event_writer import EventWriter
+from syncpod.agent.kubernetes.node_events import NodeEvents
+from syncpod.agent.kubernetes.pod_events import PodEvents
 from syncpod.agent.kubernetes.registration import Registration, machine
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods
@@ -27,10 +31,15 @@ from syncpod.temporal.workflow_watch import Published
 
 
 def add_kubernetes_tasks(
-    agent: Agent, client: Client, node: str, config: Kubeconfig, status: Callable[[], Awaitable[NodeStatus]]
+    agent: Agent,
+    client: Client,
+    node: str,
+    state_dir: Path,
+    config: Kubeconfig,
+    status: Callable[[], Awaitable[NodeStatus]],
 ) -> None:
     """Have the node be part of a cluster for as long as the agent runs. `status` returns the node's own."""
-    link = _KubernetesLink(agent, client, node, config, status)
+    link = _KubernetesLink(agent, client, node, state_dir, config, status)
     agent.published_pods.watch(link.published)
     agent.published_pods.watch_gone(link.gone)
     agent.add_background_task("cluster", link.run)
@@ -38,17 +47,28 @@ def add_kubernetes_tasks(
 
 class _KubernetesLink:
     def __init__(
-        self, agent: Agent, client: Client, node: str, config: Kubeconfig, status: Callable[[], Awaitable[NodeStatus]]
+        self,
+        agent: Agent,
+        client: Client,
+        node: str,
+        state_dir: Path,
+        config: Kubeconfig,
+        status: Callable[[], Awaitable[NodeStatus]],
     ) -> None:
-        self._agent, self._node, self._config, self._status = agent, node, config, status
+        self._agent, self._node, self._state_dir = agent, node, state_dir
+        self._config, self._status = config, status
         self._workflows = PodWorkflows(client, node_task_queue(node))
         self._desired: DesiredPods | None = None
         self._deletions: Deletions | None = None
         self._statuses: StatusWriter | None = None
+        self._events: PodEvents | None = None
+        self._has_started = False
 
     def published(self, state: Published) -> None:
         """Take a pod's newest state."""
         meta = state.metadata
+        if self._events is not None:
+            self._events.published(state)
         if list_of(meta) != KUBERNETES_SOURCE:
             return
         if self._desired is not None:
@@ -59,6 +79,8 @@ class _KubernetesLink:
     def gone(self, state: Published) -> None:
         """Take the last state of a pod."""
         meta = state.metadata
+        if self._events is not None:
+            self._events.published(state, is_gone=True)
         if list_of(meta) != KUBERNETES_SOURCE:
             return
         if self._desired is not None:
@@ -86,10 +108,17 @@ class _KubernetesLink:
             deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses)
             pods = BoundPods(reflector, desired, deletions, statuses)
             self._desired, self._deletions, self._statuses = desired, deletions, statuses
+            events = EventWriter(api, self._node)
+            self._events = pod_events = PodEvents(events, self._state_dir)
+            node_events = NodeEvents(events, self._node, self._status)
+            if not self._has_started:  # and not where this part alone begins again
+                node_events.starting()
+                self._has_started = True
             for state in agent.pods():
                 self.published(state)
-            registration = Registration(api, self._node, self._status, await asyncio.to_thread(machine))
-            runs = (registration.run, registration.renew_lease, reflector.run, pods.run, statuses.run)
+            registration = Registration(api, self._node, node_events.status, await asyncio.to_thread(machine))
+            followed = (registration.run, registration.renew_lease, reflector.run, pods.run, statuses.run)
+            runs = (*followed, pod_events.run, events.run)
             await until_one_fails([asyncio.ensure_future(run()) for run in runs])
 
 

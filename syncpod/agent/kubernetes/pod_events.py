@@ -1,0 +1,164 @@
+"""Tells the API server what happens to the node's pods: their workflows' events, as ``syncpod events`` has them.
+
+What was written is noted on disk, so that a new worker goes on where the one before it has stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from syncpod.agent.kubernetes.event_writer import EventWriter
+from syncpod.api.views.events import field_paths
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.kubernetes.events import Event, Subject
+from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
+from syncpod.messages.sources import list_of
+from syncpod.pod import ObjectMeta
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "kubernetes-events.json"
+"""The file of the state directory that notes which events of which pods were written."""
+KEPT: Final = timedelta(hours=1)
+"""How long an API server keeps an event (--event-ttl). An older one is not written any more."""
+GATHER_SECONDS: Final = 0.1
+"""So many seconds of a pod's news are looked at together."""
+OWN_REASONS: Final = frozenset(("Exited", "Adopted"))
+"""The reasons that no kubelet has, and that come often: they stay on the node, since the cluster limits how many events
+one pod writes, and what people look for there would be left out."""
+_SOURCES: Final = (KUBERNETES_SOURCE, FILE_SOURCE)
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class PublishedEvents(Protocol):
+    """A pod's newest state: `syncpod.temporal.workflow_watch.Published`."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The pod's metadata."""
+
+    def answer(self, query: str, *args: Any) -> Any:
+        """Return what the workflow's query of this name returned then."""
+
+
+class PodEvents:
+    """The events of one node's pods. All methods belong to one event loop."""
+
+    def __init__(self, writer: EventWriter, state_dir: Path) -> None:
+        """Give the events to `writer`, and note in `state_dir` what it has written."""
+        self._writer, self._path = writer, state_dir / FILE_NAME
+        self._news: dict[str, PublishedEvents] = {}
+        """By UID: the newest state of each pod that has not been looked at yet."""
+        self._wake = asyncio.Event()
+        self._seen: dict[str, datetime] = {}
+        """By UID: the time of the newest event that was given to the writer."""
+        self._paths: dict[str, Mapping[str, str]] = {}
+        self._gone: set[str] = set()
+        self._noted: dict[str, datetime] = {}
+        self._saving = asyncio.Event()
+        writer.when_all_are_written(self._saving.set)
+
+    def published(self, state: PublishedEvents, *, is_gone: bool = False) -> None:
+        """Take a pod's newest state; the last one if it `is_gone`."""
+        meta = state.metadata
+        if list_of(meta) not in _SOURCES:
+            return
+        self._news[meta.uid] = state
+        if is_gone:
+            self._gone.add(meta.uid)
+        else:
+            self._gone.discard(meta.uid)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Look at what is published until cancelled."""
+        self._noted = await asyncio.to_thread(self._read)
+        self._seen = dict(self._noted)
+        saving = asyncio.create_task(self._keep_saved(), name="which events are written")
+        try:
+            while True:
+                await self._wake.wait()
+                await asyncio.sleep(GATHER_SECONDS)
+                self._wake.clear()
+                self._look()
+        finally:
+            saving.cancel()
+            await asyncio.gather(saving, return_exceptions=True)
+
+    def _look(self) -> None:
+        news, self._news = self._news, {}
+        found: list[Event] = []
+        for uid, state in news.items():
+            found += self._new_events(uid, state)
+        for event in sorted(found, key=lambda each: each.last):
+            self._writer.take(event)
+        if not self._writer.waiting:
+            self._saving.set()
+
+    def _new_events(self, uid: str, state: PublishedEvents) -> list[Event]:
+        """Return the pod's events that are newer than those that were given to the writer, the newest first."""
+        seen = max(self._seen.get(uid, _LONG_AGO), datetime.now(UTC) - KEPT)
+        found = []
+        for record in reversed(state.answer("events")):
+            last = datetime.fromisoformat(record["last"])
+            if last <= seen:
+                break
+            self._seen[uid] = max(self._seen.get(uid, _LONG_AGO), last)
+            if record["reason"] not in OWN_REASONS:
+                found.append(self._event(state, record, last))
+        return found
+
+    def _event(self, state: PublishedEvents, record: Mapping[str, Any], last: datetime) -> Event:
+        meta, container = state.metadata, record["container"]
+        if container and container not in self._paths.get(meta.uid, {}):
+            self._paths[meta.uid] = field_paths(state.answer("pod"))
+        path = self._paths.get(meta.uid, {}).get(container, "")
+        return Event(
+            subject=Subject("Pod", meta.namespace, meta.name, meta.uid, path),
+            type=record["type"],
+            reason=record["reason"],
+            message=record["message"],
+            first=datetime.fromisoformat(record["first"]),
+            last=last,
+            count=record["count"],
+        )
+
+    # --- what was written ---------------------------------------------------------------------------------------------
+
+    async def _keep_saved(self) -> None:
+        while True:
+            await self._saving.wait()
+            self._saving.clear()
+            if self._writer.waiting or self._news:
+                continue
+            for uid in self._gone:
+                self._seen.pop(uid, None)
+                self._paths.pop(uid, None)
+            self._gone.clear()
+            if self._seen != self._noted:
+                self._noted = dict(self._seen)
+                await self._save()
+            await asyncio.sleep(1)
+
+    async def _save(self) -> None:
+        oldest = datetime.now(UTC) - KEPT
+        noted = {uid: at.isoformat() for uid, at in self._noted.items() if at > oldest}
+        try:
+            await asyncio.to_thread(partial(replace_file, self._path, json.dumps(noted), durable=False))
+        except OSError as error:
+            log.warning("which events the cluster has cannot be noted: %s", error.strerror)
+
+    def _read(self) -> dict[str, datetime]:
+        """Return what was noted; nothing if it cannot be read, since an event that is written again is the same one."""
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            noted = json.loads(self._path.read_bytes())
+            return {str(uid): datetime.fromisoformat(at) for uid, at in noted.items()}
+        return {}

@@ -1,0 +1,105 @@
+"""The core/v1 Events that a node writes, as the kubelet's recorder makes them. Values in, values out.
+
+Mirrors client-go's tools/record/event.go (v0.36), makeEvent. Difference: the name comes from the time at which the
+event happened first, and not from the time of the write. So a worker that does not know what the one before it has
+written writes the same Event again, and not a second one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+COMPONENT: Final = "kubelet"
+"""The component that an event of a node comes from, which programs that read events look for."""
+NODE_NAMESPACE: Final = "default"
+"""Where the events of a node are, which has no namespace."""
+_LONGEST_NAME: Final = 253
+_LONGEST_MESSAGE: Final = 1024
+"""Characters of a message that an API server takes (validation/events.go, NoteLengthLimit)."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The object that an event is about."""
+
+    kind: str
+    namespace: str
+    """"" for a node."""
+    name: str
+    uid: str
+    field_path: str = ""
+    """The container, as ``spec.containers{app}``; "" = the whole object."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event as it is at the API server, or is to be."""
+
+    subject: Subject
+    type: str
+    reason: str
+    message: str
+    first: datetime
+    last: datetime
+    count: int = 1
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that the Event is in."""
+        return self.subject.namespace or NODE_NAMESPACE
+
+    @property
+    def name(self) -> str:
+        """The Event's name: that of its object, and when it happened first, in nanoseconds."""
+        suffix = f".{_nanoseconds(self.first):x}"
+        return f"{self.subject.name[: _LONGEST_NAME - len(suffix)].rstrip('.-')}{suffix}"
+
+
+def node_subject(name: str) -> Subject:
+    """Return a node as the subject of its own events: its name stands for its UID, as the kubelet has it."""
+    return Subject(kind="Node", namespace="", name=name, uid=name)
+
+
+def event_document(event: Event, node: str) -> dict[str, Any]:
+    """Return the v1 Event of a node."""
+    about = event.subject
+    involved = {
+        "apiVersion": "v1" if about.kind == "Pod" else "",
+        "kind": about.kind,
+        "namespace": about.namespace,
+        "name": about.name,
+        "uid": about.uid,
+        "fieldPath": about.field_path,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event.name, "namespace": event.namespace},
+        "involvedObject": {name: value for name, value in involved.items() if value},
+        "source": {"component": COMPONENT, "host": node},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": node,
+        "type": event.type,
+        "reason": event.reason,
+        "firstTimestamp": _stamp(event.first),
+        **event_patch(event),
+    }
+
+
+def event_patch(event: Event) -> dict[str, Any]:
+    """Return the merge patch of an Event that has happened again."""
+    return {"message": _cut(event.message), "count": event.count, "lastTimestamp": _stamp(event.last)}
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _nanoseconds(at: datetime) -> int:
+    return round(at.timestamp() * 1_000_000) * 1000
