@@ -12,7 +12,7 @@ from syncpod.cri.records import unenforced_limits
 from syncpod.messages.steps import AllocateResources, Allocation, StepResult
 from syncpod.node.pod_records import read_pod_record
 from syncpod.pod import Pod
-from syncpod.translation.added_limits import added_limits, refusal_of_limits
+from syncpod.translation.refused_limits import added_limits, refusals_of_limits
 
 
 async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -> StepResult:
@@ -55,7 +55,7 @@ async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -
 
 
 async def _refusal_of_limits(attempt: StepAttempt, pod: Pod) -> str:
-    """Return why a limit that is new to the pod cannot be enforced; "" if there is none or all can be.
+    """Return why limits that are new to the pod cannot be enforced; "" if there are none or all can be.
 
     The runtime is asked each time, because it may have been restarted as another user.
     """
@@ -63,4 +63,4 @@ async def _refusal_of_limits(attempt: StepAttempt, pod: Pod) -> str:
     added = added_limits(record.pod, pod) if record is not None else ()
     if not added:
         return ""
-    return refusal_of_limits(added, unenforced_limits((await attempt.node.cri.status(verbose=True)).info))
+    return "; ".join(refusals_of_limits(added, unenforced_limits((await attempt.node.cri.status(verbose=True)).info)))

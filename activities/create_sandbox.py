@@ -21,6 +21,7 @@ from activities.pods.admission import admit_to_node
 from activities.pods.cgroup import prepare_cgroup
 from activities.pods.earlier_lives import end_earlier_lives, remove_what_was_left, sandboxes_of_name
 from activities.pods.stopping import stop_sandbox
+from activities.pods.unsupported import unsupported_features
 from activities.step_attempt import PodFault, Polls, StepAttempt, warning
 from syncpod.cri import SandboxConfig
 from syncpod.cri.errors import CriError, NameReserved, TransportFault, go_error
@@ -41,7 +42,7 @@ from syncpod.redaction import of_process
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.dns import pod_dns
-from syncpod.translation.features import needs_details, refusals, warnings
+from syncpod.translation.features import warnings
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName
 from syncpod.translation.pod_fields import said_of_sandbox
@@ -291,12 +292,7 @@ async def _run(attempt: StepAttempt, request: CreateSandbox, config: SandboxConf
 
 async def _require_runtime(attempt: StepAttempt, pod: Pod, status: RuntimeStatus) -> None:
     """Raise PodFault if the runtime cannot make this pod now, or cannot make it as specified."""
-    cri = attempt.node.cri
-    if needs_details(pod):
-        unsupported = refusals(pod, await cri.status(verbose=True), await cri.version())
-    else:
-        unsupported = refusals(pod, status)
-    if unsupported:
+    if unsupported := await unsupported_features(attempt.node, pod):
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, "; ".join(unsupported))
     if not status.runtime_ready:
         raise PodFault(Fault.RUNTIME_NOT_READY, f"container runtime is not ready: {status.runtime_message}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from activities.node.context import Node
 from activities.node.uid_owners import UID_IN_USE
 from activities.pods.admission import needs_app_armor, os_refusal, strike_what_is_gone
+from activities.pods.unsupported import limits_refusals
 from syncpod.messages.identity import PodRef
 from syncpod.messages.queries import ComesBefore
 from syncpod.node.fit import Demand
@@ -21,12 +22,13 @@ _COUNTED = " (together with the pods before it)"
 async def foresee_admission(node: Node, pod: Pod, before: Sequence[ComesBefore] = ()) -> list[str]:
     """Return why the node would not run this pod now, a sentence for each reason; [] if no reason is known.
 
-    The reasons for which admission rejects the pod come first, in the kubelet's words; then the features that the
-    runtime does not support. The pods `before` count as admitted. Nothing is reserved, so the answer may differ when
-    the pod is applied. Raises CriError.
+    The reasons for which admission rejects the pod come first, in the kubelet's words; then the limits that nothing
+    enforces, and the features that the runtime does not support. The pods `before` count as admitted. Nothing is
+    reserved, so the answer may differ when the pod is applied. Raises CriError, OSError.
     """
     version, status = await node.cri.version(), await node.cri.status(verbose=True)
-    return [*await _rejections(node, pod, before), *refusals(pod, status, version)]
+    rejections, limits = await _rejections(node, pod, before), await limits_refusals(node, pod)
+    return [*rejections, *limits, *refusals(pod, status, version)]
 
 
 async def _rejections(node: Node, pod: Pod, before: Sequence[ComesBefore]) -> list[str]:

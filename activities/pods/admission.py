@@ -7,6 +7,7 @@ import asyncio
 from activities.node.context import Node
 from activities.node.ledger import Page, Trigger
 from activities.node.metrics import count_rejection
+from activities.pods.unsupported import limits_refusals, unsupported_features
 from activities.step_attempt import PodFault, StepAttempt
 from syncpod.messages.identity import PodRef
 from syncpod.messages.sources import is_asked_again
@@ -15,6 +16,7 @@ from syncpod.node.labels import is_asked_for
 from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
 from syncpod.pod import Pod
+from syncpod.translation.refused_limits import LIMITS_UNENFORCED
 
 _OS = "linux"
 _OS_LABEL = "kubernetes.io/os"
@@ -23,7 +25,8 @@ _OS_LABEL = "kubernetes.io/os"
 async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has failed.
 
-    Its workflow may ask again (`is_asked_again`). If it lacked room or a host port, it is
+    A pod that needs what the runtime does not have is not admitted either: PodFault UnsupportedByRuntime, and it waits.
+    The workflow of a rejected one may ask again (`is_asked_again`). If it lacked room or a host port, it is
     told as soon as it fits.
 
     Once admitted, this life of the pod is never rejected, even if the node changes, or has lost its record of it. When
@@ -31,8 +34,9 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     is removed. If the worker dies before that, nothing was made, and the next try decides again.
 
     Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (pressure
-    on the node), sysctls, the predicates, AppArmor. Difference: no pod is preempted for a critical one. Raises
-    CriError, OSError.
+    on the node), sysctls, the predicates, AppArmor. Differences: no pod is preempted for a critical one; limits that
+    nothing here would enforce are a reason of our own, so that a pod that can never run takes nothing of the node.
+    Raises CriError, OSError.
     """
     node, ref, pod = attempt.node, request.ref, request.pod
     attempt.doing = "looks whether the node has room for the pod"
@@ -49,6 +53,9 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     if (forbidden := node.sysctls.refusal(pod)) is not None:
         raise _rejected("SysctlForbidden", forbidden)
     await _check_features(attempt, pod)
+    if limits := await limits_refusals(node, pod):
+        raise _rejected(LIMITS_UNENFORCED, "; ".join(limits))
+    unsupported = await unsupported_features(node, pod)
     matches = is_asked_for(pod, node.context)
     async with node.ledger.open() as page:
         refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
@@ -61,6 +68,8 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
             raise _rejected(*refusal)
         if needs_app_armor(pod) and not node.context.host.apparmor:
             raise _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+        if unsupported:  # it waits for another runtime, and until then takes nothing
+            raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, "; ".join(unsupported))
         await asyncio.to_thread(_mark, attempt, "admitted")
         page.enter(ref, pod)
 

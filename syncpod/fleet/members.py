@@ -27,7 +27,16 @@ _FAILING: Final = frozenset(
     }
 )  # fmt: skip
 _OF_NODE: Final = frozenset(
-    {"AppArmor", "Evicted", "NodeAffinity", "NodePorts", "NodeShutdown", "Preempting", "UnexpectedAdmissionError"}
+    {
+        "AppArmor",
+        "Evicted",
+        "LimitsUnenforced",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeShutdown",
+        "Preempting",
+        "UnexpectedAdmissionError",
+    }
 )
 """Statuses of ended pods that are the node's fault, not the template's. Those that begin with `OutOf` are others."""
 

@@ -65,6 +65,18 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
         raise LimitsRefused(pids_unlimited(node, mountinfo=mountinfo) or _pids_refused(node, "the kernel refuses it"))
 
 
+def unenforced_as_a_whole(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO) -> tuple[str, ...]:
+    """Return why pod-level limits of a pod that has no cgroup yet cannot be enforced, a sentence for each; () if none.
+
+    Blocks. Raises OSError.
+    """
+    asked = asked_as_a_whole(pod)
+    if not asked:
+        return ()
+    here = _hierarchies(node, mountinfo) if os.geteuid() == 0 else ()
+    return _refused_as_a_whole(node, asked, {name for each in here for name in _controllers(each)})
+
+
 def pids_unlimited(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
     """Return why the limit that the node sets for the processes of each pod cannot be enforced here; "" if it can.
 
@@ -332,13 +344,18 @@ def _amount(file: Path) -> int | None:
 
 
 def _require_enforced(node: NodeContext, asked: Mapping[str, str], enforced: Collection[str]) -> None:
-    """Raise LimitsRefused for the first requested limit that no controller enforces."""
-    for name, controller in asked.items():
-        if controller not in enforced:
-            raise LimitsRefused(
-                f"spec.resources.limits[{name}]: cannot be enforced for the pod as a whole, since "
-                f"{_why_not(node, controller)}: limit the containers instead"
-            )
+    """Raise LimitsRefused for the requested limits that no controller enforces."""
+    if refused := _refused_as_a_whole(node, asked, enforced):
+        raise LimitsRefused("; ".join(refused))
+
+
+def _refused_as_a_whole(node: NodeContext, asked: Mapping[str, str], enforced: Collection[str]) -> tuple[str, ...]:
+    return tuple(
+        f"spec.resources.limits[{name}]: cannot be enforced for the pod as a whole, since "
+        f"{_why_not(node, controller)}: limit the containers instead"
+        for name, controller in asked.items()
+        if controller not in enforced
+    )
 
 
 def _why_not(node: NodeContext, controller: str) -> str:

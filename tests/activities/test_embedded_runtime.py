@@ -65,3 +65,5 @@ async def test_a_host_port_is_refused_by_field_before_the_runtime_is_asked_for_a
     fault, error, detail = await fault_of(pod.create_sandbox())
     assert (fault, detail.status.sandboxes) == (Fault.UNSUPPORTED_BY_RUNTIME, ())
     assert str(error).startswith("UnsupportedByRuntime: spec.containers[0].ports[0].hostPort: host ports need")
+    beside = bench.pod(container(ports=[{"containerPort": 18080, "hostPort": 18080}]), hostNetwork=True)
+    assert (await beside.create_sandbox()).outcome == Outcome.DONE, "what cannot run takes no port from what can"

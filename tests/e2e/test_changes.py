@@ -109,7 +109,7 @@ async def test_a_resize_to_an_unenforceable_limit_is_infeasible_and_the_pod_cont
     seen = await pod.until(lambda pod: "PodResizePending" in conditions_of(pod))
     status, reason, message = conditions_of(seen)["PodResizePending"]
     assert (status, reason) == ("True", "Infeasible")
-    assert message.startswith("spec.containers[0].resources.limits[cpu]: cannot be enforced, since ")
+    assert message.startswith("spec.containers[0].resources.limits[cpu]: cannot be enforced by the embedded runtime, ")
     assert "PodResizeInProgress" not in conditions_of(seen)
     assert status_of(seen, "a")["resources"] == unlimited
 

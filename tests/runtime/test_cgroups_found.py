@@ -152,14 +152,14 @@ def test_the_refusal_to_an_ordinary_user_says_that_root_could(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("cgroups", "unenforced"),
     [
+        (CLOSED, dict.fromkeys(("cpu", "memory", "hugepages"), "cgroups are closed to this user: run as root")),
         (
-            CLOSED,
+            V2,
             {
-                "cpu": "cgroups are closed to this user: run as root",
-                "memory": "cgroups are closed to this user: run as root",
+                "cpu": "the cpu controller is not delegated to this user: run as root",
+                "hugepages": "the hugetlb controller is not delegated to this user: run as root",
             },
         ),
-        (V2, {"cpu": "the cpu controller is not delegated to this user: run as root"}),
         (V1, {}),
     ],
     ids=["closed", "without cpu", "open"],
@@ -169,7 +169,8 @@ def test_unenforceable_limits_are_listed_in_advance(
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert cgroups.unenforced == unenforced
-    asked = {"cpu": QUOTA, "memory": MEMORY}
+    pages = LinuxContainerResources(hugepage_limits=[HugepageLimit(page_size="2MB", limit=1)])
+    asked = {"cpu": QUOTA, "memory": MEMORY, "hugepages": pages}
     assert {name for name, resources in asked.items() if cgroups.refusal(resources)} == set(unenforced)
 
 

@@ -61,7 +61,8 @@ def apply(
     With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
     pods' workflows are also asked what they would refuse, and nodes whether they would run the new pods. A node that
     does not answer is named in a warning: the pod would be created, and start when the node is back. `plan` shows the
-    steps. A new pod with a field that its node's runtime does not support is made, with a warning: it waits.
+    steps. A new pod whose limits its node cannot enforce is refused. One with a field that its node's runtime does
+    not support is made, with a warning: it waits.
     """
     from syncpod.cli.input.manifests import admitted
 
@@ -90,6 +91,7 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
     from syncpod.cli.machine.worker_process import local_node
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.ephemeral_containers import without_known
+    from syncpod.cli.temporal.foresight import refuse_unenforced
     from syncpod.cli.temporal.pod_apply import refuse_cordoned
 
     machine = settings()
@@ -103,6 +105,7 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
         begun = time.monotonic()
         pods = await without_known(client, manifests.pods)
         await refuse_cordoned(client, [admission.pod for admission in pods], here)
+        await refuse_unenforced(client, [admission.pod for admission in pods], here)
         keep(manifests, machine)
         applied = await apply_all(client, pods, here, patience if wait else None)
         if wait:

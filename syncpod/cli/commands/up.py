@@ -361,6 +361,7 @@ async def _bring_up(
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.ephemeral_containers import without_known
+    from syncpod.cli.temporal.foresight import refuse_unenforced
     from syncpod.cli.temporal.pod_apply import refuse_cordoned
     from syncpod.cli.temporal.pod_waits import lacks_image, sentences, until_settled
     from syncpod.cli.view.pod_table import coloured_lines, row_of
@@ -369,9 +370,10 @@ async def _bring_up(
     client = await session.connect(config, here.state_dir)
     try:
         pods = await without_known(client, manifests.pods)
+        await refuse_cordoned(client, [admission.pod for admission in pods], node)
+        await refuse_unenforced(client, [admission.pod for admission in pods], node)
     except BadInput as wrong:  # not BadInput: by now processes have been started
         raise Failure(str(wrong)) from None
-    await refuse_cordoned(client, [admission.pod for admission in pods], node)
     keep(manifests, here)
     applied = await apply_all(client, pods, node)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -12,13 +13,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from syncpod.cli.console import waiting
+from syncpod.cli.failure import BadInput
 from syncpod.cli.temporal.liveness import absence
+from syncpod.cli.temporal.pods import read_pod
 from syncpod.cli.temporal.unserved import never_served
-from syncpod.cli.temporal.updates import BUSY_PATIENCE_SECONDS, answer_in_time
+from syncpod.cli.temporal.updates import BUSY_PATIENCE_SECONDS, PATIENCE_SECONDS, answer_in_time
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.queries import FORESEE_ADMISSION, ComesBefore
 from syncpod.node.fit import demand_of
 from syncpod.pod import Pod, pod_to_wire
+from syncpod.translation.refused_limits import limits_of, names_a_limit
 
 _RPC: Final = timedelta(seconds=10)
 
@@ -50,6 +54,31 @@ class Foresight:
                 demand = demand_of(pod)
                 before.append(ComesBefore(amounts=dict(demand.amounts), ports=demand.ports))
         return found
+
+
+async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str) -> None:
+    """Raise BadInput if a pod is new and its node cannot enforce its limits, a line for each limit of each pod.
+
+    Its node is `node` unless it names one. A node that does not answer refuses nothing: it rejects the pod later.
+    """
+    foresight = Foresight(client, PATIENCE_SECONDS)
+    enforces: set[tuple[str, frozenset[str]]] = set()  # by node: hundreds of pods with the same limits are one question
+    refused: list[str] = []
+    for pod in pods:
+        there, limits = pod.spec.node_name or node, limits_of(pod)
+        question = (there, frozenset(f"{path.count('.') == 2}{name}" for path, name in limits))
+        if not limits or question in enforces:
+            continue
+        try:
+            reasons = [each for each in await foresight.reasons(pod, there) if names_a_limit(each)]
+        except Unanswered:
+            reasons = []
+        if not reasons:
+            enforces.add(question)
+        elif await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
+            refused += [f"pod {pod.metadata.name}: {each}" for each in reasons]
+    if refused:
+        raise BadInput("\n".join(refused))
 
 
 async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefore], patience: float) -> list[str]:

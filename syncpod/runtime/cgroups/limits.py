@@ -36,6 +36,8 @@ _UNIFIED_KEY = re.compile(r"[a-z]+(\.[A-Za-z0-9_-]+)+")
 _POLICIES = ("memory.oom.group", "memory.swap.max", "cpu.weight", "cpu.weight.nice", "cpu.idle", "io.weight")
 """Files of version 2 that the kubelet sets for every container, or that are weights. They are ignored if they cannot be
 set, so that a container without limits is never refused."""
+_ENFORCED_BY = {"cpu": "cpu", "memory": "memory", "hugepages": "hugetlb"}
+"""The controller that enforces limits of a resource."""
 _MAKE_TRIES = 3
 _MADE_BY_US = "user.syncpod.made"
 """An extended attribute of the parents that are ours to remove, even for a later server, once they are empty."""
@@ -117,11 +119,11 @@ class Cgroups:
 
     @property
     def unenforced(self) -> Mapping[str, str]:
-        """Why limits of `cpu` and `memory` cannot be enforced, and what would help, for those that cannot.
+        """Why limits of `cpu`, `memory` and `hugepages` cannot be enforced, and what would help, for those that cannot.
 
         A sentence's end: `cgroups are closed to this user: run as root`.
         """
-        said = {name: self._why_not(name) for name in ("cpu", "memory") if name not in self.controllers}
+        said = {name: self._why_not(by) for name, by in _ENFORCED_BY.items() if by not in self.controllers}
         return {name: f"{why}: {remedy}" if remedy else why for name, (why, remedy) in said.items()}
 
     def make(self, path: str, resources: LinuxContainerResources) -> None:

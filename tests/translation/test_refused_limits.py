@@ -1,4 +1,4 @@
-"""Limits that a resize adds, where the runtime cannot enforce them."""
+"""Limits of a pod, and those that a resize adds, where the runtime cannot enforce them."""
 
 from typing import Any
 
@@ -6,14 +6,15 @@ import pytest
 
 from syncpod.cri.records import unenforced_limits
 from syncpod.pod import Pod
-from syncpod.translation.added_limits import added_limits, refusal_of_limits
+from syncpod.translation.refused_limits import added_limits, limits_of, names_a_limit, refusals_of_limits
 from tests.translation.translation import make_pod
 
 WHY = "cgroups are closed to this user: run as root"
-CLOSED = {"cpu": WHY, "memory": WHY}
+CLOSED = {"cpu": WHY, "memory": WHY, "hugepages": WHY}
 BARE: dict[str, Any] = {}
 CPU = {"limits": {"cpu": "200m"}}
 BOTH = {"limits": {"cpu": "200m", "memory": "128Mi"}}
+PAGES = {"limits": {"hugepages-2Mi": "4Mi", "cpu": "1"}}
 
 
 def pod_of(main: dict[str, Any], *, sidecar: dict[str, Any] | None = None, whole: dict[str, Any] | None = None) -> Pod:
@@ -34,6 +35,7 @@ ADDED: dict[str, tuple[Pod, Pod, list[str]]] = {
     "a limit that is none": (pod_of(BARE), pod_of({"limits": {"cpu": "0"}}), []),
     "a sidecar's": (pod_of(BARE), pod_of(BARE, sidecar=CPU), ["spec.initContainers[0].resources.limits[cpu]"]),
     "the whole pod's": (pod_of(BARE), pod_of(BARE, whole=CPU), ["spec.resources.limits[cpu]"]),
+    "huge pages": (pod_of(CPU), pod_of(PAGES), ["spec.containers[0].resources.limits[hugepages-2Mi]"]),
 }
 
 
@@ -41,8 +43,32 @@ ADDED: dict[str, tuple[Pod, Pod, list[str]]] = {
 def test_only_newly_added_limits_are_checked(before: Pod, after: Pod, paths: list[str]) -> None:
     added = added_limits(before, after)
     assert [path for path, _ in added] == paths
-    assert refusal_of_limits(added, CLOSED) == (f"{paths[0]}: cannot be enforced, since {WHY}" if paths else "")
-    assert refusal_of_limits(added, {}) == ""
+    refused = refusals_of_limits(added, CLOSED)
+    assert refused == tuple(
+        f"{path}: cannot be enforced by the embedded runtime, since {WHY}, or remove the limit" for path in paths
+    )
+    assert all(names_a_limit(each) for each in refused)
+    assert refusals_of_limits(added, {}) == ()
+
+
+def test_each_limit_of_a_pod_is_refused_by_its_path_and_with_the_way_on() -> None:
+    assert [path for path, _ in limits_of(pod_of(CPU, whole=BOTH))] == [
+        "spec.resources.limits[cpu]",
+        "spec.resources.limits[memory]",
+        "spec.containers[0].resources.limits[cpu]",
+    ]
+    limits = limits_of(pod_of(PAGES, sidecar=CPU))
+    assert [path for path, _ in limits] == [
+        "spec.containers[0].resources.limits[cpu]",
+        "spec.containers[0].resources.limits[hugepages-2Mi]",
+        "spec.initContainers[0].resources.limits[cpu]",
+    ]
+    assert refusals_of_limits(limits, {"hugepages": "no hugetlb controller is available here"}) == (
+        "spec.containers[0].resources.limits[hugepages-2Mi]: cannot be enforced by the embedded runtime, since no "
+        "hugetlb controller is available here: remove the limit",
+    )
+    for other in ("OutOfmemory: spec.resources.limits[cpu]: ", "spec.hostUsers: user namespaces", "spec.volumes[0]: "):
+        assert not names_a_limit(other)
 
 
 @pytest.mark.parametrize(
