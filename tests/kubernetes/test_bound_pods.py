@@ -20,6 +20,7 @@ from syncpod.agent.kubernetes import bound_pods
 from syncpod.agent.kubernetes import registration as registrations
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.deletions import Deletions
+from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.registration import Registration
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods
@@ -76,12 +77,14 @@ class Node:
             client, lambda: self.reflector.objects, lambda key, uid: self.pods.generation(key, uid)
         )
         self.deletions = Deletions(client, self, self._nothing, self.standing, self.statuses)
-        self.pods = BoundPods(self.reflector, self.desired, self.deletions, self.statuses)
+        self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
+        self.pods = BoundPods(self.reflector, self.desired, self.deletions, self.statuses, self.mirrors)
         self.running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Follow the server."""
-        runs: tuple[Callable[[], Awaitable[None]], ...] = (self.reflector.run, self.pods.run, self.statuses.run)
+        runs: tuple[Callable[[], Awaitable[None]], ...]
+        runs = (self.reflector.run, self.pods.run, self.statuses.run, self.mirrors.run)
         self.running = [asyncio.ensure_future(run()) for run in runs]
 
     async def stop(self) -> None:

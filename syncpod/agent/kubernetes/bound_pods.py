@@ -15,9 +15,11 @@ from typing import Any, Final
 from temporalio.service import RPCError
 
 from syncpod.agent.kubernetes.deletions import Deletions
+from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
 from syncpod.kubernetes.bound_pod import BoundPod, bound_pod, concern
+from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
 from syncpod.messages.node import PodKey
 
@@ -37,8 +39,13 @@ class BoundPods:
         desired: DesiredPods,
         deletions: Deletions,
         statuses: StatusWriter,
+        mirrors: MirrorPods,
     ) -> None:
-        """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods."""
+        """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods.
+
+        Mirrors are no pods to run: `mirrors` has them.
+        """
+        self._mirrors = mirrors
         self._reflector, self._desired, self._deletions, self._statuses = reflector, desired, deletions, statuses
         self._raw: dict[ObjectKey, Mapping[str, Any]] = {}
         self._pods: dict[ObjectKey, BoundPod] = {}
@@ -94,8 +101,10 @@ class BoundPods:
         changed = [key for key, each in objects.items() if self._raw.get(key) is not each]
         read = await asyncio.to_thread(self._read, {key: objects[key] for key in changed})
         gone = {key: pod for key, pod in self._pods.items() if key not in objects or _uid(objects[key]) != pod.uid}
-        self._pods = {key: read.get(key) or self._pods[key] for key in objects if key in read or key in self._pods}
+        kept = {key: pod for key, pod in self._pods.items() if key not in gone}
+        self._pods = {key: read.get(key) or kept[key] for key in objects if key in read or key in kept}
         self._raw = dict(objects)
+        self._mirrors.take(objects)
         self._tell_statuses(changed, gone)  # first: what follows may have to be repeated, and then nothing is `changed`
         await self._desired.take(self._listing())
         self._deletions.take([pod for pod in self._pods.values() if pod.grace is not None])
@@ -106,7 +115,7 @@ class BoundPods:
         for key, new in objects.items():
             old, known = self._raw.get(key), self._pods.get(key)
             is_same = old is not None and concern(old) == concern(new)
-            pod = bound_pod(new, known if is_same else None)
+            pod = None if mirrored_uid(new) else bound_pod(new, known if is_same else None)
             if pod is None:
                 continue
             found[key] = pod

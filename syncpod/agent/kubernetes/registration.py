@@ -53,6 +53,11 @@ class Registration:
         self.registered = asyncio.Event()
         """Set once the cluster has the Node."""
 
+    @property
+    def uid(self) -> str:
+        """The Node's UID, as far as is known; "" before the registration."""
+        return str((self._node.get("metadata") or {}).get("uid") or "")
+
     async def run(self) -> None:
         """Register, and keep the Node up to date until cancelled."""
         await self._repeat("the node", self.register)
@@ -130,7 +135,7 @@ class Registration:
 
     async def renew(self) -> None:
         """Renew the lease, which is made if there is none. Raises ApiError, Unreachable."""
-        uid = str((self._node.get("metadata") or {}).get("uid") or "")
+        uid = self.uid
         try:
             if self._lease is None:
                 self._lease = await self._client.ask("GET", f"{_LEASES}/{self._name}")

@@ -14,6 +14,7 @@ from secrets import SystemRandom
 from typing import Any, Final, Protocol
 
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_patch
 from syncpod.kubernetes.reflector import Backoff, ObjectKey
 
@@ -181,7 +182,8 @@ class StatusWriter:
 
     def _patch(self, key: ObjectKey, pod: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the patch that is due for this version of a pod; None if none is."""
-        uid, before = str(pod["metadata"].get("uid") or ""), pod.get("status") or {}
+        # A mirror has a UID of its own, and the status of the static pod.
+        uid, before = mirrored_uid(pod) or str(pod["metadata"].get("uid") or ""), pod.get("status") or {}
         if (why := self._refused.get(uid)) is not None:
             return status_patch(pod, rejected(REFUSED, why, before)) if before.get("phase") != "Failed" else None
         state = self._published.get(uid)

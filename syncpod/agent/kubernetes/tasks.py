@@ -13,6 +13,7 @@ from syncpod.agent.background import until_one_fails
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.event_writer import EventWriter
+from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.pod_events import PodEvents
 from syncpod.agent.kubernetes.registration import Registration, machine
@@ -24,7 +25,7 @@ from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
 from syncpod.messages.identity import node_task_queue
-from syncpod.messages.node import KUBERNETES_SOURCE, NodeStatus
+from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, NodeStatus
 from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta
 from syncpod.temporal.workflow_watch import Published
@@ -62,26 +63,35 @@ class _KubernetesLink:
         self._deletions: Deletions | None = None
         self._statuses: StatusWriter | None = None
         self._events: PodEvents | None = None
+        self._mirrors: MirrorPods | None = None
         self._has_started = False
 
     def published(self, state: Published) -> None:
         """Take a pod's newest state."""
         meta = state.metadata
+        if list_of(meta) not in (KUBERNETES_SOURCE, FILE_SOURCE):
+            return
         if self._events is not None:
             self._events.published(state)
-        if list_of(meta) != KUBERNETES_SOURCE:
-            return
         if self._desired is not None:
             self._desired.published(meta)
+        if self._mirrors is not None:
+            self._mirrors.published(state)
         if self._statuses is not None:
             self._statuses.published(_key(meta), state)
 
     def gone(self, state: Published) -> None:
         """Take the last state of a pod."""
         meta = state.metadata
+        if list_of(meta) not in (KUBERNETES_SOURCE, FILE_SOURCE):
+            return
         if self._events is not None:
             self._events.published(state, is_gone=True)
-        if list_of(meta) != KUBERNETES_SOURCE:
+        if list_of(meta) == FILE_SOURCE:
+            if self._mirrors is not None:
+                self._mirrors.gone(state)
+            if self._statuses is not None:
+                self._statuses.forget(_key(meta), meta.uid)
             return
         if self._desired is not None:
             self._desired.gone(meta, is_followed=state.is_followed)
@@ -106,8 +116,10 @@ class _KubernetesLink:
             )
             statuses = StatusWriter(api, lambda: reflector.objects, lambda key, uid: pods.generation(key, uid))
             deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses)
-            pods = BoundPods(reflector, desired, deletions, statuses)
+            mirrors = MirrorPods(api, self._node, lambda: registration.uid, self._workflows.standing)
+            pods = BoundPods(reflector, desired, deletions, statuses, mirrors)
             self._desired, self._deletions, self._statuses = desired, deletions, statuses
+            self._mirrors = mirrors
             events = EventWriter(api, self._node)
             self._events = pod_events = PodEvents(events, self._state_dir)
             node_events = NodeEvents(events, self._node, self._status)
@@ -117,8 +129,13 @@ class _KubernetesLink:
             for state in agent.pods():
                 self.published(state)
             registration = Registration(api, self._node, node_events.status, await asyncio.to_thread(machine))
+
+            async def keep_mirrors() -> None:
+                await registration.registered.wait()
+                await mirrors.run()
+
             followed = (registration.run, registration.renew_lease, reflector.run, pods.run, statuses.run)
-            runs = (*followed, pod_events.run, events.run)
+            runs = (*followed, keep_mirrors, pod_events.run, events.run)
             await until_one_fails([asyncio.ensure_future(run()) for run in runs])
 
 

@@ -1,0 +1,172 @@
+"""Keeps the mirrors of the node's static pods at the API server, so that the cluster sees them.
+
+Mirrors pkg/kubelet/kubelet.go, v1.36, tryReconcileMirrorPods, and kubelet_pods.go, HandlePodCleanups: a mirror that
+somebody deletes is made again, and the static pod runs on; one whose static pod has ended, or is another one now, is
+deleted. A mirror never becomes a pod of the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from secrets import SystemRandom
+from typing import Any, Final, Protocol
+
+from temporalio.service import RPCError
+
+from syncpod.agent.kubernetes.deletions import Standing
+from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.mirror_pod import is_deleted, mirror_of, mirrored_uid
+from syncpod.kubernetes.reflector import Backoff, ObjectKey
+from syncpod.messages.identity import PodRef
+from syncpod.messages.node import FILE_SOURCE
+from syncpod.messages.sources import list_of
+from syncpod.pod import ObjectMeta
+
+log = logging.getLogger(__name__)
+
+
+LOOK_SECONDS: Final = 20.0
+"""After so long it is asked again whether the workflow of a static pod that has published nothing still runs."""
+
+
+class StaticPod(Protocol):
+    """A pod's newest state: `syncpod.temporal.workflow_watch.Published`."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The pod's metadata."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it is a pod in whose place another one begins when it ends."""
+
+    def answer(self, query: str, *args: Any) -> Any:
+        """Return what the workflow's query of this name returned then."""
+
+
+class MirrorPods:
+    """The mirrors of one node's static pods. All methods belong to one event loop."""
+
+    def __init__(self, client: ApiClient, node: str, node_uid: Callable[[], str], standing: Standing) -> None:
+        """Make mirrors for the Node `node`, whose UID `node_uid` returns; "" while it is not registered."""
+        self._client, self._node, self._node_uid, self._standing = client, node, node_uid, standing
+        self._static: dict[ObjectKey, StaticPod] = {}
+        self._mirrors: Mapping[ObjectKey, Mapping[str, Any]] | None = None
+        """As the API server has listed them last; None before it has."""
+        self._due: dict[ObjectKey, None] = {}
+        self._news = asyncio.Event()
+        self._again: dict[ObjectKey, asyncio.TimerHandle] = {}
+        self._troubles: dict[ObjectKey, str] = {}
+
+    # --- what is learned ----------------------------------------------------------------------------------------------
+
+    def published(self, state: StaticPod) -> None:
+        """Take a pod's newest state."""
+        meta = state.metadata
+        if list_of(meta) != FILE_SOURCE:
+            return
+        key = ObjectKey(meta.namespace, meta.name)
+        before, self._static[key] = self._static.get(key), state
+        if before is None or before.metadata.uid != meta.uid:
+            self._look(key)
+
+    def gone(self, state: StaticPod) -> None:
+        """Take a pod's last state."""
+        meta = state.metadata
+        key = ObjectKey(meta.namespace, meta.name)
+        known = self._static.get(key)
+        if known is not None and known.metadata.uid == meta.uid and not state.is_followed:
+            del self._static[key]
+            self._look(key)
+
+    def take(self, pods: Mapping[ObjectKey, Mapping[str, Any]]) -> None:
+        """Take all pods of the node, as the API server has them."""
+        mirrors = {key: pod for key, pod in pods.items() if mirrored_uid(pod)}
+        before, self._mirrors = self._mirrors, mirrors
+        keys = (*mirrors, *(before or {}), *(self._static if before is None else ()))
+        for key in dict.fromkeys(keys):
+            if before is None or mirrors.get(key) is not before.get(key):
+                self._look(key)
+
+    def _look(self, key: ObjectKey) -> None:
+        self._due[key] = None
+        self._news.set()
+
+    # --- what is done -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Make and delete mirrors until cancelled."""
+        backoff = Backoff(time.monotonic, SystemRandom().random)
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                due, self._due = list(self._due), {}
+                for key in due if self._mirrors is not None else ():
+                    await self._try(key, backoff)
+        finally:
+            for waiting in self._again.values():
+                waiting.cancel()
+
+    async def _try(self, key: ObjectKey, backoff: Backoff) -> None:
+        if (waiting := self._again.pop(key, None)) is not None:
+            waiting.cancel()
+        try:
+            await self._reconcile(key)
+        except (ApiError, Unreachable, RPCError) as error:
+            self._tell(key, str(error))
+            self._look_again(key, backoff.next(error))
+        except Exception as error:  # it concerns one mirror, and no other waits for it
+            log.exception("the mirror of static pod %s/%s cannot be made", *key)
+            self._tell(key, str(error))
+        else:
+            self._troubles.pop(key, None)
+
+    def _look_again(self, key: ObjectKey, seconds: float) -> None:
+        self._again[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
+
+    def _tell(self, key: ObjectKey, trouble: str) -> None:
+        if self._troubles.get(key) != trouble:
+            log.warning("the cluster does not see static pod %s/%s as it is: %s", *key, trouble)
+        self._troubles[key] = trouble
+
+    async def _reconcile(self, key: ObjectKey) -> None:
+        """Have the API server have the mirror that is due, and no other. Raises ApiError, Unreachable, RPCError."""
+        static, mirror = self._static.get(key), (self._mirrors or {}).get(key)
+        uid = static.metadata.uid if static is not None else ""
+        if mirror is not None and static is None and await self._may_run(key, mirror):
+            self._look_again(key, LOOK_SECONDS)
+            return
+        if mirror is not None and (mirrored_uid(mirror) != uid or is_deleted(mirror)):
+            await self._delete(key, mirror)
+            mirror = None
+        if static is None or mirror is not None:
+            return
+        if not (node_uid := self._node_uid()):
+            raise Unreachable("the node is not registered yet")
+        await self._make(key, mirror_of(static.answer("pod"), uid, self._node, node_uid))
+
+    async def _may_run(self, key: ObjectKey, mirror: Mapping[str, Any]) -> bool:
+        """Say whether a mirror's pod has a workflow, of which a new worker has not heard yet. Raises RPCError."""
+        ref = PodRef(namespace=key.namespace, name=key.name, uid=mirrored_uid(mirror))
+        return await self._standing(ref) not in ("closed", "unknown")
+
+    async def _make(self, key: ObjectKey, mirror: Mapping[str, Any]) -> None:
+        """Make a mirror. One that is there already will be listed. Raises ApiError, Unreachable."""
+        try:
+            await self._client.ask("POST", f"/api/v1/namespaces/{key.namespace}/pods", body=mirror)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _delete(self, key: ObjectKey, mirror: Mapping[str, Any]) -> None:
+        """Delete a mirror at once, and no other pod of its name. Raises ApiError, Unreachable."""
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": mirror["metadata"]["uid"]}}
+        try:
+            await self._client.ask("DELETE", f"/api/v1/namespaces/{key.namespace}/pods/{key.name}", body=body)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise

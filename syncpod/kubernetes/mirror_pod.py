@@ -1,0 +1,42 @@
+"""The mirror of a static pod: the Pod by which a cluster sees what a node runs by itself. Values in, values out.
+
+Mirrors pkg/kubelet/pod/mirror_client.go, v1.36, CreateMirrorPod. Its name is the static pod's, which ends with the
+node's. The API server gives it a UID of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+"""Its value is the static pod's UID. An API server lets nobody change it."""
+_KEPT_METADATA: Final = ("name", "namespace", "labels")
+
+
+def mirror_of(pod: Mapping[str, Any], uid: str, node: str, node_uid: str) -> dict[str, Any]:
+    """Return the mirror of a static pod with this UID, for the Node that owns it."""
+    metadata = pod["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **{name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)},
+            "annotations": {**(metadata.get("annotations") or {}), MIRROR_ANNOTATION: uid},
+            "ownerReferences": [owner],
+        },
+        "spec": pod["spec"],
+    }
+
+
+def mirrored_uid(pod: Mapping[str, Any]) -> str:
+    """Return the UID of the static pod that a Pod is the mirror of; "" if it is no mirror."""
+    metadata = pod.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return str(annotations.get(MIRROR_ANNOTATION) or "") if isinstance(annotations, Mapping) else ""
+
+
+def is_deleted(pod: Mapping[str, Any]) -> bool:
+    """Say whether somebody has asked to delete a Pod."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
