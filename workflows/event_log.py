@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final
 
-from syncpod.messages.queries import EventRecord
+from syncpod.journal.records import EventRecord, EventType
 from syncpod.pod.json_size import shortened
 from workflows.rejections import REJECTED, without_surplus
 
@@ -18,7 +18,7 @@ TEXT_BYTES: Final = 1000
 
 
 def with_event(
-    events: tuple[EventRecord, ...], now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str
+    events: tuple[EventRecord, ...], now: datetime, kind: EventType, reason: str, message: str
 ) -> tuple[EventRecord, ...]:
     """Return the events, oldest first, with one more; a repeat is counted and becomes the newest."""
     text = clipped(message)

@@ -12,8 +12,9 @@ from syncpod.api.messages import Answer, Request
 from syncpod.api.pods import one_pod
 from syncpod.api.source import PodSource, Told
 from syncpod.api.views.pod_description import Facts, Hold, describe
+from syncpod.journal.records import EventRecord
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.queries import read_events
 from syncpod.messages.running_steps import PendingStep
 from syncpod.node.orphan_mark import ANNOTATION, why_orphaned
 from syncpod.pod import Pod
@@ -29,7 +30,7 @@ async def describe_pod(source: PodSource, asked: Request, namespace: str, name: 
 def _description(one: Told, pending: Sequence[PendingStep], pages: str) -> Mapping[str, Any]:
     document = one.tell("pod")
     pod = Pod.model_validate(document)
-    events = tuple(EventRecord.model_validate(each) for each in one.tell("events"))
+    events = tuple(read_events(one.tell("events")))
     facts = facts_of(pod, one.run, pages, events, one.tell("plan"), pending)
     annotations = {ANNOTATION: why} if (why := why_orphaned(document)) else {}
     return {

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from syncpod.cli.failure import Failure
-from syncpod.messages.identity import Message
 
-_Record = TypeVar("_Record", bound=Message)
+_Record = TypeVar("_Record")
 
 
-def read_records(model: type[_Record], answer: Iterable[Any], what: str) -> list[_Record]:
+def read_records(read: Callable[[Iterable[Any]], list[_Record]], answer: Iterable[Any], what: str) -> list[_Record]:
     """Return the records of an answer to a query; `what` names them. Raises Failure for one that is none."""
     try:
-        return [model.model_validate(each) for each in answer]
+        return read(answer)
     except ValidationError as wrong:
         error = wrong.errors()[0]
         field = ".".join(map(str, error["loc"])) or "a record"

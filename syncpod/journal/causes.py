@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.records import NEVER_RAN, RESTART_OF_ALL, SENDER, Fact, HistoryEntry, Instance, JournalEvent
+from syncpod.journal.records import NEVER_RAN, RESTART_OF_ALL, SENDER, EventRecord, Fact, HistoryEntry, Instance
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE, KillCause
 
 _SLACK: Final = timedelta(seconds=2)
@@ -95,7 +95,7 @@ _WORDS: Final[Mapping[str, str]] = {
 """What is said of a kill; of any other, what was recorded."""
 
 
-def cause_of(instance: Instance, events: Iterable[JournalEvent] = (), memory_limit: str = "") -> Cause:
+def cause_of(instance: Instance, events: Iterable[EventRecord] = (), memory_limit: str = "") -> Cause:
     """Return why an instance ended. A probe's last output comes from the pod's events."""
     if instance.killed_by:
         return _caused(instance, events)
@@ -131,7 +131,7 @@ def _left_message(instance: Instance) -> str:
 def ends_of(
     instances: Sequence[Instance],
     lines: Sequence[HistoryEntry],
-    events: Sequence[JournalEvent],
+    events: Sequence[EventRecord],
     limits: Mapping[str, str] | None = None,
 ) -> dict[str, list[End]]:
     """Return the ends of each container's instances, in the order of their numbers. `limits` are memory limits."""
@@ -239,7 +239,7 @@ def _back_off(holds: Sequence[HistoryEntry], one: Instance, after: Instance | No
     return go_duration(timedelta(seconds=delays[-1])) if delays else ""
 
 
-def _caused(instance: Instance, events: Iterable[JournalEvent]) -> Cause:
+def _caused(instance: Instance, events: Iterable[EventRecord]) -> Cause:
     kind = instance.killed_by
     # It was not the first process that ran out of memory: that one went on until the node ended it.
     before = "; a process ran out of memory" if instance.reason == "OOMKilled" else _after_its_grace(instance)
@@ -258,7 +258,7 @@ def _after_its_grace(instance: Instance) -> str:
     return AFTER_ITS_GRACE if instance.signal == signal.SIGKILL else ""
 
 
-def _last_output(kind: str, instance: Instance, events: Iterable[JournalEvent]) -> str:
+def _last_output(kind: str, instance: Instance, events: Iterable[EventRecord]) -> str:
     """Return `: ` and the last output of an instance's probe; "" if it is not recorded, or if it said nothing."""
     title = f"{kind.capitalize()} probe failed: "
     until = instance.ended_at

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.journal.records import SENDER, HistoryEntry, Instance, JournalEvent, PodRun, TaskRecords, microseconds
+from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, Instance, PodRun, TaskRecords, microseconds
 
 log = logging.getLogger(__name__)
 
@@ -401,7 +401,7 @@ def _line(life: int, line: HistoryEntry) -> tuple[Any, ...]:
     return _storable((life, microseconds(line.at), _key(said), *said))
 
 
-def _event(life: int, seen: JournalEvent) -> tuple[Any, ...]:
+def _event(life: int, seen: EventRecord) -> tuple[Any, ...]:
     said = (seen.type, seen.reason, seen.container, seen.message)
     return _storable((life, microseconds(seen.first), _key(said), *said, microseconds(seen.last), seen.count))
 

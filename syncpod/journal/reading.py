@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, VERSION
-from syncpod.journal.records import Absence, HistoryEntry, Instance, JournalEvent, PodRun, Service, microseconds, moment
+from syncpod.journal.records import Absence, EventRecord, HistoryEntry, Instance, PodRun, Service, microseconds, moment
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PodRunRecords:
     present: dict[str, Any] = field(default_factory=dict)
     """Its state when last seen, as in `TaskRecords.present`."""
     lines: tuple[HistoryEntry, ...] = ()
-    events: tuple[JournalEvent, ...] = ()
+    events: tuple[EventRecord, ...] = ()
     instances: tuple[Instance, ...] = ()
     """Instances by container, in the order of their numbers."""
 
@@ -60,7 +60,7 @@ def pods_of(state_dir: Path) -> list[tuple[PodRun, datetime | None]]:
         return [(PodRun(*row[:4]), _when(row[4])) for row in rows]
 
 
-def events_of_gone(state_dir: Path, since: datetime, namespace: str | None = None) -> list[tuple[PodRun, JournalEvent]]:
+def events_of_gone(state_dir: Path, since: datetime, namespace: str | None = None) -> list[tuple[PodRun, EventRecord]]:
     """Return the events of gone pods since a moment, in a namespace (None = in all). Blocks. Raises NoJournal."""
     begin = microseconds(since)
     with _opened(state_dir / FILE_NAME) as connection:
@@ -210,13 +210,21 @@ def _lines(connection: sqlite3.Connection, life: int) -> Iterator[HistoryEntry]:
         yield HistoryEntry(moment(at), *rest)
 
 
-def _events(connection: sqlite3.Connection, life: int) -> Iterator[JournalEvent]:
+def _events(connection: sqlite3.Connection, life: int) -> Iterator[EventRecord]:
     rows = connection.execute(
         "SELECT type, reason, message, first, last, container, count FROM happening WHERE life = ? ORDER BY first, key",
         (life,),
     )
     for type_, reason, message, first, last, container, count in rows:
-        yield JournalEvent(type_, reason, message, moment(first), moment(last), container, count)
+        yield EventRecord(
+            type=type_,
+            reason=reason,
+            message=message,
+            container=container,
+            count=count,
+            first=moment(first),
+            last=moment(last),
+        )
 
 
 def _instances(connection: sqlite3.Connection, life: int) -> Iterator[Instance]:

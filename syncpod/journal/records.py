@@ -1,16 +1,35 @@
-"""The journal's records of a pod: plain values that the pod's workflow makes, and the file stores."""
+"""The records of a pod: plain values that its workflow makes and keeps, that its queries answer and the journal stores.
+
+They cross Temporal too. This room does without pydantic; `syncpod.messages.queries` reads and writes them as JSON.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
 """What runtimes give as the reason of an end if they could not start the process."""
+
+
+def _wire_name(attribute: str) -> str:
+    first, *rest = attribute.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+_ON_WIRE: Final[Mapping[str, Any]] = {
+    "alias_generator": _wire_name,
+    "validate_by_name": True,
+    "validate_by_alias": True,
+    "serialize_by_alias": True,
+    "extra": "ignore",
+}
+"""How pydantic reads and writes a record: as every other message (:class:`syncpod.messages.identity.Message`)."""
 
 
 class PodRun(NamedTuple):
@@ -59,20 +78,33 @@ RESTART_OF_ALL: Final = "restart_all_containers"
 """The subject of a wait for the start of all containers together, which a restart rule has asked for."""
 
 
+EntryKind = Literal["decision", "step", "signal", "exit", "hold", "update", "rejected", "sender"]
+"""What a line of a history is about. A `hold` is a wait; a `sender` is in the journal alone (`SENDER`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """One line of a pod's history: a decision, a step, a signal, an update, an exit or a wait."""
 
+    __pydantic_config__: ClassVar = _ON_WIRE
+
     at: datetime
-    kind: str
-    """As in :class:`syncpod.messages.queries.HistoryRecord`: `exit`, `step`, `hold`, ..."""
+    kind: EntryKind = "decision"
+    """A snapshot of a workflow omits every default. So none of them may change."""
     subject: str = ""
+    """The step's or signal's name, or the container's."""
     container: str = ""
+    """The container that a step is about; "" if it is about the whole pod."""
     restart: int = 0
+    """The number of the instance that has ended; 0 if the line is not about an exit. Ends are listed in the order in
+    which they become known."""
     reason: str = ""
+    """Why, in words for people."""
     outcome: str = ""
     attempt: int = 0
+    """How many times Temporal tried the step; 0 if the line is not about a step."""
     took_ms: int = 0
+    """Milliseconds of workflow time from scheduling to result; 0 if the line is not about a step."""
     fact: str = ""
     """A `Fact`; of a wait, its reason; of an exit, its `KillCause`; "" = what else it says is in its words alone."""
     seconds: float | None = None
@@ -86,18 +118,23 @@ class HistoryEntry:
         return self.kind == "signal" and self.fact in _BY_A_PERSON
 
 
-@dataclass(frozen=True, slots=True)
-class JournalEvent:
-    """An event of a pod in the kubelet's words, with how often it was seen."""
+EventType = Literal["Normal", "Warning"]
 
-    type: str
-    """`Normal` or `Warning`."""
-    reason: str
-    message: str
-    first: datetime
-    last: datetime
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """One event of a pod, a node or a workload in the kubelet's words; repeats are counted."""
+
+    __pydantic_config__: ClassVar = _ON_WIRE
+
+    type: EventType = "Normal"
+    """A snapshot of a workflow omits every default. So none of them may change."""
+    reason: str = ""
+    message: str = ""
     container: str = ""
     count: int = 1
+    first: datetime
+    last: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +210,7 @@ class Absence(NamedTuple):
         return max(timedelta(0), min(self.ended, ended) - max(self.begun, begun))
 
 
-SENDER: Final = "sender"
+SENDER: Final[Literal["sender"]] = "sender"
 """The kind of a line that names the sender of the message that another line of the same time and subject is about."""
 
 
@@ -185,7 +222,7 @@ class TaskRecords:
     at: datetime
     """The workflow's time at that moment."""
     lines: tuple[HistoryEntry, ...] = ()
-    events: tuple[JournalEvent, ...] = ()
+    events: tuple[EventRecord, ...] = ()
     instances: tuple[Instance, ...] = ()
     present: str = ""
     """The pod's present state, as JSON: ``phase``, ``containers``, ``waits``, ... (`workflows/pod/journaled.py`)."""

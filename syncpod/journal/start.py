@@ -11,7 +11,7 @@ from typing import Final, Literal
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import one_line
 from syncpod.journal.reading import PodRunRecords
-from syncpod.journal.records import SENDER, Absence, Fact, HistoryEntry, Instance, JournalEvent, due_of
+from syncpod.journal.records import SENDER, Absence, EventRecord, Fact, HistoryEntry, Instance, due_of
 
 _NOTHING: Final = timedelta(0)
 _SHORT: Final = timedelta(milliseconds=1)
@@ -255,7 +255,7 @@ def _named(phase: Phase, others: Sequence[Instance]) -> Phase:
 
 
 def _with_probes(
-    phases: Sequence[Phase], results: Sequence[HistoryEntry], instance: Instance, events: Sequence[JournalEvent]
+    phases: Sequence[Phase], results: Sequence[HistoryEntry], instance: Instance, events: Sequence[EventRecord]
 ) -> Iterator[Phase]:
     """Yield the phases, with the time before each first success of a probe, and what that probe said before it."""
     successes = {line.at: str(line.fact).partition(" ")[0] for line in results}
@@ -270,7 +270,7 @@ def _with_probes(
         yield phase
 
 
-def _said(probe: str, begun: datetime, success: Phase, events: Sequence[JournalEvent]) -> str:
+def _said(probe: str, begun: datetime, success: Phase, events: Sequence[EventRecord]) -> str:
     """Return how often a probe failed before its success, and what it said last; "" if it did not."""
     title = f"{probe.capitalize()} probe failed: "
     failed = [

@@ -19,7 +19,7 @@ from pydantic import AwareDatetime, Field
 from syncpod.messages.fleet_objects import SealedKey, SealedObject
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeAddress, NodeCondition, NodeInfo, PodKey
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.queries import WireEvent
 from syncpod.pod.json_size import shortened
 from syncpod.pod.wire import ForeignText
 
@@ -340,7 +340,7 @@ class FleetNodeView(FleetNodeSummary):
     """As in the node's report."""
     placed: tuple[PlacedPod, ...] = ()
     """Sorted by namespace and name."""
-    events: tuple[EventRecord, ...] = ()
+    events: tuple[WireEvent, ...] = ()
     """Oldest first."""
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from syncpod.messages.identity import Message, bounded_id
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.queries import WireEvent
 
 FLEET_OBJECT_WORKFLOW: Final = "FleetObject"
 """Workflow type of one ConfigMap or Secret, whose id is ``object/<kind>/<namespace>/<name>``."""
@@ -92,7 +92,7 @@ class FleetObjectView(FleetObjectRef):
     keys: int = 0
     version: str = ""
     since: datetime | None = None
-    events: tuple[EventRecord, ...] = ()
+    events: tuple[WireEvent, ...] = ()
 
 
 class SealObjects(Message):

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from syncpod.messages.identity import Message, node_task_queue
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.queries import WireEvent
 from syncpod.pod.wire import ForeignText
 
 NODE_WORKFLOW: Final = "NodeWorkflow"
@@ -265,7 +265,7 @@ class NodeView(Message):
     allocatable: dict[str, str] = Field(default_factory=dict)
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
-    events: tuple[EventRecord, ...] = ()
+    events: tuple[WireEvent, ...] = ()
     """Oldest first; ``container`` is empty."""
 
 

@@ -1,14 +1,15 @@
-"""What a pod's workflow shows: its search attributes, its events and its history."""
+"""What workflows show: a pod's search attributes, and the JSON of events and of a pod's history."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Final, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
 
+from syncpod.journal.records import EventRecord, HistoryEntry
 from syncpod.messages.identity import Message
-from syncpod.pod.wire import ForeignText
+from syncpod.pod.wire import foreign_text
 
 SEARCH_ATTRIBUTES: dict[str, str] = {
     "PodNamespace": "Keyword",
@@ -49,40 +50,36 @@ def labels_attribute(labels: dict[str, str]) -> list[str]:
     return kept
 
 
-class EventRecord(Message):
-    """One event as the kubelet's; repeated events are counted."""
-
-    type: Literal["Normal", "Warning"] = "Normal"
-    reason: str = ""
-    message: ForeignText = ""
-    container: str = ""
-    count: int = 1
-    first: datetime | None = None
-    last: datetime | None = None
+def _write_event(event: EventRecord, write: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+    written: dict[str, Any] = write(event)
+    return {**written, "message": foreign_text(event.message, info)}
 
 
-class HistoryRecord(Message):
-    """One line of ``syncpod history``: a decision, a step, a signal or an exit, with its time and reason."""
+WireEvent = Annotated[EventRecord, WrapSerializer(_write_event)]
+"""An event as a message carries it; its text may quote a container (`syncpod.pod.wire.ForeignText`)."""
 
-    at: datetime | None = None
-    kind: Literal["decision", "step", "signal", "exit", "hold", "update", "rejected"] = "decision"
-    subject: str = ""
-    """The step's or signal's name, or the container's."""
-    container: str = ""
-    """The container that a step is about; "" if it is about the whole pod."""
-    restart: int = 0
-    """The number of the instance that has ended; 0 if the line is not about an exit. Ends are told in the order in
-    which they become known."""
-    reason: str = ""
-    outcome: str = ""
-    attempt: int = 0
-    """How many times Temporal tried the step; 0 if the line is not about a step."""
-    took_ms: int = 0
-    """Milliseconds of workflow time from scheduling to result; 0 if the line is not about a step."""
-    fact: str = ""
-    """A :class:`syncpod.journal.records.Fact`, for programs; `reason` has words for people."""
-    seconds: float | None = None
-    """The delay of a back-off, or a grace period; None = there is none."""
+_EVENT: Final[TypeAdapter[EventRecord]] = TypeAdapter(WireEvent)
+_ENTRY: Final = TypeAdapter(HistoryEntry)
+
+
+def read_events(answer: Iterable[Any]) -> list[EventRecord]:
+    """Return the events that a query has answered. Raises ValidationError."""
+    return [_EVENT.validate_python(each) for each in answer]
+
+
+def write_events(events: Iterable[EventRecord]) -> list[dict[str, Any]]:
+    """Return events as a query answers them."""
+    return [_EVENT.dump_python(each, mode="json") for each in events]
+
+
+def read_history(answer: Iterable[Any]) -> list[HistoryEntry]:
+    """Return the lines of a pod's history that a query has answered. Raises ValidationError."""
+    return [_ENTRY.validate_python(each) for each in answer]
+
+
+def write_history(lines: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
+    """Return lines of a pod's history as a query answers them."""
+    return [_ENTRY.dump_python(each, mode="json") for each in lines]
 
 
 FORESEE_ADMISSION: Final = "foresee_admission"

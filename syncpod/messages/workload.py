@@ -16,7 +16,7 @@ from syncpod.fleet.revisions import Revision
 from syncpod.messages.fleet import PodsChanged
 from syncpod.messages.identity import Message
 from syncpod.messages.node import PodKey
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.queries import WireEvent
 
 WORKLOAD_WORKFLOW: Final = "Workload"
 """Workflow type of one workload, whose id is ``workload/<kind>/<namespace>/<name>``."""
@@ -213,5 +213,5 @@ class WorkloadView(WorkloadSummary):
     """The revisions of the workload, oldest first."""
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node as in ``explain --placement``."""
-    events: tuple[EventRecord, ...] = ()
+    events: tuple[WireEvent, ...] = ()
     """Oldest first."""

@@ -101,12 +101,13 @@ HIDE: Final = "hide"
 """The key, in the context of a serialisation, of the function that hides the values of Secrets in a text."""
 
 
-def _write_foreign(text: str, info: SerializationInfo) -> str:
+def foreign_text(text: str, info: SerializationInfo) -> str:
+    """Return a text without the values of Secrets that this serialisation is to hide."""
     hide: Callable[[str], str] | None = info.context.get(HIDE) if info.context else None
     return hide(text) if hide is not None else text
 
 
-ForeignText = Annotated[str, PlainSerializer(_write_foreign, return_type=str)]
+ForeignText = Annotated[str, PlainSerializer(foreign_text, return_type=str)]
 """A text that may quote what a container, a server or the runtime has said. A process that sends it to others hides the
 values of Secrets in it (`HIDE`). Never a name or an id, since something is looked up by those."""
 

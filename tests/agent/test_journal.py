@@ -26,7 +26,7 @@ from syncpod.api.client import SOCKET_NAME, settle_journal
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME, JournalFile
 from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, last_sign_of, lives_of, pods_of, services_of
-from syncpod.journal.records import SENDER, Fact, HistoryEntry, Instance, PodRun, TaskRecords
+from syncpod.journal.records import SENDER, EntryKind, Fact, HistoryEntry, Instance, PodRun, TaskRecords
 from syncpod.messages.identity import PodRef
 from syncpod.node.secret_values import WITHHELD
 from syncpod.node.tombstones import write_tombstone
@@ -342,7 +342,7 @@ async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -
             Sent(at(1), "delete_pod", "somebody before"),
         ]
 
-    def line(seconds: float, kind: str, subject: str, reason: str) -> HistoryEntry:
+    def line(seconds: float, kind: EntryKind, subject: str, reason: str) -> HistoryEntry:
         return HistoryEntry(at(seconds), kind, subject, reason=reason)
 
     commands = (

@@ -18,9 +18,8 @@ from syncpod.cli.machine import gone_events, journaled_pods
 from syncpod.cli.temporal import pod_reads, pods
 from syncpod.cli.view.event_lines import lines
 from syncpod.journal.reading import PodRunRecords
-from syncpod.journal.records import SENDER, HistoryEntry, PodRun
+from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, PodRun
 from syncpod.messages.identity import POD_WORKFLOW
-from syncpod.messages.queries import EventRecord
 from syncpod.messages.steps import Fault
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
@@ -39,6 +38,7 @@ def event(
 ) -> PodEvent:
     """An event of the pod web."""
     record = EventRecord(
+        type="Normal",
         reason=reason,
         message=message or reason,
         count=count,
@@ -241,8 +241,10 @@ async def test_events_of_a_pod_that_temporal_has_forgotten_come_from_the_journal
 ) -> None:
     name = fresh_name()
 
+    record = EventRecord(type="Normal", reason="Killing", message="", first=NOW, last=NOW)
+
     def with_gone(events: list[PodEvent], *_: Any) -> list[PodEvent]:
-        return [*events, PodEvent("default", name, "u", "n", "", EventRecord(reason="Killing"), is_gone=True)]
+        return [*events, PodEvent("default", name, "u", "n", "", record, is_gone=True)]
 
     monkeypatch.setattr(gone_events, "with_gone", with_gone)
     shown = await syncpod("events", name)

@@ -27,7 +27,6 @@ from syncpod.journal.records import (
     Fact,
     HistoryEntry,
     Instance,
-    JournalEvent,
     PodRun,
     TaskRecords,
 )
@@ -35,7 +34,7 @@ from syncpod.lifecycle import backoff
 from syncpod.node.recorded_events import NodeEvent
 from tests.cli.conftest import program
 from tests.cli.starts import started
-from tests.journal.records import WEB, ended, exit_line
+from tests.journal.records import WEB, ended, event, exit_line
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -360,9 +359,8 @@ def told_of(environ: dict[str, str], *arguments: str) -> str:
 def test_why_a_container_is_not_ready_is_what_its_probe_said_last(environ: dict[str, str]) -> None:
     life = PodRun("default", "slow", "uid-5", "inc")
     runs = Instance("app", 0, started_at=ago(60))
-    failed = JournalEvent(
-        "Warning", "Unhealthy", "Readiness probe failed: not\nyet", ago(50), ago(5), container="app", count=9
-    )
+    said = "Readiness probe failed: not\nyet"
+    failed = event(reason="Unhealthy", message=said, container="app", count=9, first=ago(50), last=ago(5))
     present = {"phase": "Running", "containers": [{"name": "app", "ready": False, "state": {"running": {}}}]}
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
     journal.write([TaskRecords(life, ago(5), events=(failed,), instances=(runs,), present=json.dumps(present))])

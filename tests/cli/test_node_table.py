@@ -10,6 +10,7 @@ from syncpod.cli.fetched import FetchedNode, FetchedPod
 from syncpod.cli.input.arguments import named_nodes, node_names, nodes_among
 from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import document, row
+from syncpod.journal.records import EventRecord
 from syncpod.messages.node import (
     DesiredPod,
     NodeAddress,
@@ -18,7 +19,6 @@ from syncpod.messages.node import (
     NodeView,
     SourceView,
 )
-from syncpod.messages.queries import EventRecord
 from syncpod.pod import ObjectMeta, Pod, PodStatus
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -37,7 +37,7 @@ VIEW = NodeView(
     capacity={"cpu": "2", "memory": "4096Ki"},
     addresses=(NodeAddress(type="InternalIP", address="10.0.0.1"), NodeAddress(type="Hostname", address="n1")),
     node_info=NodeInfo(kubelet_version="v1", container_runtime_version="containerd://1.6.20", os_image="Debian"),
-    events=(EventRecord(reason="Starting", message="it begins", last=NOW, first=NOW),),
+    events=(EventRecord(type="Normal", reason="Starting", message="it begins", last=NOW, first=NOW),),
 )
 
 

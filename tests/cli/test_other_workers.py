@@ -16,8 +16,8 @@ import pytest
 from syncpod.cli.answers import read_records
 from syncpod.cli.failure import Failure
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
-from syncpod.journal.records import JournalEvent, PodRun, TaskRecords
-from syncpod.messages.queries import HistoryRecord
+from syncpod.journal.records import EventRecord, PodRun, TaskRecords
+from syncpod.messages.queries import read_history
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from tests.cli.starts import Start, started
 
@@ -117,19 +117,19 @@ def test_an_answer_that_lacks_something_is_asked_for_otherwise(answering: Answer
 
 
 def test_records_that_even_the_models_cannot_read_are_named_in_a_sentence() -> None:
-    assert read_records(HistoryRecord, [without(LINE, "attempt") | {"new": 1}], "history")[0].attempt == 0
+    assert read_records(read_history, [without(LINE, "attempt") | {"new": 1}], "history")[0].attempt == 0
     with pytest.raises(Failure) as refused:
-        read_records(HistoryRecord, [LINE | {"kind": "dream"}], "history")
+        read_records(read_history, [LINE | {"kind": "dream"}], "history")
     assert str(refused.value).startswith("the pod's history cannot be read: kind: Input should be 'decision', ")
     assert str(refused.value).endswith("; perhaps its worker is of another version than this command")
 
 
 def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answering: Answering, tmp_path: Path) -> None:
-    def event(minutes: int, message: str) -> JournalEvent:
+    def event(minutes: int, message: str) -> EventRecord:
         at = NOW - timedelta(minutes=minutes)
-        return JournalEvent("Warning", "BackOff", message, at, at, "app")
+        return EventRecord(type="Warning", reason="BackOff", message=message, first=at, last=at, container="app")
 
-    def ended(minutes: int, name: str, *events: JournalEvent, namespace: str = "default") -> TaskRecords:
+    def ended(minutes: int, name: str, *events: EventRecord, namespace: str = "default") -> TaskRecords:
         life = PodRun(namespace, name, "uid-1", "i")
         return TaskRecords(life, NOW - timedelta(minutes=minutes), events=events, is_gone=True)
 

@@ -18,8 +18,9 @@ from syncpod.cli.view.documents import print_documents
 from syncpod.cli.view.history_lines import lines
 from syncpod.cli.view.pod_table import coloured_lines, row_of
 from syncpod.cli.view.progress import hindrances
-from syncpod.messages.queries import HistoryRecord
+from syncpod.journal.records import HistoryEntry
 from tests.cli.pods import pod, waiting
+from tests.journal.records import NOON
 
 TRAP = "a\x1b]0;title\x07\x1b[2J\rb\x9b31m\u202ec\nforged"
 """A title, a cleared screen, a line begun anew, an 8-bit control sequence, text that runs backwards, a second row."""
@@ -67,12 +68,12 @@ def test_a_table_cell_cannot_forge_rows_or_shift_columns(monkeypatch: pytest.Mon
     )
     assert f"\x1b[31m{HARMLESS}\x1b[0m" in row
     assert head.index("RESTARTS") == row.replace("\x1b[31m", "").replace("\x1b[0m", "").index("0   ", 10)
-    (_, line) = lines([HistoryRecord(kind="signal", subject=TRAP)])
+    (_, line) = lines([HistoryEntry(NOON, "signal", TRAP)])
     assert HARMLESS in line
 
 
 def test_the_history_says_which_instance_has_ended() -> None:
-    again, first = lines([HistoryRecord(kind="exit", subject="web", restart=each) for each in (1, 0)], headers=False)
+    again, first = lines([HistoryEntry(NOON, "exit", "web", restart=each) for each in (1, 0)], headers=False)
     assert "web (restart 1)" in again and "restart" not in first
 
 

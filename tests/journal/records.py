@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncpod.journal.records import HistoryEntry, Instance, JournalEvent, PodRun, TaskRecords
+from syncpod.journal.records import EventRecord, HistoryEntry, Instance, PodRun, TaskRecords
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 WEB = PodRun("default", "web", "uid-1", "inc-1")
@@ -25,9 +25,9 @@ def ended(restart: int = 0, *, begun: float = 0, end: float = 1, **more: Any) ->
     return Instance("app", restart, started_at=at(begun), ended_at=at(end), **{**said, **more})
 
 
-def event(seconds: float = 1, **more: Any) -> JournalEvent:
+def event(seconds: float = 1, **more: Any) -> EventRecord:
     said: dict[str, Any] = {"type": "Warning", "reason": "BackOff", "message": "Back-off", "first": at(seconds)}
-    return JournalEvent(**{**said, "last": at(seconds), **more})
+    return EventRecord(**{**said, "last": at(seconds), **more})
 
 
 def records_of(seconds: float = 1, life: PodRun = WEB, **more: Any) -> TaskRecords:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from syncpod.journal.explain import as_of, explain, life_at
 from syncpod.journal.reading import PodRunRecords
-from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance, PodRun
+from syncpod.journal.records import Absence, EntryKind, Fact, HistoryEntry, Instance, PodRun
 from tests.journal.records import WEB, at, ended, event, exit_line
 
 PRESENT: dict[str, Any] = {
@@ -157,7 +157,7 @@ _TIMES = st.integers(0, 50)
     st.booleans(),
 )
 def test_any_record_of_any_moment_is_explained_without_error_and_without_the_future(
-    spans: list[tuple[int, int, bool]], lines: list[tuple[int, str, str, str]], moment: int, past: bool
+    spans: list[tuple[int, int, bool]], lines: list[tuple[int, EntryKind, str, str]], moment: int, past: bool
 ) -> None:
     instances = tuple(
         ended(number, begun=begun, end=end) if over else Instance("app", number, started_at=at(begun))

@@ -20,8 +20,7 @@ from syncpod import telemetry
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.messages.fleet import IntentTaken, PodReport
-from syncpod.messages.node import NodeCondition, PodWorkflowResult, StaticPods
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.node import NodeCondition, NodeView, PodWorkflowResult, StaticPods
 from syncpod.messages.signals import Evict, Pleg, ProbeChanged
 from syncpod.messages.steps import Allocation, Rejection, StepEvent, StepResult
 from syncpod.redaction import of_process
@@ -30,6 +29,7 @@ from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.signing import SignablePayloadConverter
+from tests.journal.records import event
 
 TOKEN = "s3cret-token"
 SAID = f"cannot use {TOKEN}"
@@ -61,7 +61,7 @@ def sent(value: Any) -> str:
         NodeCondition(message=SAID),
         PodWorkflowResult(refused=SAID),
         StaticPods(problems=(SAID,)),
-        EventRecord(message=SAID),
+        NodeView(events=(event(message=SAID),)),
         PodReport(message=SAID),
         IntentTaken(refused={"default/web": SAID}),
     ],

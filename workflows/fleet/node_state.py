@@ -22,7 +22,7 @@ from syncpod.messages.fleet import (
 )
 from syncpod.messages.fleet_objects import may_refer
 from syncpod.messages.node import PodKey
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.queries import WireEvent
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
 from workflows.fleet.lives import Lives
@@ -130,7 +130,7 @@ class FleetNodeState(BaseModel):
     """When it last did so; None = never."""
     reported: tuple[datetime, ...] = ()
     """When it reported, the last times. Kept from run to run: a node whose reports are large begins runs at will."""
-    events: tuple[EventRecord, ...] = ()
+    events: tuple[WireEvent, ...] = ()
     max_events: int = 0
     told: int = 0
     """The number of what an owner was last told: the time in microseconds, and higher than all before."""

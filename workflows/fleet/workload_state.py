@@ -17,7 +17,7 @@ from syncpod.fleet.workload_kinds import Situation
 from syncpod.fleet.workload_traits import KINDS, Traits
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import PodReport
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.queries import WireEvent
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
 from workflows.rejections import REJECTED
@@ -92,7 +92,7 @@ class WorkloadState(BaseModel):
     paused: bool = False
     """Its rollouts are paused by the update `pause`, whatever its document says."""
     deleting: bool = False
-    events: tuple[EventRecord, ...] = ()
+    events: tuple[WireEvent, ...] = ()
     heard: dict[str, int] = {}
     """By node: the number of what it was last heard to say. A node's words come in their order, each with a higher one;
     an older one is a copy."""

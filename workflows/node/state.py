@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeleteFromNode, DesiredPod, NodeStatus, PodKey
-from syncpod.messages.queries import EventRecord
+from syncpod.messages.queries import WireEvent
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
 from workflows.rejections import REJECTED
@@ -93,7 +93,7 @@ class NodeState(BaseModel):
     backoff: BackoffStore = Field(default_factory=BackoffStore)
     """By key: pods whose workflow could not be told, and when that is tried again."""
     status: NodeStatus = NodeStatus()
-    events: tuple[EventRecord, ...] = ()
+    events: tuple[WireEvent, ...] = ()
     max_events: int = 0
     """Length of history, in events, at which a run continues as new; 0 means `entity.LONGEST_EVENTS`. Tests set it."""
     accepted: Accepted = Accepted()

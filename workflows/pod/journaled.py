@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
-from syncpod.journal.records import HistoryEntry, Instance, JournalEvent, PodRun, TaskRecords
+from syncpod.journal.records import HistoryEntry, Instance, PodRun, TaskRecords
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
-from syncpod.messages.queries import EventRecord, HistoryRecord
 from syncpod.pod import ContainerStatus
 from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.search_attributes import printed
@@ -37,54 +37,18 @@ def journal_records(
     return TaskRecords(
         life=PodRun(*(getattr(state.ref, part) for part in PodRun._fields)),
         at=at,
-        lines=tuple(_line(each, each.at) for each in _newest(state.history, since) if each.at is not None),
-        events=tuple(_event(each, at) for each in _seen(state.events, since)),
+        lines=_newest(state.history, since),
+        events=tuple(each for each in state.events if since is None or each.last >= since),
         instances=_instances(state),
         present=json.dumps(_present(state, holds, under_way), separators=(",", ":")),
         is_gone=is_gone,
     )
 
 
-def _newest(records: Sequence[HistoryRecord], since: datetime | None) -> list[HistoryRecord]:
-    """Return the records from `since` on, oldest first: they stand in the order of their times."""
-    newest: list[HistoryRecord] = []
-    for record in reversed(records):
-        if since is not None and record.at is not None and record.at < since:
-            break
-        newest.append(record)
-    return newest[::-1]
-
-
-def _seen(events: Sequence[EventRecord], since: datetime | None) -> list[EventRecord]:
-    return [each for each in events if since is None or each.last is None or each.last >= since]
-
-
-def _line(record: HistoryRecord, at: datetime) -> HistoryEntry:
-    return HistoryEntry(
-        at=at,
-        kind=record.kind,
-        subject=record.subject,
-        container=record.container,
-        restart=record.restart,
-        reason=record.reason,
-        outcome=record.outcome,
-        attempt=record.attempt,
-        took_ms=record.took_ms,
-        fact=record.fact,
-        seconds=record.seconds,
-    )
-
-
-def _event(event: EventRecord, now: datetime) -> JournalEvent:
-    return JournalEvent(
-        type=event.type,
-        reason=event.reason,
-        message=event.message,
-        first=event.first or now,
-        last=event.last or now,
-        container=event.container,
-        count=event.count,
-    )
+def _newest(lines: Sequence[HistoryEntry], since: datetime | None) -> tuple[HistoryEntry, ...]:
+    """Return the lines from `since` on, oldest first: they stand in the order of their times."""
+    newest = takewhile(lambda line: since is None or line.at >= since, reversed(lines))
+    return tuple(newest)[::-1]
 
 
 def _instances(state: PodState) -> tuple[Instance, ...]:

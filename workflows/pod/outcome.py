@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
+from syncpod.journal.records import EventType
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import KILLED, OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit, RecordedExit
@@ -195,7 +196,7 @@ def _note_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
 def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
     _note_exit(state, exit_, now)
-    kind = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
+    kind: EventType = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
     why = f": {exit_.why}" if exit_.why else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
     if exit_.is_unknown_to_runtime:

@@ -14,6 +14,7 @@ from typing import Any
 from syncpod.journal.records import TaskRecords
 from syncpod.messages.identity import EndedLife
 from syncpod.messages.pod_summary import PodSummary
+from syncpod.messages.queries import write_events, write_history
 from syncpod.pod import ObjectMeta, pod_to_wire
 from workflows.pod import desired, journaled, report, start, temporal_ui
 from workflows.pod.decision import Hold, UnderWay
@@ -100,8 +101,8 @@ class PublishedPod:
 
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit, oldest first."""
-        return [record.model_dump(mode="json", by_alias=True) for record in self.state.history]
+        return write_history(self.state.history)
 
     def events(self) -> list[dict[str, Any]]:
         """Return the pod's events, oldest first."""
-        return [event.model_dump(mode="json", by_alias=True) for event in self.state.events]
+        return write_events(self.state.events)

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from syncpod.journal.records import EntryKind, EventRecord, EventType, HistoryEntry
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import RecordedExit
@@ -23,7 +24,7 @@ from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_res
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.identity import NodeFacts, PodRef, WirePod
-from syncpod.messages.queries import EventRecord, HistoryRecord
+from syncpod.messages.queries import WireEvent
 from syncpod.messages.signed import Accepted
 from syncpod.messages.steps import STUCK_FAULTS
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
@@ -219,8 +220,8 @@ class PodState(BaseModel):
     successor: dict[str, Any] | None = None
     """A Pod that was applied during the deletion. It follows in a run of its own."""
 
-    events: tuple[EventRecord, ...] = ()
-    history: tuple[HistoryRecord, ...] = ()
+    events: tuple[WireEvent, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
     written: dict[str, Any] = {}
     """Search attributes as last written, by name."""
     max_events: int = 0
@@ -342,7 +343,7 @@ class PodState(BaseModel):
             raise
 
     def event(
-        self, now: datetime, kind: str, reason: str, message: str, container: str = "", *, times: int = 1
+        self, now: datetime, kind: EventType, reason: str, message: str, container: str = "", *, times: int = 1
     ) -> None:
         """Record that an event happened `times` times, with its message clipped. Repeats of an event are counted.
 
@@ -360,26 +361,23 @@ class PodState(BaseModel):
         newest = kept[-1].last if kept else None
         if newest is not None and timedelta(0) <= newest - now < _ONE_TASK:
             now = newest + timedelta(microseconds=1)
-        record = EventRecord.model_validate(
-            {
-                "type": kind,
-                "reason": reason,
-                "message": message,
-                "container": container,
-                "count": seen.count + times if seen else times,
-                "first": seen.first if seen else now,
-                "last": now,
-            }
+        record = EventRecord(
+            type=kind,
+            reason=reason,
+            message=message,
+            container=container,
+            count=seen.count + times if seen else times,
+            first=seen.first if seen else now,
+            last=now,
         )
         events = (*kept, record)
         if reason == REJECTED:
             events = without_surplus(events, lambda each: each.reason == REJECTED)
         self.events = events[-EVENTS_KEPT:]
 
-    def note(self, now: datetime, kind: str, subject: str, reason: str = "", **more: Any) -> None:
-        """Add a line to the pod's history, with its reason clipped."""
-        line = {"at": now, "kind": kind, "subject": subject, "reason": clipped(reason), **more}
-        record = HistoryRecord.model_validate(line)
+    def note(self, now: datetime, kind: EntryKind, subject: str, reason: str = "", **more: Any) -> None:
+        """Add a line to the pod's history, with its reason clipped. `more` has other fields of the line."""
+        record = HistoryEntry(at=now, kind=kind, subject=subject, reason=clipped(reason), **more)
         history = (*self.history, record)
         if kind == "rejected":
             history = without_surplus(history, lambda each: each.kind == "rejected")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from syncpod.messages.queries import EventRecord
+from syncpod.journal.records import EventRecord
+from syncpod.messages.queries import write_events
 
 
 class UntoldFailures(NamedTuple):
@@ -25,7 +26,7 @@ def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list
     found = list(events)
     for failures in untold:
         known = next((event for event in found if _is_about(event, failures)), None)
-        record = EventRecord(
+        new = EventRecord(
             type="Warning",
             reason="Unhealthy",
             message=failures.message,
@@ -33,7 +34,8 @@ def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list
             count=failures.failures,
             first=failures.at,
             last=failures.at,
-        ).model_dump(mode="json", by_alias=True)
+        )
+        (record,) = write_events([new])
         if known is not None:
             found.remove(known)
             record |= {"count": known["count"] + failures.failures, "first": known["first"]}

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.api.views.durations import age
-from syncpod.journal.records import JournalEvent
+from syncpod.journal.records import EventRecord
 
 if TYPE_CHECKING:
-    from syncpod.messages.queries import EventRecord
+    from syncpod.journal.records import EventRecord
 
 HEADER: Final = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 WIDE: Final = (
@@ -31,7 +31,6 @@ WIDE: Final = (
     "NAME",
 )
 _SOURCE: Final = "syncpod"
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class PodEvent:
     node: str
     field_path: str
     """The container that it is about, as ``spec.containers{app}``; "" = the whole pod, or not known."""
-    record: EventRecord | JournalEvent
+    record: EventRecord
     is_gone: bool = False
     """Whether the pod is gone: another one may have its name now."""
 
@@ -63,7 +62,7 @@ class PodEvent:
     @property
     def last(self) -> datetime:
         """When it was seen last."""
-        return self.record.last or _LONG_AGO
+        return self.record.last
 
 
 def by_time(events: Sequence[PodEvent]) -> list[PodEvent]:
@@ -116,7 +115,7 @@ def cells_of(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
     return _seen(record, now), record.type, record.reason, about, message
 
 
-def _seen(record: EventRecord | JournalEvent, now: datetime) -> str:
+def _seen(record: EventRecord, now: datetime) -> str:
     seen = age(record.last, now)
     return f"{seen} (x{record.count} over {age(record.first, now)})" if record.count > 1 else seen
 
@@ -138,7 +137,7 @@ def events_of(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> li
             uid=metadata.get("uid", ""),
             node=pod["spec"].get("nodeName", ""),
             field_path=paths.get(each["container"], ""),
-            record=JournalEvent(
+            record=EventRecord(
                 first=datetime.fromisoformat(each["first"]),
                 last=datetime.fromisoformat(each["last"]),
                 **{part: each[part] for part in ("type", "reason", "message", "container", "count")},

@@ -15,7 +15,7 @@ from syncpod.api.views.layout import NONE, mapping, pairs
 from syncpod.api.views.text import align
 from syncpod.api.views.volume_description import volume_lines
 from syncpod.go_durations import go_duration
-from syncpod.messages.queries import EventRecord
+from syncpod.journal.records import EventRecord
 from syncpod.messages.running_steps import PendingStep
 from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe, VolumeMount
 from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts

@@ -137,14 +137,14 @@ async def _facts(client: Client, fetched: FetchedPod) -> Facts:
     from syncpod.api.descriptions import facts_of
     from syncpod.cli.answers import read_records
     from syncpod.cli.temporal.pods import handle_of
-    from syncpod.messages.queries import EventRecord
+    from syncpod.messages.queries import read_events
     from syncpod.temporal.pending_steps import pending_steps
 
     handle = handle_of(client, *fetched.key)
     description = await handle.describe()
     said = await _said_of(client, handle.id) if fetched.current else None
     told, plan = said or (None, {})
-    events = None if told is None else tuple(read_records(EventRecord, told, "events"))
+    events = None if told is None else tuple(read_records(read_events, told, "events"))
     pages = _pages(client.service_client.config.target_host, client.namespace)
     return facts_of(fetched.pod, description.run_id, pages, events, plan, await pending_steps(description))
 

@@ -271,7 +271,7 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
     from syncpod.cli.answers import read_records
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.messages.identity import pod_workflow_id
-    from syncpod.messages.queries import EventRecord
+    from syncpod.messages.queries import read_events
 
     meta = pod.metadata
     workflow_id = pod_workflow_id(meta.namespace, meta.name)
@@ -284,7 +284,7 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
         return None
     return [
         PodEvent(meta.namespace, meta.name, meta.uid, pod.spec.node_name or "", paths.get(one.container, ""), one)
-        for one in read_records(EventRecord, records, "events")
+        for one in read_records(read_events, records, "events")
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.journal.records import HistoryEntry
-    from syncpod.messages.queries import HistoryRecord
 
 
 def history(
@@ -44,9 +42,11 @@ def history(
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> None:
+        from syncpod.messages.queries import write_history
+
         records = await _records(client, namespace, name)
         _print(
-            [record.model_dump(mode="json", by_alias=True) for record in records],
+            write_history(records),
             records,
             output,
             headers=not no_headers,
@@ -87,7 +87,7 @@ def _read(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
 
 def _print(
     documents: Sequence[Mapping[str, Any]],
-    records: Sequence[HistoryRecord | HistoryEntry],
+    records: Sequence[HistoryEntry],
     output: str,
     *,
     headers: bool,
@@ -100,7 +100,7 @@ def _print(
         say("\n".join(lines(records, headers=headers)))
 
 
-async def _records(client: Client, namespace: str, name: str) -> list[HistoryRecord]:
+async def _records(client: Client, namespace: str, name: str) -> list[HistoryEntry]:
     """Ask the workflow, running or closed; else read the events of its last run, or the journal if there is none."""
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError, RPCStatusCode
@@ -109,12 +109,12 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryRec
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.temporal.pods import handle_of, not_found
     from syncpod.cli.view.history_lines import from_events
-    from syncpod.messages.queries import HistoryRecord
+    from syncpod.messages.queries import read_history
 
     handle = handle_of(client, namespace, name)
     try:
         answer = await ask_pod(client, handle.id, "history", result_type=list)
-        return read_records(HistoryRecord, answer, "history")
+        return read_records(read_history, answer, "history")
     except WorkflowQueryFailedError:
         pass
     except RPCError as error:
@@ -127,12 +127,11 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryRec
     return from_events([event async for event in handle.fetch_history_events()])
 
 
-def _journaled(server: tuple[str, str], namespace: str, name: str) -> list[HistoryRecord] | None:
+def _journaled(server: tuple[str, str], namespace: str, name: str) -> list[HistoryEntry] | None:
     """Return what this machine's journal has of the last life of a pod, with a note; None if it has nothing."""
     from syncpod.cli.machine.journaled_pods import last_life
     from syncpod.cli.view.explanation import Clock, lifetime
     from syncpod.journal.records import SENDER
-    from syncpod.messages.queries import HistoryRecord
 
     records = last_life(server, namespace, name)
     if records is None:
@@ -142,4 +141,4 @@ def _journaled(server: tuple[str, str], namespace: str, name: str) -> list[Histo
         f'Note: Temporal has nothing of pod "{name}" any more; this is what the node\'s journal has of its last life, '
         f"{lived}; `syncpod explain -n {namespace} {name}` says why it restarted"
     )
-    return [HistoryRecord.model_validate(asdict(line)) for line in records.lines if line.kind != SENDER]
+    return [line for line in records.lines if line.kind != SENDER]

@@ -17,7 +17,7 @@ from syncpod.cli.temporal.pods import Squatted, require_pods_own
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.messages.pod_commands import DELETE_POD
-from syncpod.messages.queries import HistoryRecord
+from syncpod.messages.queries import read_history
 from syncpod.messages.steps import Outcome
 from syncpod.pod import pod_to_wire
 from syncpod.temporal.pod_start import adoption, start_arguments
@@ -83,7 +83,7 @@ async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
             answer: list[Any] = await ask_pod(client, workflow_id, "history", result_type=list)
         except (WorkflowQueryFailedError, RPCError):
             answer = []
-        records = [HistoryRecord.model_validate(each) for each in answer]
+        records = read_history(answer)
         steps = [each for each in records if each.kind == "step" and each.subject == StepName.CREATE_SANDBOX.value]
         if any(each.outcome == Outcome.ADOPTED.value for each in steps):
             return

@@ -20,10 +20,11 @@ from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
 from syncpod.cli.temporal.pods import handle_of, not_found, require_pod
+from syncpod.journal.records import HistoryEntry
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.command_table import Payload, SignalSpec
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.queries import HistoryRecord
+from syncpod.messages.queries import read_history
 from syncpod.messages.sources import is_asked_again, list_of
 from syncpod.pod import Pod
 
@@ -79,15 +80,14 @@ async def signal(client: Client, pod: Pod, sent: SignalSpec[Payload], payload: P
     raise Failure(f'pod "{meta.name}" does not answer; the request is kept until its node serves again')
 
 
-async def records_of(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord] | None:
+async def records_of(client: Client, pod: Pod, name: str) -> Counter[HistoryEntry] | None:
     """Return the records of signals of this name in a pod's history; None if it does not answer now."""
     workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
     try:
         answer: list[Any] = await ask_pod(client, workflow_id, "history", result_type=list)
     except (WorkflowQueryFailedError, RPCError):
         return None
-    records = (HistoryRecord.model_validate(record) for record in answer)
-    return Counter(one for one in records if one.subject == name and one.kind in ("signal", "rejected"))
+    return Counter(one for one in read_history(answer) if one.subject == name and one.kind in ("signal", "rejected"))
 
 
 async def until_up(client: Client, pod: Pod, patience: timedelta | None, seen: Callable[[Pod], bool]) -> str:

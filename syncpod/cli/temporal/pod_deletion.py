@@ -23,11 +23,11 @@ from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod, read_pods
 from syncpod.cli.view.progress import Progress
+from syncpod.journal.records import HistoryEntry
 from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
 from syncpod.messages.pod_commands import DELETE_POD
-from syncpod.messages.queries import HistoryRecord
 from syncpod.messages.sources import list_of
 from syncpod.settings.node import NodeSettings
 from syncpod.temporal.pending_steps import pending_steps
@@ -72,7 +72,7 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
     return fetched
 
 
-async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[HistoryRecord]) -> None:
+async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[HistoryEntry]) -> None:
     """Wait a little until a pod ends, as it was told. Raises Failure with its reason if it refuses to."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ACCEPT_SECONDS

@@ -9,9 +9,9 @@ from syncpod.api.views.durations import age
 from syncpod.api.views.layout import NONE, mapping, pairs
 from syncpod.api.views.text import columns
 from syncpod.cli.view.fleet_table import node_status, owner_of, pod_status
+from syncpod.journal.records import EventRecord
 from syncpod.messages.fleet import FleetNodeView
 from syncpod.messages.fleet_objects import FleetObjectView
-from syncpod.messages.queries import EventRecord
 from syncpod.messages.workload import WorkloadView
 
 

@@ -11,43 +11,39 @@ from syncpod.api.views.text import columns
 if TYPE_CHECKING:
     from temporalio.api.history.v1 import HistoryEvent
 
-    from syncpod.journal.records import HistoryEntry
-    from syncpod.messages.queries import HistoryRecord
+    from syncpod.journal.records import EntryKind, HistoryEntry
 
 _WITHOUT_EFFECT: Final = "notBegun"
 """The outcome of a start that was begun ahead of its turn and did not come to it: it has done nothing, and the start
 itself follows (`syncpod.messages.steps.Outcome`)."""
-_AGO: Final = datetime.min.replace(tzinfo=UTC)
 HEADER: Final = ("TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY")
 
 
-def lines(records: Sequence[HistoryRecord | HistoryEntry], *, headers: bool = True) -> list[str]:
+def lines(records: Sequence[HistoryEntry], *, headers: bool = True) -> list[str]:
     """Return the history as a table, oldest first; a step stands where it began, before what it has caused."""
     told = [each for each in records if each.outcome != _WITHOUT_EFFECT]
-    shown = sorted(zip(_begun(told), told, strict=True), key=lambda each: each[0] or _AGO)
+    shown = sorted(zip(_begun(told), told, strict=True), key=lambda each: each[0])
     return columns([*([HEADER] if headers else []), *(_row(record, begun) for begun, record in shown)])
 
 
-def _begun(records: Sequence[HistoryRecord | HistoryEntry]) -> list[datetime | None]:
+def _begun(records: Sequence[HistoryEntry]) -> list[datetime]:
     """Return when each of what is recorded began: its result came later.
 
     Of steps whose results came together, the next may have been begun ahead of its turn: none is later than the next.
     """
-    found: list[datetime | None] = []
-    follower: HistoryRecord | HistoryEntry | None = None
+    found: list[datetime] = []
+    follower: HistoryEntry | None = None
     for record in reversed(records):
-        begun = record.at - timedelta(milliseconds=record.took_ms) if record.at is not None else None
+        begun = record.at - timedelta(milliseconds=record.took_ms)
         came_together = follower is not None and (record.kind, record.at) == (follower.kind, follower.at)
-        if came_together and begun is not None and found[-1] is not None:
-            begun = min(begun, found[-1])
-        found.append(begun)
+        found.append(min(begun, found[-1]) if came_together else begun)
         follower = record
     return found[::-1]
 
 
-def _row(record: HistoryRecord | HistoryEntry, begun: datetime | None) -> tuple[str, ...]:
+def _row(record: HistoryEntry, begun: datetime) -> tuple[str, ...]:
     return (
-        begun.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if begun else "-",
+        begun.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
         record.kind,
         _what(record),
         record.outcome or "-",
@@ -57,7 +53,7 @@ def _row(record: HistoryRecord | HistoryEntry, begun: datetime | None) -> tuple[
     )
 
 
-def _what(record: HistoryRecord | HistoryEntry) -> str:
+def _what(record: HistoryEntry) -> str:
     which = f"(restart {record.restart})" if record.restart else ""
     return " ".join(part for part in (record.subject, record.container, which) if part) or "-"
 
@@ -71,7 +67,7 @@ def _took(milliseconds: int) -> str:
 # --- from Temporal's own history --------------------------------------------------------------------------------------
 
 
-def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
+def from_events(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
     """Return what the events of one run show: steps with their attempts, signals, updates, holds.
 
     The workflow itself remembers more: exits and decisions are not among these events, nor are earlier runs. Two steps
@@ -79,7 +75,7 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
     """
     scheduled: dict[int, HistoryEvent] = {}
     tries: dict[int, int] = {}
-    records: list[HistoryRecord] = []
+    records: list[HistoryEntry] = []
     newest: HistoryEvent | None = None  # what scheduled the step of the last record, if that is a step
     for event in events:
         if event.HasField("activity_task_scheduled_event_attributes"):
@@ -133,11 +129,11 @@ def _ended(event: HistoryEvent) -> tuple[int, str] | None:
     return None
 
 
-def _step(scheduled: HistoryEvent, ended: HistoryEvent, attempt: int, outcome: str) -> HistoryRecord:
-    from syncpod.messages.queries import HistoryRecord
+def _step(scheduled: HistoryEvent, ended: HistoryEvent, attempt: int, outcome: str) -> HistoryEntry:
+    from syncpod.journal.records import HistoryEntry
 
     took = ended.event_time.ToDatetime(UTC) - scheduled.event_time.ToDatetime(UTC)
-    return HistoryRecord(
+    return HistoryEntry(
         at=ended.event_time.ToDatetime(UTC),
         kind="step",
         subject=scheduled.activity_task_scheduled_event_attributes.activity_type.name,
@@ -148,10 +144,10 @@ def _step(scheduled: HistoryEvent, ended: HistoryEvent, attempt: int, outcome: s
     )
 
 
-def _record(event: HistoryEvent, kind: str, subject: str) -> HistoryRecord:
-    from syncpod.messages.queries import HistoryRecord
+def _record(event: HistoryEvent, kind: EntryKind, subject: str) -> HistoryEntry:
+    from syncpod.journal.records import HistoryEntry
 
-    return HistoryRecord.model_validate({"at": event.event_time.ToDatetime(UTC), "kind": kind, "subject": subject})
+    return HistoryEntry(event.event_time.ToDatetime(UTC), kind, subject)
 
 
 def _summary(event: HistoryEvent) -> str:

@@ -12,8 +12,8 @@ from syncpod.api.views.durations import age, moment_text, short_duration
 from syncpod.api.views.layout import NONE, mapping, pairs
 from syncpod.api.views.text import align
 from syncpod.cli.fetched import FetchedNode, FetchedPod
+from syncpod.journal.records import EventRecord
 from syncpod.messages.node import NodeView
-from syncpod.messages.queries import EventRecord
 from syncpod.node.loop_stalls import LoopStall
 
 
