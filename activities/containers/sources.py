@@ -19,7 +19,7 @@ from activities.step_attempt import StepAttempt
 from syncpod.kernel.beneath import open_directory, read_beneath
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.pod_threads import DiskWork
-from syncpod.objects import ObjectRef, ObjectUnreadable, values
+from syncpod.objects import ObjectRef, ObjectUnknown, ObjectUnreadable, values
 from syncpod.pod import ConfigMap, Container, ContainerKind, Pod
 from syncpod.redaction import of_process
 from syncpod.translation.config_error import ContainerConfigError
@@ -43,19 +43,19 @@ async def variables_of(
 ) -> dict[str, str]:
     """Return a container's environment, from the ConfigMaps, Secrets and files that the node has now.
 
-    If a required object is missing, the node first notes that this pod waits for it, and then it is looked up once
-    more. So either this lookup finds the object, or the object's writer finds the note. The values of
-    Secrets are hidden in all texts from then on. Raises
+    If a required object is missing, or one of the cluster's is not known yet, the node first notes that this pod waits
+    for it, and then it is looked up once more. So either this lookup finds the object, or the object's writer finds
+    the note. The values of Secrets are hidden in all texts from then on. Raises
     :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
     """
     noted: set[ObjectRef] = set()
     while True:
         sources = NO_SOURCES
-        if wanted_objects(pod, container) or wanted_files(container):
-            attempt.doing = f"reads what {container.name} is given"
-            sources = await attempt.on_disk(DiskWork.READ, partial(_read, attempt.node, pod, container))
-            of_process.add(sources.secrets())
         try:
+            if wanted_objects(pod, container) or wanted_files(container):
+                attempt.doing = f"reads what {container.name} is given"
+                sources = await attempt.on_disk(DiskWork.READ, partial(_read, attempt.node, pod, container))
+                of_process.add(sources.secrets())
             return container_variables(
                 pod, container, kind=kind, pod_ips=pod_ips, node=attempt.node.context, sources=sources
             )
@@ -90,6 +90,8 @@ def _read(node: Node, pod: Pod, container: Container) -> Sources:
     for ref in wanted_objects(pod, container):
         try:
             found = node.objects.get(ref)
+        except ObjectUnknown as error:
+            raise ObjectMissing(ref, str(error)) from error
         except ObjectUnreadable as error:
             raise ContainerConfigError(str(error)) from error
         if isinstance(found, ConfigMap):

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syncpod.kubernetes.pod_status import FINISHED
+from syncpod.objects import ObjectRef, references
 from syncpod.pod import Pod, PodInvalid, admit, parse_pod, pod_to_wire
+from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
+from syncpod.pod.static import HASH_ANNOTATION
 
 _KEPT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations", "generateName")
 
@@ -33,6 +36,8 @@ class BoundPod:
     """Why the node cannot take it, a sentence for each field; "" if it can."""
     warnings: tuple[str, ...]
     """What of it the node leaves out, a sentence for each field."""
+    refs: frozenset[ObjectRef]
+    """The ConfigMaps and Secrets of the cluster that it refers to."""
     grace: int | None
     """Seconds that it has left to end, as its deletion says; None = it is not deleted."""
 
@@ -40,6 +45,11 @@ class BoundPod:
     def is_finished(self) -> bool:
         """Whether the API server has it as ended: it never runs again."""
         return self.phase in FINISHED
+
+    @property
+    def is_to_run(self) -> bool:
+        """Whether the node is to run it: it can, and the cluster neither deletes it nor has it as ended."""
+        return self.document is not None and self.grace is None and not self.is_finished
 
 
 def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundPod | None:
@@ -51,8 +61,8 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
     namespace, name, uid = (str(metadata.get(each) or "") for each in ("namespace", "name", "uid"))
     if not (namespace and name and uid):
         return None
-    made = _document(given) if known is None else (known.document, known.refusal, known.warnings)
-    document, refusal, warnings = made
+    made = _document(given) if known is None else (known.document, known.refusal, known.warnings, known.refs)
+    document, refusal, warnings, refs = made
     grace = metadata.get("deletionGracePeriodSeconds")
     is_deleted = bool(metadata.get("deletionTimestamp"))
     return BoundPod(
@@ -64,6 +74,7 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
         document=document,
         refusal=refusal,
         warnings=warnings,
+        refs=refs,
         grace=_number(grace) if is_deleted else None,
     )
 
@@ -74,14 +85,19 @@ def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
     return metadata.get("uid"), metadata.get("labels"), metadata.get("annotations"), given.get("spec")
 
 
-def _document(given: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str, tuple[str, ...]]:
-    """Return the pod for its workflow, "" and warnings; or None and why there is none."""
+def _document(
+    given: Mapping[str, Any],
+) -> tuple[Mapping[str, Any] | None, str, tuple[str, ...], frozenset[ObjectRef]]:
+    """Return the pod for its workflow, "", warnings, and the objects it refers to; or None and why there is none."""
     metadata, spec = _mapping(given.get("metadata")), dict(_mapping(given.get("spec")))
     spec.pop("ephemeralContainers", None)
+    kept = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
+    # Before it is admitted: a pod of the cluster is admitted and given objects as such.
+    marked = {**_mapping(kept.get("annotations")), SOURCE_ANNOTATION: KUBERNETES_SOURCE, HASH_ANNOTATION: kept["uid"]}
     bare = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)},
+        "metadata": {**kept, "annotations": marked},
         "spec": spec,
     }
     try:
@@ -89,8 +105,9 @@ def _document(given: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str, 
         pod: Pod = parse_pod(bare, strict=False)
         admitted = admit(pod)
     except PodInvalid as wrong:
-        return None, str(wrong), ()
-    return pod_to_wire(admitted.pod), "", tuple(str(each) for each in admitted.warnings)
+        return None, str(wrong), (), frozenset()
+    refs = frozenset(each.ref for each in references(admitted.pod))
+    return pod_to_wire(admitted.pod), "", tuple(str(each) for each in admitted.warnings), refs
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

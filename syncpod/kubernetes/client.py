@@ -96,7 +96,8 @@ class ApiClient:
         headers = {"User-Agent": self._agent, "Accept": JSON}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        connector = aiohttp.TCPConnector(ssl=context, socket_factory=_socket, keepalive_timeout=60)
+        # Without a limit: each watch is a connection, and each ConfigMap and Secret of a pod has a watch.
+        connector = aiohttp.TCPConnector(ssl=context, socket_factory=_socket, keepalive_timeout=60, limit=0)
         before, self._session = (
             self._session,
             aiohttp.ClientSession(

@@ -55,14 +55,16 @@ class Reflector:
         kind: str,
         *,
         params: Mapping[str, str] | None = None,
+        level: int = logging.INFO,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = _CHANCE,
     ) -> None:
         """Follow the objects at a path, such as ``/api/v1/pods``, of a kind, such as ``Pod``.
 
-        `clock` is steady, in seconds; `chance` returns a number from 0 to 1.
+        `level` is that of the log for what goes well, and a warning is for trouble; below that of `INFO` there is no
+        warning either. `clock` is steady, in seconds; `chance` returns a number from 0 to 1.
         """
-        self._client, self._path, self._kind = client, path, kind
+        self._client, self._path, self._kind, self._level = client, path, kind, level
         self._params, self._clock, self._chance = dict(params or {}), clock, chance
         self.objects: Mapping[ObjectKey, Mapping[str, Any]] = {}
         """The newest version of each object; empty before `is_complete`. Replaced and never changed in place."""
@@ -99,9 +101,10 @@ class Reflector:
         if trouble != self.trouble:
             self.trouble = trouble
             if trouble:
-                log.warning("%s of the cluster cannot be followed: %s", self._path, trouble)
+                level = logging.WARNING if self._level >= logging.INFO else self._level
+                log.log(level, "%s of the cluster cannot be followed: %s", self._path, trouble)
             else:
-                log.info("%s of the cluster is followed", self._path)
+                log.log(self._level, "%s of the cluster is followed", self._path)
             self.news.set()
 
     async def _list(self) -> str:

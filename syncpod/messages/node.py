@@ -21,6 +21,8 @@ from pydantic import Field
 
 from syncpod.messages.identity import Message, node_task_queue
 from syncpod.messages.queries import WireEvent
+from syncpod.pod.origin import KUBERNETES_SOURCE as KUBERNETES_SOURCE
+from syncpod.pod.origin import SOURCE_ANNOTATION as SOURCE_ANNOTATION
 from syncpod.pod.wire import ForeignText
 
 NODE_WORKFLOW: Final = "NodeWorkflow"
@@ -33,8 +35,6 @@ API_SOURCE: Final = "api"
 """The source of single pods (``apply`` and ``delete``); no list governs it."""
 FILE_SOURCE: Final = "file"
 """The source that a manifest directory is, by the kubelet's name for it."""
-KUBERNETES_SOURCE: Final = "kubernetes"
-"""The source that the API server of the Kubernetes cluster is. (The kubelet's name for it is `api`, which is taken.)"""
 SOURCE_NAMES: Final = {FILE_SOURCE: "the manifests", KUBERNETES_SOURCE: "the Kubernetes cluster"}
 """The node's own sources, in words."""
 
@@ -54,9 +54,9 @@ not compute for more than two seconds."""
 MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""
 
-SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
-"""The kubelet's annotations of a pod that no API server knows (pkg/kubelet/types/pod_update.go, v1.36)."""
+"""The kubelet's annotation of a pod that no API server knows: when it was first heard of (types/pod_update.go, v1.36).
+"""
 
 
 def document_size(document: Any) -> int:

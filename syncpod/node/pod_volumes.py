@@ -166,7 +166,7 @@ def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir 
             page_sizes=[_bytes(size) for size in node.host.hugepage_sizes],
         )
     memory = _memory_of_its_own(pod, volume, place, node)
-    of = sources(volume, path, pod.metadata.namespace or "default", lambda file, at: volume_field(file, pod, node, at))
+    of = sources(volume, path, pod, lambda file, at: volume_field(file, pod, node, at))
     return Files(
         place,
         mode=files.IN_MEMORY if memory or place.is_relative_to(node.memory_dir) else files.ON_DISK,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from syncpod.node.pod_records import read_pod_record
-from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, references, values
+from syncpod.objects import ObjectRef, ObjectStore, ObjectUnknown, ObjectUnreadable, references, values
 from syncpod.pod import ConfigMap, Secret
 from syncpod.translation.context import NodeContext
 from syncpod.translation.env import Sources
@@ -43,6 +43,8 @@ def _each(store: ObjectStore, refs: Iterable[ObjectRef]) -> Iterator[frozenset[s
     for ref in {ref for ref in refs if ref.kind == "Secret"}:
         try:
             held = store.get(ref)
+        except ObjectUnknown:
+            continue
         except (ObjectUnreadable, OSError) as error:
             log.warning("%s", error)
             continue

@@ -3,12 +3,13 @@
 from syncpod.objects.admission import ObjectAdmission, admit_object
 from syncpod.objects.former import FormerSecret
 from syncpod.objects.references import Reference, Use, references, resolve
-from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_of
+from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_for, ref_of
 from syncpod.objects.replacing import Change, ObjectRefused
-from syncpod.objects.store import ObjectStore, ObjectUnreadable
+from syncpod.objects.store import ABSENT, ObjectStore, ObjectUnknown, ObjectUnreadable
 from syncpod.objects.values import values
 
 __all__ = [
+    "ABSENT",
     "KINDS",
     "Change",
     "FormerSecret",
@@ -17,10 +18,12 @@ __all__ = [
     "ObjectRef",
     "ObjectRefused",
     "ObjectStore",
+    "ObjectUnknown",
     "ObjectUnreadable",
     "Reference",
     "Use",
     "admit_object",
+    "ref_for",
     "ref_of",
     "references",
     "resolve",

@@ -21,6 +21,7 @@ from syncpod.pod import Secret
 
 _DIRECTORY: Final = "former"
 _SINCE: Final = "since"
+_OF_CLUSTER: Final = "cluster-"
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,15 @@ class FormerSecret:
     file: Path
 
 
-def keep_former(root: Path, file: Path) -> None:
+def keep_former(root: Path, file: Path, *, is_clusters: bool) -> None:
     """Keep what a Secret's file has, which is about to be replaced or removed. Blocks. Raises OSError.
 
     `root` is the directory of a node's Secrets. The content is not copied: the file only gets another name.
     """
     directory = root / _DIRECTORY
     directory.mkdir(mode=0o700, exist_ok=True)
-    os.link(file, directory / uuid.uuid4().hex, follow_symlinks=False)
+    name = f"{_OF_CLUSTER if is_clusters else ''}{uuid.uuid4().hex}"
+    os.link(file, directory / name, follow_symlinks=False)
 
 
 def former_secrets(root: Path) -> Iterator[tuple[FormerSecret, Secret]]:
@@ -49,7 +51,7 @@ def former_secrets(root: Path) -> Iterator[tuple[FormerSecret, Secret]]:
             held = Secret.model_validate_json(file.read_bytes())
         except (FileNotFoundError, ValidationError):
             continue
-        yield FormerSecret(ref_of(held), file), held
+        yield FormerSecret(ref_of(held, is_clusters=file.name.startswith(_OF_CLUSTER)), file), held
 
 
 def begin_knowing(root: Path) -> None:

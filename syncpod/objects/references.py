@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from syncpod.objects.refs import Kind, ObjectRef
+from syncpod.objects.refs import Kind, ObjectRef, ref_for
 from syncpod.objects.store import ObjectStore
 from syncpod.objects.values import values
 from syncpod.pod import Container, EnvFromSource, EnvVar, Pod, Volume
@@ -49,13 +49,13 @@ def resolve(store: ObjectStore, pod: Pod) -> Mapping[ObjectRef, Mapping[str, byt
 
 
 def _references(pod: Pod) -> Iterator[Reference]:
-    namespace, spec = pod.metadata.namespace or "default", pod.spec
+    spec = pod.spec
     for index, pull in enumerate(spec.image_pull_secrets):
         if pull.name:  # validation accepts an empty name, as the API server does
-            ref = ObjectRef("Secret", namespace, pull.name)
+            ref = ref_for(pod, "Secret", pull.name)
             yield Reference(ref, True, None, f"spec.imagePullSecrets[{index}]", "pull")
     for index, volume in enumerate(spec.volumes):
-        yield from _of_volume(volume, namespace, f"spec.volumes[{index}]")
+        yield from _of_volume(pod, volume, f"spec.volumes[{index}]")
     kinds: tuple[tuple[str, tuple[Container, ...]], ...] = (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),
@@ -65,35 +65,35 @@ def _references(pod: Pod) -> Iterator[Reference]:
         for index, container in enumerate(containers):
             here = f"spec.{field}[{index}]"
             for number, source in enumerate(container.env_from):
-                yield from _of_env_from(source, namespace, f"{here}.envFrom[{number}]")
+                yield from _of_env_from(pod, source, f"{here}.envFrom[{number}]")
             for number, variable in enumerate(container.env):
-                yield from _of_variable(variable, namespace, f"{here}.env[{number}].valueFrom")
+                yield from _of_variable(pod, variable, f"{here}.env[{number}].valueFrom")
 
 
-def _of_env_from(source: EnvFromSource, namespace: str, here: str) -> Iterator[Reference]:
+def _of_env_from(pod: Pod, source: EnvFromSource, here: str) -> Iterator[Reference]:
     if (config_map := source.config_map_ref) is not None:
-        ref = ObjectRef("ConfigMap", namespace, config_map.name)
+        ref = ref_for(pod, "ConfigMap", config_map.name)
         yield Reference(ref, bool(config_map.optional), None, f"{here}.configMapRef", "env")
     if (secret := source.secret_ref) is not None:
-        ref = ObjectRef("Secret", namespace, secret.name)
+        ref = ref_for(pod, "Secret", secret.name)
         yield Reference(ref, bool(secret.optional), None, f"{here}.secretRef", "env")
 
 
-def _of_variable(variable: EnvVar, namespace: str, here: str) -> Iterator[Reference]:
+def _of_variable(pod: Pod, variable: EnvVar, here: str) -> Iterator[Reference]:
     source = variable.value_from
     if source is None:
         return
     if (config_map := source.config_map_key_ref) is not None:
-        ref = ObjectRef("ConfigMap", namespace, config_map.name)
+        ref = ref_for(pod, "ConfigMap", config_map.name)
         yield Reference(ref, bool(config_map.optional), config_map.key, f"{here}.configMapKeyRef", "env")
     if (secret := source.secret_key_ref) is not None:
-        ref = ObjectRef("Secret", namespace, secret.name)
+        ref = ref_for(pod, "Secret", secret.name)
         yield Reference(ref, bool(secret.optional), secret.key, f"{here}.secretKeyRef", "env")
 
 
-def _of_volume(volume: Volume, namespace: str, here: str) -> Iterator[Reference]:
+def _of_volume(pod: Pod, volume: Volume, here: str) -> Iterator[Reference]:
     def reference(kind: Kind, name: str, optional: bool | None, path: str) -> Reference:
-        return Reference(ObjectRef(kind, namespace, name), bool(optional), None, path, "volume")
+        return Reference(ref_for(pod, kind, name), bool(optional), None, path, "volume")
 
     if (config_map := volume.config_map) is not None:
         yield reference("ConfigMap", config_map.name, config_map.optional, f"{here}.configMap")

@@ -29,6 +29,10 @@ from syncpod.pod.validation import syntax
 from syncpod.pod.wire import to_wire
 
 _DIRECTORIES: Final[dict[Kind, str]] = {"ConfigMap": "configmaps", "Secret": "secrets"}
+_OF_CLUSTER: Final = "cluster-"
+"""Prefix of the directories with the objects of a Kubernetes cluster."""
+ABSENT: Final = "absent"
+"""The version of a cluster's object that does not exist there."""
 _SUFFIX: Final = ".json"
 _LONG: Final = "~"
 """Suffix for a name too long for the usual one: a file name has at most 255 bytes, an object's name up to 253."""
@@ -49,8 +53,21 @@ class ObjectUnreadable(ValueError):
     """
 
 
+class ObjectUnknown(ObjectUnreadable):
+    """The node has not learned yet whether its cluster has an object; the text is the kubelet's.
+
+    Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in vain.
+    """
+
+    def __init__(self, ref: ObjectRef) -> None:
+        super().__init__(f"failed to sync {ref.kind.lower()} cache: timed out waiting for the condition")
+
+
 class ObjectStore:
     """The ConfigMaps and Secrets of one node. Every method blocks, and may be called by several processes at once.
+
+    Those of its Kubernetes cluster stand apart from those that were applied on the node, also if they have the same
+    names. Only `keep`, `note_absent` and `forget` change them, and only `get`, `versions` and `former` return them.
 
     `state_dir` and `memory_dir` are private to this user; missing directories below them are made with mode 0700, files
     have 0600. A reader sees an object either as it was before a put or as it is after it, also after a crash. All
@@ -73,7 +90,7 @@ class ObjectStore:
                 held = self.get(ref_of(kept))
                 if held is not None and values(held) != values(kept):
                     self._keep_former(ref_of(kept))
-                self._write(kept)
+                self._write(ref_of(kept), _to_json(kept))
             return change
 
     def would_put(self, wanted: ConfigMap | Secret) -> Change:
@@ -87,19 +104,69 @@ class ObjectStore:
                 return False
             kept = self._replaced(wanted)[0]
             self._require_room(kept)
-            self._write(kept)
+            self._write(ref_of(kept), _to_json(kept))
             return True
 
+    def keep(self, found: ConfigMap | Secret) -> bool:
+        """Keep what an object of the cluster is now; say whether it has changed.
+
+        Raises ObjectRefused for too many Secrets, ValueError for an invalid name.
+        """
+        ref = ref_of(found, is_clusters=True)
+        _require_name(ref)
+        with self._locked(ref.kind):
+            try:
+                held = self.get(ref)
+            except ObjectUnreadable:
+                held = None
+            if held == found:
+                return False
+            self._require_room(found, is_clusters=True)
+            if held is not None and values(held) != values(found):
+                self._keep_former(ref)
+            self._write(ref, _to_json(found))
+            return True
+
+    def note_absent(self, ref: ObjectRef) -> None:
+        """Keep that the cluster has no such object. Raises ValueError for an invalid name."""
+        _require_name(ref)
+        with self._locked(ref.kind):
+            if self.version(ref) != ABSENT:
+                self._keep_former(ref)
+                self._write(ref, b"")
+
+    def forget(self, ref: ObjectRef) -> None:
+        """Keep an object of the cluster no longer: whether it exists is not known from now on."""
+        self.delete(ref)
+
+    def version(self, ref: ObjectRef) -> str | None:
+        """Return what `versions` has for one object; None if it has nothing."""
+        try:
+            return _version(ref, self._file(ref).lstat()) if _is_name(ref) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def get(self, ref: ObjectRef) -> ConfigMap | Secret | None:
-        """Return the object, or None if it does not exist. Raises ObjectUnreadable."""
-        return _read(self._file(ref), ref.kind) if _is_name(ref) else None
+        """Return the object, or None if it does not exist.
+
+        Raises ObjectUnreadable: ObjectUnknown if it is the cluster's, and not known yet.
+        """
+        if not _is_name(ref):
+            return None
+        text = _text(self._file(ref))
+        if ref.is_clusters:
+            if text is None:
+                raise ObjectUnknown(ref)
+            if not text:
+                return None
+        return None if text is None else _parsed(text, self._file(ref), ref.kind)
 
     def list(self, kind: Kind, namespace: str | None = None) -> tuple[ConfigMap | Secret, ...]:
         """Return all objects of a kind, in one namespace or all, sorted by namespace and name.
 
-        Raises ObjectUnreadable.
+        Those of the cluster are not among them. Raises ObjectUnreadable.
         """
-        refs = sorted(ref for ref, _entry in self._entries(kind) if namespace in (None, ref.namespace))
+        refs = sorted(ref for ref, _entry in self._entries(kind, (False,)) if namespace in (None, ref.namespace))
         found = (self.get(ref) for ref in refs)
         return tuple(held for held in found if held is not None)
 
@@ -122,12 +189,11 @@ class ObjectStore:
             return True
 
     def versions(self) -> dict[ObjectRef, str]:
-        """Return a version for each object, which changes with the object. No file is opened."""
-        return {
-            ref: f"{status.st_mtime_ns}-{status.st_ino}-{status.st_size}"
-            for kind in KINDS
-            for ref, status in self._entries(kind)
-        }
+        """Return a version for each object, which changes with the object. No file is opened.
+
+        An object that the cluster does not have is among them, with the version `ABSENT`.
+        """
+        return {ref: _version(ref, status) for kind in KINDS for ref, status in self._entries(kind)}
 
     def former(self) -> tuple[tuple[FormerSecret, Secret], ...]:
         """Return what Secrets were before they were changed or deleted, as far as containers may have been given it.
@@ -147,10 +213,10 @@ class ObjectStore:
 
     def _keep_former(self, ref: ObjectRef) -> None:
         """Keep what a Secret is until now. The caller holds the lock."""
-        if ref.kind == "Secret" and os.path.lexists(self._file(ref)):
-            keep_former(self._roots["Secret"], self._file(ref))
+        if ref.kind == "Secret" and self.version(ref) not in (None, ABSENT):
+            keep_former(self._roots["Secret"], self._file(ref), is_clusters=ref.is_clusters)
 
-    def _require_room(self, kept: ConfigMap | Secret) -> None:
+    def _require_room(self, kept: ConfigMap | Secret, *, is_clusters: bool = False) -> None:
         """Raise ObjectRefused for a Secret with more values than this node can hide. The caller holds the lock."""
         if not isinstance(kept, Secret):
             return
@@ -160,7 +226,8 @@ class ObjectStore:
         # Most nodes have so few that they need not be read.
         if more + sum(files) // _LEAST_BYTES <= MOST_VALUES:
             return
-        held = [secret for secret in self.list("Secret") if ref_of(secret) != ref_of(kept)]
+        others = sorted(ref for ref, _ in self._entries("Secret") if ref != ref_of(kept, is_clusters=is_clusters))
+        held = [secret for ref in others if (secret := self.get(ref)) is not None]
         now = more + sum(len(values(secret)) for secret in held)
         former = sum(len(values(secret)) for _, secret in self.former())
         if now + former > MOST_VALUES:
@@ -170,37 +237,42 @@ class ObjectStore:
                 "given: delete Secrets that no pod uses, or pods that are older than the changes"
             )
 
-    def _entries(self, kind: Kind) -> Iterator[tuple[ObjectRef, os.stat_result]]:
+    def _entries(
+        self, kind: Kind, clusters: tuple[bool, ...] = (False, True)
+    ) -> Iterator[tuple[ObjectRef, os.stat_result]]:
         """Yield the objects of a kind, in no order; one that is added or removed meanwhile may be missed."""
-        for namespace in _scan(self._roots[kind] / _DIRECTORIES[kind]):
-            if not namespace.is_dir(follow_symlinks=False):
-                continue
-            for entry in _scan(Path(namespace.path)):
-                ref = ObjectRef(kind, namespace.name, _object_name(entry.name))
-                if _is_name(ref):
-                    with contextlib.suppress(FileNotFoundError):
-                        status = entry.stat(follow_symlinks=False)
-                        if stat.S_ISREG(status.st_mode):
-                            yield ref, status
+        for is_clusters in clusters:
+            for namespace in _scan(self._directory(kind, is_clusters)):
+                if not namespace.is_dir(follow_symlinks=False):
+                    continue
+                for entry in _scan(Path(namespace.path)):
+                    ref = ObjectRef(kind, namespace.name, _object_name(entry.name), is_clusters)
+                    if _is_name(ref):
+                        with contextlib.suppress(FileNotFoundError):
+                            status = entry.stat(follow_symlinks=False)
+                            if stat.S_ISREG(status.st_mode):
+                                yield ref, status
 
     def _replaced(self, wanted: ConfigMap | Secret) -> tuple[ConfigMap | Secret, Change]:
         ref = ref_of(wanted)
-        if not _is_name(ref):
-            raise ValueError(f"{ref}: metadata.namespace and metadata.name must be names of directories and files")
+        _require_name(ref)
         now = datetime.now(UTC).replace(microsecond=0)
         return replaced(self.get(ref), wanted, now=now, uid=str(uuid.uuid4()))
 
     def _file(self, ref: ObjectRef) -> Path:
-        return self._roots[ref.kind] / _DIRECTORIES[ref.kind] / ref.namespace / _file_name(ref.name)
+        return self._directory(ref.kind, ref.is_clusters) / ref.namespace / _file_name(ref.name)
+
+    def _directory(self, kind: Kind, is_clusters: bool) -> Path:
+        return self._roots[kind] / f"{_OF_CLUSTER if is_clusters else ''}{_DIRECTORIES[kind]}"
 
     def _draft(self, kind: Kind) -> Path:
         return self._roots[kind] / _DRAFT
 
-    def _write(self, kept: ConfigMap | Secret) -> None:
+    def _write(self, ref: ObjectRef, text: bytes) -> None:
         """Replace the object's file. The caller holds the lock, so a draft that is there is left over."""
-        file = self._file(ref_of(kept))
+        file = self._file(ref)
         _make_private(file.parent)
-        replace_file(file, _to_json(kept), durable=True, draft=self._draft(kept.kind))
+        replace_file(file, text, durable=True, draft=self._draft(ref.kind))
 
     @contextlib.contextmanager
     def _locked(self, kind: Kind) -> Iterator[None]:
@@ -222,6 +294,18 @@ def _is_name(ref: ObjectRef) -> bool:
     return not syntax.dns_label(ref.namespace) and not syntax.dns_subdomain(ref.name)
 
 
+def _require_name(ref: ObjectRef) -> None:
+    """Raise ValueError for a name that is none."""
+    if not _is_name(ref):
+        raise ValueError(f"{ref}: metadata.namespace and metadata.name must be names of directories and files")
+
+
+def _version(ref: ObjectRef, status: os.stat_result) -> str:
+    if ref.is_clusters and status.st_size == 0:
+        return ABSENT
+    return f"{status.st_mtime_ns}-{status.st_ino}-{status.st_size}"
+
+
 def _file_name(name: str) -> str:
     return f"{name}{_SUFFIX}" if len(name) <= _LONGEST_WITH_SUFFIX else f"{name}{_LONG}"
 
@@ -236,11 +320,14 @@ def _to_json(kept: ConfigMap | Secret) -> bytes:
     return json.dumps(to_wire(kept), ensure_ascii=False).encode()
 
 
-def _read(file: Path, kind: Kind) -> ConfigMap | Secret | None:
+def _text(file: Path) -> bytes | None:
     try:
-        text = file.read_bytes()
+        return file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _parsed(text: bytes, file: Path, kind: Kind) -> ConfigMap | Secret:
     try:
         return ConfigMap.model_validate_json(text) if kind == "ConfigMap" else Secret.model_validate_json(text)
     except ValidationError:  # its text would show the file's content

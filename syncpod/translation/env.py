@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from syncpod.objects import Kind, ObjectRef
+from syncpod.objects import Kind, ObjectRef, ref_for
 from syncpod.pod import Container, EnvVarSource, FileKeySelector, Pod
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 from syncpod.pod.go_text import go_quote
@@ -66,18 +66,17 @@ NO_SOURCES = Sources()
 
 def wanted_objects(pod: Pod, container: Container) -> tuple[ObjectRef, ...]:
     """Return the ConfigMaps and Secrets that a container's environment refers to, each once."""
-    namespace = pod.metadata.namespace or "default"
     found: dict[ObjectRef, None] = {}
     for source in container.env_from:
         if source.config_map_ref is not None:
-            found[ObjectRef("ConfigMap", namespace, source.config_map_ref.name)] = None
+            found[ref_for(pod, "ConfigMap", source.config_map_ref.name)] = None
         if source.secret_ref is not None:
-            found[ObjectRef("Secret", namespace, source.secret_ref.name)] = None
+            found[ref_for(pod, "Secret", source.secret_ref.name)] = None
     for value_from in (variable.value_from for variable in container.env if variable.value_from is not None):
         if value_from.config_map_key_ref is not None:
-            found[ObjectRef("ConfigMap", namespace, value_from.config_map_key_ref.name)] = None
+            found[ref_for(pod, "ConfigMap", value_from.config_map_key_ref.name)] = None
         if value_from.secret_key_ref is not None:
-            found[ObjectRef("Secret", namespace, value_from.secret_key_ref.name)] = None
+            found[ref_for(pod, "Secret", value_from.secret_key_ref.name)] = None
     return tuple(found)
 
 
@@ -213,7 +212,7 @@ class _Scope:
         )
 
     def _ref(self, kind: Kind, name: str) -> ObjectRef:
-        return ObjectRef(kind, self.pod.metadata.namespace or "default", name)
+        return ref_for(self.pod, kind, name)
 
 
 @contextmanager

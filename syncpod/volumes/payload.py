@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from syncpod.objects import Kind, ObjectRef
-from syncpod.pod import Volume
+from syncpod.objects import Kind, ObjectRef, ref_for
+from syncpod.pod import Pod, Volume
 from syncpod.pod.meta import KeyToPath
 from syncpod.pod.volumes import DownwardAPIVolumeFile, VolumeProjection
 
@@ -78,16 +78,16 @@ class TextSource:
 Source = ObjectSource | TextSource
 
 
-def sources(volume: Volume, path: str, namespace: str, text_of: TextOf) -> tuple[Source, ...] | None:
+def sources(volume: Volume, path: str, pod: Pod, text_of: TextOf) -> tuple[Source, ...] | None:
     """Return the sources of a volume's files, in order; None for a volume that is not made of files.
 
-    `path` is the volume's path in the pod, `namespace` the pod's. Raises PayloadError for a source that only an API
+    `path` is the volume's path in the pod. Raises PayloadError for a source that only an API
     server could provide, and whatever `text_of` raises.
     """
     if (config_map := volume.config_map) is not None:
-        return (_object("ConfigMap", namespace, config_map.name, config_map.items, config_map.optional),)
+        return (_object(pod, "ConfigMap", config_map.name, config_map.items, config_map.optional),)
     if (secret := volume.secret) is not None:
-        return (_object("Secret", namespace, secret.secret_name, secret.items, secret.optional),)
+        return (_object(pod, "Secret", secret.secret_name, secret.items, secret.optional),)
     if volume.downward_api is not None:
         return tuple(_counted(_texts(volume.downward_api.items, f"{path}.downwardAPI", text_of)))
     if volume.projected is not None:
@@ -95,7 +95,7 @@ def sources(volume: Volume, path: str, namespace: str, text_of: TextOf) -> tuple
             _counted(
                 source
                 for index, part in enumerate(volume.projected.sources)
-                for source in _projected(part, f"{path}.projected.sources[{index}]", namespace, text_of)
+                for source in _projected(part, f"{path}.projected.sources[{index}]", pod, text_of)
             )
         )
     return None
@@ -148,11 +148,11 @@ def _checked(size: int) -> int:
     return size
 
 
-def _projected(part: VolumeProjection, path: str, namespace: str, text_of: TextOf) -> Iterable[Source]:
+def _projected(part: VolumeProjection, path: str, pod: Pod, text_of: TextOf) -> Iterable[Source]:
     if (config_map := part.config_map) is not None:
-        return (_object("ConfigMap", namespace, config_map.name, config_map.items, config_map.optional),)
+        return (_object(pod, "ConfigMap", config_map.name, config_map.items, config_map.optional),)
     if (secret := part.secret) is not None:
-        return (_object("Secret", namespace, secret.name, secret.items, secret.optional),)
+        return (_object(pod, "Secret", secret.name, secret.items, secret.optional),)
     if part.downward_api is not None:
         return _texts(part.downward_api.items, f"{path}.downwardAPI", text_of)
     kind = next((name for name in _OF_AN_API_SERVER if getattr(part, _OF_AN_API_SERVER[name]) is not None), "")
@@ -166,8 +166,8 @@ _OF_AN_API_SERVER: Final = {
 }
 
 
-def _object(kind: Kind, namespace: str, name: str, items: tuple[KeyToPath, ...], optional: bool | None) -> ObjectSource:
-    return ObjectSource(ObjectRef(kind, namespace, name), items, bool(optional))
+def _object(pod: Pod, kind: Kind, name: str, items: tuple[KeyToPath, ...], optional: bool | None) -> ObjectSource:
+    return ObjectSource(ref_for(pod, kind, name), items, bool(optional))
 
 
 def _texts(items: Sequence[DownwardAPIVolumeFile], path: str, text_of: TextOf) -> Iterator[TextSource]:

@@ -128,7 +128,7 @@ async def prepared(
     agent.add_background_task("runtime version", followed.run)
     _add_servers(settings, agent, context, cri, keys, address)
     status = add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-    _add_kubernetes(settings, agent, client, status)
+    _add_kubernetes(settings, agent, client, context, status)
     add_fleet_link(agent, client, context, served.fleet_activities, to_gate(), endpoint, LoadedImages(cri))
     worker = make_worker(served, client, node, agent, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
@@ -238,7 +238,11 @@ def _add_servers(
 
 
 def _add_kubernetes(
-    settings: NodeSettings, agent: Agent, client: Client, status: Callable[[], Awaitable[NodeStatus]]
+    settings: NodeSettings,
+    agent: Agent,
+    client: Client,
+    context: NodeContext,
+    status: Callable[[], Awaitable[NodeStatus]],
 ) -> None:
     """Have the node be part of a cluster, where the settings ask for it. Raises CannotServe."""
     if settings.kubeconfig is None:
@@ -253,7 +257,7 @@ def _add_kubernetes(
         require_usable(config, settings.node)
     except KubeconfigInvalid as wrong:
         raise CannotServe(f"kubeconfig {wrong}") from None
-    add_kubernetes_tasks(agent, client, settings.node, settings.state_dir, config, status)
+    add_kubernetes_tasks(agent, client, context, config, status)
 
 
 def _worker_record(

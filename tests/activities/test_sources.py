@@ -109,6 +109,38 @@ async def test_missing_sources_are_reported_and_watched_before_the_start_which_t
     assert (await pod.start()).status.containers[0].state == "running"
 
 
+async def test_a_pod_of_a_cluster_waits_until_it_is_known_whether_the_cluster_has_an_object(bench: Bench) -> None:
+    wanted = ObjectRef("Secret", "default", "keys", is_clusters=True)
+    settings = ObjectRef("ConfigMap", "default", "set", is_clusters=True)
+    pod = bench.pod(
+        container(
+            command=["sh", "-c", 'echo "$token/$colour"'],
+            envFrom=[{"secretRef": {"name": "keys"}}],
+            env=[
+                {"name": "colour", "valueFrom": {"configMapKeyRef": {"name": "set", "key": "colour", "optional": True}}}
+            ],
+        )
+    )
+    pod.pod.metadata.annotations["kubernetes.io/config.source"] = "kubernetes"
+    bench.node.objects.put(secret("keys", token="the-nodes-own"))
+    await pod.create_sandbox()
+    for message, put in (
+        ("failed to sync secret cache: timed out waiting for the condition", bench.node.objects.note_absent),
+        (
+            "failed to sync configmap cache: timed out waiting for the condition",
+            lambda _: bench.node.objects.note_absent(settings),
+        ),
+        ('secret "keys" not found', lambda ref: bench.node.objects.keep(secret("keys", token="the-clusters"))),
+    ):
+        fault, error, _ = await fault_of(pod.start())
+        assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
+        assert list(bench.node.waiting_for) == [settings if "configmap" in message else wanted]
+        bench.node.waiting_for.clear()
+        put(wanted)
+    await pod.start()
+    assert await said(pod) == ["the-clusters/"]
+
+
 async def test_an_env_file_outside_its_volume_is_not_read(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "outside.env").write_text("PORT='8080'\n")
     source = {"fileKeyRef": {"volumeName": "v", "path": "app.env", "key": "PORT"}}

@@ -241,3 +241,57 @@ async def test_a_failed_signal_to_a_waiting_pod_is_retried(scene: Scene) -> None
     await refresh.look()
     assert [told[:2] for told in scene.told] == [DB, WEB]
     assert scene.waiting_for == {}
+
+
+# --- objects of a cluster ---------------------------------------------------------------------------------------------
+
+THEIRS = replace(SETTINGS, is_clusters=True)
+
+
+def _of_cluster(uid: str, **more: Any) -> Pod:
+    annotations = {"kubernetes.io/config.source": "kubernetes"}
+    return make_pod({"volumes": [{"name": "v", **more}]}, uid=uid, name="web", annotations=annotations)
+
+
+@pytest.mark.parametrize("optional", [True, False])
+async def test_what_is_not_known_yet_is_waited_for_by_a_new_worker_too_and_its_absence_is_told(
+    scene: Scene, optional: bool
+) -> None:
+    pod = _of_cluster("u1", configMap={"name": "settings", "optional": optional})
+    make_directories(own_directories("u1", scene.node))
+    write_pod_record(scene.node, PodRecord(pod=pod))
+    scene.put(colour="red")  # the node's own one of this name is none of the cluster's
+    refresh = scene.refresh()
+    await refresh.look()
+    assert scene.waiting_for == {THEIRS: {WEB}}
+    scene.store.note_absent(THEIRS)
+    await refresh.look()
+    assert scene.told == [(*WEB, 'configmap "settings"')] and scene.waiting_for == {}
+    # The step has failed again, and waits until it exists.
+    scene.waiting_for[THEIRS] = {WEB}
+    scene.store.forget(THEIRS)
+    await refresh.look()
+    assert len(scene.told) == 1
+    scene.store.keep(ConfigMap.model_validate({"metadata": {"name": "settings", "namespace": "default"}}))
+    await refresh.look()
+    assert len(scene.told) == 2
+
+
+async def test_a_new_worker_waits_for_what_is_required_and_absent(scene: Scene) -> None:
+    for uid, name, optional in (("u1", "settings", False), ("u2", "third", True)):
+        make_directories(own_directories(uid, scene.node))
+        pod = _of_cluster(uid, configMap={"name": name, "optional": optional})
+        write_pod_record(scene.node, PodRecord(pod=pod))
+        scene.store.note_absent(ObjectRef("ConfigMap", "default", name, is_clusters=True))
+    await scene.refresh().look()
+    assert scene.told == [(*WEB, 'configmap "settings"')]
+
+
+async def test_nobody_is_signalled_when_the_cluster_deletes_an_object(scene: Scene) -> None:
+    scene.store.keep(ConfigMap.model_validate({"metadata": {"name": "settings", "namespace": "default"}}))
+    refresh = scene.refresh()
+    await refresh.look()
+    scene.waiting_for[THEIRS] = {DB}
+    scene.store.note_absent(THEIRS)
+    await refresh.look()
+    assert (scene.told, scene.waiting_for) == ([], {THEIRS: {DB}})

@@ -31,6 +31,7 @@ from syncpod.kernel.memory_file import memory_file
 
 TOKEN = "token-of-n1"  # of this server alone
 CLUSTER_SCOPED = ("nodes",)
+_KINDS = {"pods": "Pod", "configmaps": "ConfigMap", "secrets": "Secret"}
 
 
 @dataclass
@@ -65,7 +66,7 @@ class ApiServer:
     authorities: bytes = b""
     _log: list[tuple[int, str, str, dict[str, Any]]] = field(default_factory=list)
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
-    _watches: set[asyncio.Task[Any]] = field(default_factory=set)
+    _watches: dict[asyncio.Task[Any], web.Request] = field(default_factory=dict)
 
     # --- what a test does ---------------------------------------------------------------------------------------------
 
@@ -102,6 +103,11 @@ class ApiServer:
         """Cut off all watches that are under way."""
         for watch in list(self._watches):
             watch.cancel()
+
+    @property
+    def watches(self) -> int:
+        """How many watches are under way whose clients are still there."""
+        return sum(each.transport is not None for each in self._watches.values())
 
     def forget_history(self) -> None:
         """Know no version before this one any more."""
@@ -147,12 +153,14 @@ class ApiServer:
     async def _get(self, request: web.Request) -> web.StreamResponse:
         if request.path in self.objects:
             return web.json_response(self.objects[request.path])
-        if request.path in ("/api/v1/pods",):
+        if (kind := _KINDS.get(request.path.split("/")[-1])) is not None:
+            if kind != "Pod" and not request.query.get("fieldSelector", "").startswith("metadata.name="):
+                return _status(403, "Forbidden", "the Node authorizer permits one object by its name")
             items = [each for path, each in self.objects.items() if _selected(request, path)]
             return web.json_response(
                 {
                     "apiVersion": "v1",
-                    "kind": "PodList",
+                    "kind": f"{kind}List",
                     "metadata": {"resourceVersion": str(self.version)},
                     "items": items,
                 }
@@ -213,8 +221,8 @@ class ApiServer:
         response.enable_chunked_encoding()
         await response.prepare(request)
         task = asyncio.ensure_future(self._send_events(request, response, since))
-        self._watches.add(task)
-        task.add_done_callback(self._watches.discard)
+        self._watches[task] = request
+        task.add_done_callback(self._watches.pop)
         try:
             await task
         except TimeoutError:
@@ -240,6 +248,28 @@ class ApiServer:
 def pod_path(name: str) -> str:
     """The path of a pod in namespace default."""
     return f"/api/v1/namespaces/default/pods/{name}"
+
+
+def object_path(kind: str, name: str) -> str:
+    """The path of a ConfigMap or Secret in namespace default."""
+    return f"/api/v1/namespaces/default/{kind.lower()}s/{name}"
+
+
+def given(kind: str, name: str, **data: str) -> dict[str, Any]:
+    """A ConfigMap or Secret as an API server has it."""
+    content = {
+        key: base64.b64encode(text.encode()).decode() if kind == "Secret" else text for key, text in data.items()
+    }
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-of-{name}",
+        "creationTimestamp": "2026-11-01T00:00:00Z",
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": str(data)},
+        "managedFields": [{"manager": "kubectl", "operation": "Update", "newField": "x"}],
+    }
+    more = {"type": "Opaque"} if kind == "Secret" else {}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": content, **more}
 
 
 def pod(name: str, uid: str = "", **more: Any) -> dict[str, Any]:
@@ -340,7 +370,10 @@ def _status(code: int, reason: str, message: str, headers: Mapping[str, str] | N
 
 
 def _selected(request: web.Request, path: str) -> bool:
-    assert request.query["fieldSelector"] == "spec.nodeName=n1"
+    field, _, value = request.query["fieldSelector"].partition("=")
+    if field == "metadata.name":
+        return path == f"{request.path}/{value}"
+    assert (field, value) == ("spec.nodeName", "n1")
     return "/pods/" in path
 
 

@@ -20,6 +20,7 @@ from syncpod.agent.kubernetes import bound_pods
 from syncpod.agent.kubernetes import registration as registrations
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.deletions import Deletions
+from syncpod.agent.kubernetes.given_objects import GivenObjects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.registration import Registration
 from syncpod.agent.kubernetes.statuses import StatusWriter
@@ -39,9 +40,19 @@ from syncpod.messages.node import (
     NodeStatus,
     PodWorkflowResult,
 )
+from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
-from tests.kubernetes.api_server import ApiServer, Fault, pod, pod_path, served, write_kubeconfig
+from tests.kubernetes.api_server import (
+    ApiServer,
+    Fault,
+    given,
+    object_path,
+    pod,
+    pod_path,
+    served,
+    write_kubeconfig,
+)
 
 
 class State:
@@ -59,7 +70,7 @@ class State:
 class Node:
     """A node whose pods' workflows begin and end at once, unless they are held."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, state: Path) -> None:
         self.told: list[str] = []
         self.there: dict[str, str] = {}
         self.held: set[str] = set()
@@ -78,13 +89,14 @@ class Node:
         )
         self.deletions = Deletions(client, self, self._nothing, self.standing, self.statuses)
         self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
-        self.pods = BoundPods(self.reflector, self.desired, self.deletions, self.statuses, self.mirrors)
+        self.objects = GivenObjects(client, ObjectStore(state, state / "memory"), self._uses, self.reflector.news.set)
+        self.pods = BoundPods(self.reflector, self.desired, self.deletions, self.statuses, self.mirrors, self.objects)
         self.running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Follow the server."""
         runs: tuple[Callable[[], Awaitable[None]], ...]
-        runs = (self.reflector.run, self.pods.run, self.statuses.run, self.mirrors.run)
+        runs = (self.reflector.run, self.pods.run, self.statuses.run, self.mirrors.run, self.objects.run)
         self.running = [asyncio.ensure_future(run()) for run in runs]
 
     async def stop(self) -> None:
@@ -135,6 +147,9 @@ class Node:
     async def standing(self, ref: PodRef) -> Standing:
         return "open" if self.there.get(ref.name) == ref.uid else "closed"
 
+    async def _uses(self) -> tuple[ObjectRef, ...]:
+        return ()
+
     async def _nothing(self) -> None:
         """Nothing is required."""
 
@@ -161,9 +176,9 @@ async def client(api: ApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
 
 
 @pytest_asyncio.fixture
-async def node(client: ApiClient) -> AsyncIterator[Node]:
+async def node(client: ApiClient, tmp_path: Path) -> AsyncIterator[Node]:
     """A node that follows the server as soon as it is started."""
-    made = Node(client)
+    made = Node(client, tmp_path)
     yield made
     await made.stop()
 
@@ -273,6 +288,24 @@ async def test_a_refusal_is_told_though_temporal_does_not_answer_at_first(
     await until(lambda: status(api, "bad").get("phase") == "Failed" and status(api, "web").get("phase") == "Running")
 
 
+async def test_a_pod_begins_once_what_it_refers_to_is_known(api: ApiServer, node: Node) -> None:
+    keys = ObjectRef("Secret", "default", "keys", is_clusters=True)
+    await api.put(object_path("Secret", "keys"), given("Secret", "keys", k="word"))
+    api.faults.extend([Fault("GET", "secrets", "403")] * 3)
+    await api.put(pod_path("web"), pod("web", spec={"imagePullSecrets": [{"name": "keys"}]}))
+    known = []
+    apply = node.apply
+
+    async def applied(request: ApplyPodWorkflow, *, require: Callable[[], Awaitable[None]]) -> PodWorkflowResult:
+        known.append(node.objects._store.version(keys))
+        return await apply(request, require=require)
+
+    node.apply = applied  # type: ignore[method-assign]
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    assert len(known) == 1 and known[0] is not None
+
+
 async def test_many_pods_that_have_ended_cost_no_question_each(api: ApiServer, node: Node) -> None:
     for number in range(20):
         await api.put(pod_path(f"done{number}"), pod(f"done{number}", status={"phase": "Succeeded"}))
@@ -368,7 +401,9 @@ async def test_a_field_that_the_server_does_not_know_is_not_written_again_and_ag
     await until(lambda: status(api, "web").get("phase") == "Running")
 
 
-async def test_a_new_worker_goes_on_with_a_deletion(api: ApiServer, client: ApiClient, node: Node) -> None:
+async def test_a_new_worker_goes_on_with_a_deletion(
+    api: ApiServer, client: ApiClient, node: Node, tmp_path: Path
+) -> None:
     await api.put(pod_path("web"), pod("web"))
     node.held.add("web")
     node.start()
@@ -376,7 +411,7 @@ async def test_a_new_worker_goes_on_with_a_deletion(api: ApiServer, client: ApiC
     await api.delete_pod("web", 30)
     await until(lambda: "end web/uid-of-web 30" in node.told)
     await node.stop()
-    following = Node(client)
+    following = Node(client, tmp_path)
     following.there = {"web": "uid-of-web"}
     following.start()
     try:

@@ -103,6 +103,7 @@ def test_a_bound_pod_has_the_authors_part_alone() -> None:
         "namespace": "default",
         "uid": "uid-of-web",
         "labels": {"a": "b"},
+        "annotations": {"kubernetes.io/config.source": "kubernetes", "kubernetes.io/config.hash": "uid-of-web"},
     }
     assert "nodeName" not in found.document["spec"] or found.document["spec"]["nodeName"] == "n1"
     given["status"] = {"phase": "Running"}

@@ -53,7 +53,7 @@ async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
 async def node(api: ApiServer, tmp_path: Path) -> AsyncIterator[Node]:
     config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
     async with ApiClient(config, user_agent="test") as client:
-        made = Node(client)
+        made = Node(client, tmp_path)
         yield made
         await made.stop()
 

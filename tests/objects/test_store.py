@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.objects import ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, values
+from syncpod.objects import ABSENT, ObjectRef, ObjectRefused, ObjectStore, ObjectUnknown, ObjectUnreadable, values
 from syncpod.pod import ConfigMap, Secret
 from tests.objects.objects import config_map, ref, secret, store_in
 
@@ -220,3 +220,52 @@ def test_any_object_that_is_put_is_read_back_unchanged(
     for kind in ("ConfigMap", "Secret"):
         held = store.get(ref(kind))
         assert held is not None and values(held) == wanted
+
+
+# --- objects of a Kubernetes cluster ----------------------------------------------------------------------------------
+
+
+def clusters(kind: str = "ConfigMap") -> ObjectRef:
+    return ObjectRef("Secret" if kind == "Secret" else "ConfigMap", "default", "a", is_clusters=True)
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+def test_the_clusters_objects_and_those_of_the_node_stand_apart(store: ObjectStore, kind: str) -> None:
+    make = config_map if kind == "ConfigMap" else secret
+    text = "djE=" if kind == "Secret" else "v1"
+    store.put(make(data={"k": text}))
+    with pytest.raises(ObjectUnknown, match=f"failed to sync {kind.lower()} cache: timed out"):
+        store.get(clusters(kind))
+    store.note_absent(clusters(kind))
+    assert store.get(clusters(kind)) is None
+    assert store.version(clusters(kind)) == ABSENT
+    theirs = make(namespace="default", data={"k": "djI=" if kind == "Secret" else "v2"})
+    assert store.keep(theirs) and not store.keep(theirs)
+    held, own = store.get(clusters(kind)), store.get(ref(kind))
+    assert held == theirs and own is not None and values(own) == {"k": b"v1"}
+    assert set(store.versions()) == {clusters(kind), ref(kind)}
+    assert [values(each) for each in store.list(theirs.kind)] == [{"k": b"v1"}], "a person sees the node's own"
+    store.forget(clusters(kind))
+    assert set(store.versions()) == {ref(kind)}
+    assert store.version(clusters(kind)) is None
+    assert [each.ref for each, _ in store.former()] == ([clusters(kind)] if kind == "Secret" else [])
+
+
+def test_what_a_secret_of_the_cluster_was_is_kept_and_its_absence_is_nothing_to_keep(store: ObjectStore) -> None:
+    store.note_absent(clusters("Secret"))
+    for value in ("first", "second"):
+        store.keep(secret(namespace="default", data={"k": base64.b64encode(value.encode()).decode()}))
+    store.note_absent(clusters("Secret"))
+    store.forget(clusters("Secret"))
+    assert sorted(values(held)["k"] for _, held in store.former()) == [b"first", b"second"]
+    assert {former.ref for former, _ in store.former()} == {clusters("Secret")}
+
+
+def test_a_file_of_the_cluster_that_is_damaged_is_replaced(store: ObjectStore, tmp_path: Path) -> None:
+    store.keep(config_map(namespace="default", data={"k": "v"}))
+    [file] = (tmp_path / "state/objects/cluster-configmaps").rglob("*.json")
+    file.write_text("{")
+    with pytest.raises(ObjectUnreadable):
+        store.get(clusters())
+    assert store.keep(config_map(namespace="default", data={"k": "v"}))
+    assert store.get(clusters()) is not None

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from syncpod.objects import ObjectRef
-from syncpod.pod import Volume
+from syncpod.pod import Pod, Volume
 from syncpod.pod.volumes import DownwardAPIVolumeFile
 from syncpod.volumes.payload import Objects, PayloadError, PayloadFile, default_mode, payload, sources
 
+POD = Pod.model_validate({"metadata": {"name": "web", "namespace": "shop"}})
 SETTINGS = ObjectRef("ConfigMap", "shop", "settings")
 PASSWORDS = ObjectRef("Secret", "shop", "passwords")
 OBJECTS: Objects = {
@@ -24,7 +25,7 @@ def text_of(file: DownwardAPIVolumeFile, path: str) -> str:
 def shown(source: dict[str, Any], objects: Objects = OBJECTS) -> dict[str, tuple[bytes, str]]:
     """The files of a volume: bytes and mode."""
     volume = Volume.model_validate({"name": "v", **source}, extra="forbid")
-    made = sources(volume, "spec.volumes[0]", "shop", text_of)
+    made = sources(volume, "spec.volumes[0]", POD, text_of)
     assert made is not None
     files = payload(made, objects, default_mode(volume))
     return {path: (file.data, oct(file.mode)) for path, file in files.items()}
@@ -159,7 +160,7 @@ def test_the_repr_of_a_file_omits_its_bytes() -> None:
 
 
 def test_volume_kinds_without_files_have_no_sources() -> None:
-    assert sources(Volume(name="v"), "spec.volumes[0]", "shop", text_of) is None
+    assert sources(Volume(name="v"), "spec.volumes[0]", POD, text_of) is None
 
 
 def test_one_object_that_is_named_again_and_again_fills_no_memory() -> None:
@@ -184,5 +185,5 @@ def test_the_text_of_a_field_is_not_made_without_end() -> None:
     parts = [{"downwardAPI": {"items": [{"path": f"{number}", **item}]}} for number in range(1000)]
     volume = Volume.model_validate({"name": "v", "projected": {"sources": parts}}, extra="forbid")
     with pytest.raises(PayloadError, match="no more than 32 MiB"):
-        sources(volume, "spec.volumes[0]", "shop", large_text)
+        sources(volume, "spec.volumes[0]", POD, large_text)
     assert len(made) == 129

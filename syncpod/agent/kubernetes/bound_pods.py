@@ -15,6 +15,7 @@ from typing import Any, Final
 from temporalio.service import RPCError
 
 from syncpod.agent.kubernetes.deletions import Deletions
+from syncpod.agent.kubernetes.given_objects import GivenObjects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
@@ -40,13 +41,15 @@ class BoundPods:
         deletions: Deletions,
         statuses: StatusWriter,
         mirrors: MirrorPods,
+        objects: GivenObjects,
     ) -> None:
         """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods.
 
-        Mirrors are no pods to run: `mirrors` has them.
+        Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to.
         """
         self._mirrors = mirrors
         self._reflector, self._desired, self._deletions, self._statuses = reflector, desired, deletions, statuses
+        self._given = objects
         self._raw: dict[ObjectKey, Mapping[str, Any]] = {}
         self._pods: dict[ObjectKey, BoundPod] = {}
 
@@ -106,6 +109,9 @@ class BoundPods:
         self._raw = dict(objects)
         self._mirrors.take(objects)
         self._tell_statuses(changed, gone)  # first: what follows may have to be repeated, and then nothing is `changed`
+        self._given.want(
+            ref for pod in self._pods.values() if pod.is_to_run or pod.grace is not None for ref in pod.refs
+        )
         await self._desired.take(self._listing())
         self._deletions.take([pod for pod in self._pods.values() if pod.grace is not None])
 
@@ -124,14 +130,17 @@ class BoundPods:
         return found
 
     def _listing(self) -> Listing:
-        """Return which pods are to run. Those that have ended stay so, and deleted ones are ended by `Deletions`."""
+        """Return which pods are to run. Those that have ended stay so, and deleted ones are ended by `Deletions`.
+
+        One that refers to objects begins once it is known whether they exist, or after a second.
+        """
         pods, kept = [], []
         for pod in self._pods.values():
             key = PodKey(namespace=pod.namespace, name=pod.name)
-            if pod.grace is not None or pod.document is None or pod.is_finished:
-                kept.append(key)
-            else:
+            if pod.document is not None and pod.is_to_run and self._given.is_settled(pod.refs):
                 pods.append((key, dict(pod.document)))
+            else:
+                kept.append(key)
         return Listing(tuple(each for _, each in pods), tuple(kept), (), frozenset(key for key, _ in pods))
 
     def _tell_statuses(self, changed: list[ObjectKey], gone: Mapping[ObjectKey, BoundPod]) -> None:

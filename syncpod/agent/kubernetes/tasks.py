@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from temporalio.client import Client
 
@@ -13,6 +12,7 @@ from syncpod.agent.background import until_one_fails
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.event_writer import EventWriter
+from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.pod_events import PodEvents
@@ -27,20 +27,21 @@ from syncpod.kubernetes.reflector import ObjectKey, Reflector
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, NodeStatus
 from syncpod.messages.sources import list_of
+from syncpod.objects import ObjectStore
 from syncpod.pod import ObjectMeta
 from syncpod.temporal.workflow_watch import Published
+from syncpod.translation.context import NodeContext
 
 
 def add_kubernetes_tasks(
     agent: Agent,
     client: Client,
-    node: str,
-    state_dir: Path,
+    context: NodeContext,
     config: Kubeconfig,
     status: Callable[[], Awaitable[NodeStatus]],
 ) -> None:
     """Have the node be part of a cluster for as long as the agent runs. `status` returns the node's own."""
-    link = _KubernetesLink(agent, client, node, state_dir, config, status)
+    link = _KubernetesLink(agent, client, context, config, status)
     agent.published_pods.watch(link.published)
     agent.published_pods.watch_gone(link.gone)
     agent.add_background_task("cluster", link.run)
@@ -51,14 +52,13 @@ class _KubernetesLink:
         self,
         agent: Agent,
         client: Client,
-        node: str,
-        state_dir: Path,
+        context: NodeContext,
         config: Kubeconfig,
         status: Callable[[], Awaitable[NodeStatus]],
     ) -> None:
-        self._agent, self._node, self._state_dir = agent, node, state_dir
-        self._config, self._status = config, status
-        self._workflows = PodWorkflows(client, node_task_queue(node))
+        self._agent, self._context, self._config, self._status = agent, context, config, status
+        self._node, self._state_dir = context.name, context.state_dir
+        self._workflows = PodWorkflows(client, node_task_queue(self._node))
         self._desired: DesiredPods | None = None
         self._deletions: Deletions | None = None
         self._statuses: StatusWriter | None = None
@@ -117,7 +117,9 @@ class _KubernetesLink:
             statuses = StatusWriter(api, lambda: reflector.objects, lambda key, uid: pods.generation(key, uid))
             deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses)
             mirrors = MirrorPods(api, self._node, lambda: registration.uid, self._workflows.standing)
-            pods = BoundPods(reflector, desired, deletions, statuses, mirrors)
+            store = ObjectStore(self._state_dir, self._context.memory_dir)
+            objects = GivenObjects(api, store, used_objects(self._context), reflector.news.set)
+            pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects)
             self._desired, self._deletions, self._statuses = desired, deletions, statuses
             self._mirrors = mirrors
             events = EventWriter(api, self._node)
@@ -135,7 +137,7 @@ class _KubernetesLink:
                 await mirrors.run()
 
             followed = (registration.run, registration.renew_lease, reflector.run, pods.run, statuses.run)
-            runs = (*followed, keep_mirrors, pod_events.run, events.run)
+            runs = (*followed, objects.run, keep_mirrors, pod_events.run, events.run)
             await until_one_fails([asyncio.ensure_future(run()) for run in runs])
 
 

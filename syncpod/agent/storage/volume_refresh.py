@@ -27,7 +27,7 @@ from syncpod.node.pod_records import PodRecord
 from syncpod.node.pod_threads import DiskWork, PodThreads
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 from syncpod.node.secret_values import secret_values
-from syncpod.objects import ObjectRef, ObjectStore, Reference, references
+from syncpod.objects import ABSENT, ObjectRef, ObjectStore, Reference, references
 from syncpod.pod import Pod
 from syncpod.redaction import of_process
 from syncpod.translation.context import NodeContext
@@ -57,6 +57,8 @@ class _Use:
     """The objects that its volumes show."""
     needed: tuple[tuple[ObjectRef, str], ...]
     """The objects that are not optional, each with the container or step that fails without it."""
+    to_know: tuple[tuple[ObjectRef, str], ...]
+    """The cluster's objects, each with the container or step that fails until it is known whether they exist."""
 
 
 class VolumeRefresh:
@@ -118,17 +120,19 @@ class VolumeRefresh:
             of_process.add(await asyncio.to_thread(secret_values, self._store, secrets))
         if changed or self._behind:
             await self._refresh(changed)
+        news = changed - _deleted(self._versions, versions)
         # Only now, so that no change is forgotten if something above fails.
         self._versions = versions
-        self._to_tell = {ref for ref in self._to_tell | changed if ref in versions}
+        self._to_tell = {ref for ref in self._to_tell | news if ref in versions}
         await self._tell_waiting()
 
     async def _note_who_lacks(self, versions: dict[ObjectRef, str]) -> None:
         for use in (await asyncio.to_thread(self._uses.read)).values():
             workflow_id = pod_workflow_id(use.pod.metadata.namespace, use.pod.metadata.name)
-            for ref, subject in use.needed:
-                if ref not in versions:
-                    self._waiting_for.setdefault(ref, set()).add((workflow_id, subject))
+            lacks = [each for each in use.needed if versions.get(each[0], ABSENT) == ABSENT]
+            lacks += [each for each in use.to_know if each[0] not in versions]
+            for ref, subject in lacks:
+                self._waiting_for.setdefault(ref, set()).add((workflow_id, subject))
 
     async def _refresh(self, changed: frozenset[ObjectRef]) -> None:
         pods = await asyncio.to_thread(self._uses.read)
@@ -215,13 +219,20 @@ def _changed(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> 
     return frozenset(ref for ref in known.keys() | now.keys() if known.get(ref) != now.get(ref))
 
 
+def _deleted(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> frozenset[ObjectRef]:
+    """Return the cluster's objects that existed until now; one of which nothing was known is none of them."""
+    return frozenset(ref for ref in before or () if now.get(ref) == ABSENT)
+
+
 def _use(record: PodRecord) -> _Use | None:
     if record.finished:
         return None
     found = references(record.pod)
     needed = {(each.ref, _subject(record.pod, each)) for each in found if not each.optional}
+    # A pull does not wait until a Secret is known: it goes on without.
+    to_know = {(each.ref, _subject(record.pod, each)) for each in found if each.ref.is_clusters and each.use != "pull"}
     shown = frozenset(each.ref for each in found if each.use == "volume")
-    return _Use(record.pod, shown, tuple(sorted(needed))) if found else None
+    return _Use(record.pod, shown, tuple(sorted(needed)), tuple(sorted(to_know))) if found else None
 
 
 def _subject(pod: Pod, reference: Reference) -> str:

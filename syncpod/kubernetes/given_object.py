@@ -1,0 +1,44 @@
+"""A ConfigMap or Secret of an API server as a node keeps it. Values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from syncpod.objects import Kind, ObjectRef, values
+from syncpod.pod import ConfigMap, Secret
+
+PLURALS: Final[Mapping[Kind, str]] = {"ConfigMap": "configmaps", "Secret": "secrets"}
+_KEPT_METADATA: Final = ("name", "namespace", "uid", "creationTimestamp")
+
+
+class NotAnObject(ValueError):
+    """The API server's answer is no such object; the text shows nothing of its content."""
+
+
+def path_of(ref: ObjectRef) -> str:
+    """Return the path of the list at the API server that has an object."""
+    return f"/api/v1/namespaces/{ref.namespace}/{PLURALS[ref.kind]}"
+
+
+def given_object(ref: ObjectRef, document: Mapping[str, Any]) -> ConfigMap | Secret:
+    """Return what a node keeps of an object: its content and its identity. Raises NotAnObject.
+
+    Labels, annotations, versions and managers are left out: no pod is given them, and a change of them is none. The
+    annotation of `kubectl apply` would repeat a Secret's values.
+    """
+    metadata = document.get("metadata")
+    kept = {name: metadata[name] for name in _KEPT_METADATA if name in metadata} if isinstance(metadata, dict) else {}
+    fields = ("immutable", "data", "binaryData") if ref.kind == "ConfigMap" else ("immutable", "data", "type")
+    content = {name: document[name] for name in fields if document.get(name) is not None}
+    model = ConfigMap if ref.kind == "ConfigMap" else Secret
+    try:
+        found: ConfigMap | Secret = model.model_validate({**content, "metadata": kept})
+        values(found)
+    except (ValidationError, ValueError):  # its text would show the content
+        raise NotAnObject(f"what the API server has as {ref} in namespace {ref.namespace} is none") from None
+    if (found.metadata.namespace, found.metadata.name) != (ref.namespace, ref.name):
+        raise NotAnObject(f"the API server gave another object for {ref} in namespace {ref.namespace}")
+    return found
