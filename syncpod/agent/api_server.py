@@ -22,6 +22,7 @@ from syncpod.api.messages import JSON, Answer, Request
 from syncpod.api.routes import answer, refusal
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
+from syncpod.kernel.listening import take_crowds
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class ApiServer:
             logger=_LOG_OF_HTTP,
         )
         listening = await asyncio.get_running_loop().create_unix_server(server, sock=_listener(self._source.state_dir))
+        take_crowds(listening)
         try:
             async with listening:
                 await listening.serve_forever()

@@ -18,6 +18,7 @@ from syncpod.cli.streams.forwarded_ports import Connected, ForwardingOver
 from syncpod.cli.streams.remote_command import Output, Write
 from syncpod.gate.authority import Fleet, node_of, now, open_fleet
 from syncpod.gate.gate import fleet_directory
+from syncpod.gate.hello import hello_name
 from syncpod.kernel.memory_file import memory_file
 from syncpod.messages.endpoint import (
     INPUT,
@@ -173,14 +174,16 @@ async def reached(state_dir: str, node: FleetNodeView, patience: float = _CONNEC
 
     `state_dir` is that of the fleet; "" = this user's. `patience` is in seconds.
     """
-    fleet, context = await asyncio.to_thread(_credentials, state_dir, node)
+    fleet, context, hello = await asyncio.to_thread(_credentials, state_dir, node)
     writer: asyncio.StreamWriter | None = None
     hearing: asyncio.Task[None] | None = None
     try:
         try:
             async with asyncio.timeout(patience):
                 host, _, port = node.endpoint.rpartition(":")
-                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+                reader, writer = await asyncio.open_connection(
+                    host.strip("[]"), int(port), ssl=context, server_hostname=hello
+                )
                 _require_node(fleet, node, writer)
                 link = Multiplex(reader, writer, [STDOUT, STDERR])
                 hearing = asyncio.create_task(link.run())
@@ -198,15 +201,15 @@ async def reached(state_dir: str, node: FleetNodeView, patience: float = _CONNEC
             writer.transport.abort()
 
 
-def _credentials(state_dir: str, node: FleetNodeView) -> tuple[Fleet, ssl.SSLContext]:
-    """Return the fleet, and how we speak TLS as who commands it. Blocks. Raises Unreachable."""
+def _credentials(state_dir: str, node: FleetNodeView) -> tuple[Fleet, ssl.SSLContext, str]:
+    """Return the fleet, how we speak TLS as who commands it, and the name to ask for. Blocks. Raises Unreachable."""
     if not is_address(node.endpoint):
         raise Unreachable(f"node {node.name} says that it listens at {node.endpoint[:80]!r}, which is no address")
     try:
         fleet = open_fleet(fleet_directory(settings(state_dir=state_dir).state_dir), now())
         if fleet.id != node.fleet:
             raise Unreachable(f"{fleet.directory} has the authority of another fleet than node {node.name} belongs to")
-        return fleet, _tls(fleet)
+        return fleet, _tls(fleet), _hello(fleet, node.name)
     except (SettingsInvalid, OSError) as wrong:
         raise Unreachable(f"the fleet's authority cannot be used: {wrong}") from None
 
@@ -222,6 +225,13 @@ def _tls(fleet: Fleet) -> ssl.SSLContext:
     with memory_file(pair.certificate + pair.key) as path:
         context.load_cert_chain(path)
     return context
+
+
+def _hello(fleet: Fleet, node: str) -> str:
+    """Return the name by which the node knows us before it has computed anything: that of its newest certificate."""
+    valid = [each for each in fleet.issued() if each.node == node and not each.revoked]
+    newest = max(valid, key=lambda each: each.issued, default=None)
+    return hello_name(int(newest.serial, 16), fleet.server_name) if newest is not None else fleet.server_name
 
 
 def _require_node(fleet: Fleet, node: FleetNodeView, writer: asyncio.StreamWriter) -> None:

@@ -137,8 +137,11 @@ class Fleet:
         return pair
 
     def issue_gate(self, names: Sequence[str], now: datetime) -> Pair:
-        """Return a certificate for the gate, for `server_name` and `names`, from the oldest authority, and its key."""
-        hosts = [_host(name) for name in dict.fromkeys((self.server_name, *names))]
+        """Return a certificate for the gate, for `server_name` and `names`, from the oldest authority, and its key.
+
+        It is good for each name below `server_name` too: nodes ask for one (:mod:`syncpod.gate.hello`).
+        """
+        hosts = [_host(name) for name in dict.fromkeys((self.server_name, f"*.{self.server_name}", *names))]
         usages = (ExtendedKeyUsageOID.SERVER_AUTH,)
         return self._make(self.authorities()[0], _common_name("syncpod gate"), hosts, usages, now, GATE_LIFE)[1]
 

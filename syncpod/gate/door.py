@@ -26,7 +26,8 @@ from cryptography import x509
 
 from syncpod.gate.authority import Fleet, node_of
 from syncpod.gate.bounds import NodeBounds
-from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, listen, refusal_of
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Client, Handshakes, Room, accept, listen, refusal_of
+from syncpod.gate.hello import hello_name
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.http2_frames import Frames, HeadersTooLarge
@@ -34,10 +35,15 @@ from syncpod.settings.errors import SettingsInvalid
 
 log = logging.getLogger(__name__)
 
-HANDSHAKES: Final = 512
-"""The most connections at once that have not shown a certificate yet."""
-HANDSHAKES_OF_ONE_ADDRESS: Final = 128
-"""How many of them may come from one address. A whole site may share an address, and come back at once."""
+ROOM: Final = Room(
+    silent=1024,
+    silent_of_one_address=512,
+    handshakes=512,
+    handshakes_of_one_address=128,
+    of_one_address=4096,
+)
+FIRST_SECONDS = 10.0
+"""How long a node may take until its first call."""
 LOOK_SECONDS: Final = 0.5
 """How long a revocation may take to have an effect."""
 _RENEW: Final = timedelta(hours=12)
@@ -68,10 +74,11 @@ class Door:
         self._directory, self._behind = directory, behind
         self._connections: dict[str, tuple[NodeConnection, Callable[[], None]]] = {}
         """Connections, with the functions that end them, by the name of their socket behind the door."""
-        self._handshakes = Handshakes(HANDSHAKES, HANDSHAKES_OF_ONE_ADDRESS)
+        self._handshakes = Handshakes(ROOM.within_descriptors(), self._refused, lambda name: self._hellos.get(name, ""))
         self._name, self._numbers = f"syncpod-gate-{secrets.token_hex(8)}", itertools.count(1)
-        self._seen = fleet.changed()
+        self._seen, self._issued = fleet.changed(), fleet.issued_changed()
         self._context, self._revoked, self._dismissed = self._read()
+        self._hellos = self._read_hellos()
         self._listener: socket.socket | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._served: set[asyncio.Task[None]] = set()
@@ -125,6 +132,14 @@ class Door:
         dismissed = frozenset(each.serial for each in issued if each.dismissed)
         return context, frozenset(each.serial for each in issued if each.revoked) - dismissed, dismissed
 
+    def _read_hellos(self) -> dict[str, str]:
+        """Return the names that nodes with valid certificates ask for, with these nodes. Blocks, and raises as above.
+
+        A dismissed node counts: it is to be told so.
+        """
+        valid = (each for each in self._fleet.issued() if each.dismissed or not each.revoked)
+        return {hello_name(int(each.serial, 16), self._fleet.server_name): each.node for each in valid}
+
     async def _look(self) -> None:
         """Read the fleet's files when they change, and end connections whose certificates are not valid any more."""
         read_at, complained = datetime.now(UTC), False
@@ -132,7 +147,11 @@ class Door:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 changed = await asyncio.to_thread(self._fleet.changed)
-                if changed != self._seen or abs(datetime.now(UTC) - read_at) > _RENEW:
+                issued = await asyncio.to_thread(self._fleet.issued_changed)
+                has_changed = changed != self._seen or abs(datetime.now(UTC) - read_at) > _RENEW
+                if has_changed or issued != self._issued:
+                    self._hellos, self._issued = await asyncio.to_thread(self._read_hellos), issued
+                if has_changed:
                     self._context, self._revoked, self._dismissed = await asyncio.to_thread(self._read)
                     self._seen, read_at = changed, datetime.now(UTC)
                 complained = False
@@ -153,7 +172,10 @@ class Door:
         # The polls of a node that is dismissed now must end. It connects again, and is told.
         return connection.is_dismissed == (connection.serial in self._dismissed)
 
-    async def _serve(self, taken: socket.socket, address: str) -> None:
+    def _refused(self, address: str, why: str) -> None:
+        self._refusals.refused("unknown", f"connection from {address}", why, asyncio.get_running_loop().time())
+
+    async def _serve(self, taken: socket.socket, client: Client) -> None:
         loop = asyncio.get_running_loop()
         reader = StreamReader(limit=_BLOCK)
         protocol = StreamReaderProtocol(reader)
@@ -163,7 +185,7 @@ class Door:
             )
         except OSError as error:  # an ssl.SSLError is one too
             # asyncio sends no alert to the client, so only this log says why.
-            self._refusals.refused("unknown", f"handshake from {address}", refusal_of(error), loop.time())
+            self._refusals.refused("unknown", f"handshake from {client.address}", refusal_of(error), loop.time())
             return
         finally:
             self._handshakes.end(_this_task())
@@ -176,7 +198,7 @@ class Door:
             if sentence := self._bounds.connected(connection.node, loop.time()):
                 self._refusals.refused(connection.node, "connection", sentence, loop.time())
                 return
-            self._handshakes.let_in(address, loop.time())
+            self._handshakes.let_in(client, loop.time())
             try:
                 await self._connect(connection, reader, StreamWriter(transport, protocol, reader, loop))
             finally:
@@ -228,18 +250,33 @@ class Door:
 
     async def _pass_in(self, node: str, reader: StreamReader, writer: StreamWriter) -> None:
         """Pass on what a node sends, as long as it keeps to its bounds."""
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(FIRST_SECONDS) as until_its_first_call:
+                sentence = await self._pass_rightful(node, reader, writer, until_its_first_call)
+        except TimeoutError:
+            sentence = f"it made no call within {FIRST_SECONDS:g} seconds"
+        if sentence:
+            self._refusals.refused(node, "connection closed", sentence, clock())
+
+    async def _pass_rightful(
+        self, node: str, reader: StreamReader, writer: StreamWriter, until_its_first_call: asyncio.Timeout
+    ) -> str:
+        """Pass on what a node sends; return "" once it ends, or why its connection is closed."""
         frames, clock = Frames(), asyncio.get_running_loop().time
         with contextlib.suppress(OSError):
             while block := await reader.read(_BLOCK):
                 try:
-                    sentence = self._bounds.sent(node, frames.read(block), clock())
+                    counted = frames.read(block)
                 except HeadersTooLarge as why:
-                    sentence = str(why)
-                if sentence:
-                    self._refusals.refused(node, "connection closed", sentence, clock())
-                    return
+                    return str(why)
+                if sentence := self._bounds.sent(node, counted, clock()):
+                    return sentence
+                if counted.calls:
+                    until_its_first_call.reschedule(None)
                 writer.write(block)
                 await writer.drain()
+        return ""
 
 
 async def _pass_on(reader: StreamReader, writer: StreamWriter) -> None:

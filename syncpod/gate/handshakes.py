@@ -1,15 +1,26 @@
-"""Who may begin a TLS handshake: whoever connects and says nothing must not keep others out."""
+"""Who may begin a TLS handshake: whoever connects and says nothing, or fails again and again, must not keep others out.
+
+A connection has two steps until it has shown a certificate. First it says hello (:mod:`syncpod.gate.hello`), which
+costs the server nothing: of those that say nothing, the oldest ends whenever a new one comes. Then the server computes
+its part of the handshake: for whom the client's hello names, out of a budget of its own, so that it is let in while
+others at its address fail without end; for all others, out of one budget for each address.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import logging
+import resource
 import socket
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final
 
+from syncpod.gate.hello import asked_name
 from syncpod.kernel.budget import Budget
+from syncpod.kernel.listening import BACKLOG
 
 log = logging.getLogger(__name__)
 
@@ -21,86 +32,219 @@ FAILURES_PER_SECOND: Final = 16
 """Handshakes from one address that may fail on average."""
 FAILURES_BURST: Final = 256
 """Handshakes from one address that may fail in one burst. Any further connection is closed before its handshake."""
+FAILURES_OF_ONE_PER_SECOND: Final = 1
+"""Handshakes with the hello of one certificate that may fail on average."""
+FAILURES_OF_ONE_BURST: Final = 64
+HANDSHAKES_OF_ONE: Final = 16
+"""Handshakes at once with the hello of one certificate."""
+SILENT: Final = "it said nothing"
+_DESCRIPTORS_OF_ONE_ADDRESS: Final = 8
+"""One address may have connections for an eighth of the process's descriptors: each takes three, two more behind it."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """For how many connections a server has room."""
+
+    silent: int
+    """Connections that have not said hello."""
+    silent_of_one_address: int
+    handshakes: int
+    """Handshakes of clients whom their hello does not name."""
+    handshakes_of_one_address: int
+    """A whole site may share an address, and come back at once."""
+    of_one_address: int
+    """Connections of one address, whatever their state."""
+
+    def within_descriptors(self) -> Room:
+        """Return as much of this room as the process has descriptors for, now."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = most if most != resource.RLIM_INFINITY else 2**20
+        part = max(16, most // _DESCRIPTORS_OF_ONE_ADDRESS)
+        return Room(
+            min(self.silent, part),
+            min(self.silent_of_one_address, part // 4),
+            min(self.handshakes, part),
+            min(self.handshakes_of_one_address, part // 4),
+            min(self.of_one_address, part),
+        )
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who has said hello."""
+
+    address: str
+    """Its machine's address."""
+    who: str
+    """Out of whose budget its handshake is: the address, unless its hello names somebody."""
+
+
+Serve = Callable[[socket.socket, Client], Coroutine[Any, Any, None]]
+"""Serves a connection that has said hello, as far as its end. It owns the socket."""
 
 
 class Handshakes:
     """The connections that have not shown a certificate yet. All methods belong to one event loop."""
 
-    def __init__(self, most: int, most_of_one_address: int) -> None:
-        """At most so many at once; a whole site may be behind one address, and come back at once."""
-        self._most, self._most_of_one_address = most, most_of_one_address
-        self._waiting: dict[asyncio.Task[Any], tuple[str, float]] = {}
-        """The oldest first, their addresses and since when."""
+    def __init__(self, room: Room, refused: Callable[[str, str], None], known: Callable[[str], str]) -> None:
+        """`refused` is told the address of who is closed before its handshake, and why.
+
+        `known` returns who is meant by the name in a hello; "" = nobody.
+        """
+        self.refused = refused
+        self._room, self._known = room, known
+        self._silent: defaultdict[str, dict[asyncio.Task[Any], None]] = defaultdict(dict)
+        """Connections that have said nothing, the oldest first, by address."""
+        self._silences = 0
+        self._waiting: dict[asyncio.Task[Any], tuple[Client, float]] = {}
+        """Handshakes, the oldest first, and since when."""
+        self._open: Counter[str] = Counter()
+        """Connections by address."""
         self._failed = Budget(FAILURES_PER_SECOND, FAILURES_BURST)
+        self._failed_of_known = Budget(FAILURES_OF_ONE_PER_SECOND, FAILURES_OF_ONE_BURST)
 
     def __len__(self) -> int:
-        """Return how many wait."""
-        return len(self._waiting)
+        """Return how many have not shown a certificate."""
+        return self._silences + len(self._waiting)
 
-    def make_room(self, address: str, now: float) -> bool:
-        """Say whether there is room for one more handshake. If need be, end the oldest one that has waited too long."""
-        waiting = [task for task, (place, _) in self._waiting.items() if place == address]
-        if len(waiting) < self._most_of_one_address:
-            if len(self._waiting) < self._most:
-                return self._failed.spend(address, now)
-            waiting = list(self._waiting)
-        _, since = self._waiting[waiting[0]]
-        if now - since < PATIENCE_SECONDS:
+    def arrive(self, task: asyncio.Task[Any], address: str) -> bool:
+        """Count a connection that has said nothing yet, and say whether there is room for it. `left` ends the count.
+
+        If too many say nothing, the oldest of this address ends, or the oldest of the address that has most of them.
+        """
+        self._open[address] += 1
+        if self._open[address] > self._room.of_one_address:
+            self.refused(address, f"one address may have at most {self._room.of_one_address} connections at once")
             return False
-        if not self._failed.spend(address, now):
-            return False
-        self._waiting.pop(waiting[0])
-        waiting[0].cancel()
+        if len(self._silent.get(address, ())) >= self._room.silent_of_one_address:
+            self._end_oldest(address)
+        elif self._silences >= self._room.silent:
+            self._end_oldest(max(self._silent, key=lambda each: len(self._silent[each])))
+        self._silent[address][task] = None
+        self._silences += 1
         return True
 
-    def begin(self, task: asyncio.Task[Any], address: str, now: float) -> None:
-        """Note that a task waits for a handshake."""
-        self._waiting[task] = address, now
+    def begin(self, task: asyncio.Task[Any], address: str, name: str, now: float) -> Client | None:
+        """Count a handshake of a client that has said hello; return the client, or None if it must not begin.
 
-    def let_in(self, address: str, now: float) -> None:
-        """Note that a connection has shown a valid certificate. Until then its handshake counts as failed."""
-        self._failed.give_back(address, now)
+        If need be, end the oldest handshake that has waited too long. Until `let_in`, it counts as failed.
+        """
+        self._has_spoken(task, address)
+        known = self._known(name) if name else ""
+        client = Client(address, f"node {known}" if known else address)
+        rivals = [each for each, (other, _) in self._waiting.items() if other.who == client.who]
+        if len(rivals) < (HANDSHAKES_OF_ONE if known else self._room.handshakes_of_one_address):
+            strangers = [each for each, (other, _) in self._waiting.items() if other.who == other.address]
+            rivals = [] if known or len(strangers) < self._room.handshakes else strangers
+        if rivals and now - self._waiting[rivals[0]][1] < PATIENCE_SECONDS:
+            self.refused(address, "it has too many handshakes at once")
+            return None
+        if not (self._failed_of_known if known else self._failed).spend(client.who, now):
+            self.refused(address, "too many of its handshakes have failed")
+            return None
+        if rivals:
+            self._waiting.pop(rivals[0])
+            rivals[0].cancel()
+        self._waiting[task] = client, now
+        return client
+
+    def let_in(self, client: Client, now: float) -> None:
+        """Note that a connection has shown a valid certificate."""
+        (self._failed if client.who == client.address else self._failed_of_known).give_back(client.who, now)
 
     def end(self, task: asyncio.Task[Any]) -> None:
         """Note that a task's handshake is over, however it ended."""
         self._waiting.pop(task, None)
+
+    def left(self, task: asyncio.Task[Any], address: str) -> None:
+        """Note that a connection has ended."""
+        self._has_spoken(task, address)
+        self.end(task)
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+    def _has_spoken(self, task: asyncio.Task[Any], address: str) -> None:
+        silent = self._silent.get(address, {})
+        if task in silent:
+            del silent[task]
+            self._silences -= 1
+        if not silent:
+            self._silent.pop(address, None)
+
+    def _end_oldest(self, address: str) -> None:
+        oldest = next(iter(self._silent[address]))
+        self._has_spoken(oldest, address)
+        oldest.cancel()
+        self.refused(address, SILENT)
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address; at ``::`` for IPv4 too, where the kernel can. Raises OSError."""
     both = host == "::" and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, dualstack_ipv6=both, backlog=512)
+    return socket.create_server((host, port), family=family, dualstack_ipv6=both, backlog=BACKLOG)
 
 
 async def accept(
-    listener: socket.socket,
-    handshakes: Handshakes,
-    serve: Callable[[socket.socket, str], Coroutine[Any, Any, None]],
-    served: set[asyncio.Task[None]],
+    listener: socket.socket, handshakes: Handshakes, serve: Serve, served: set[asyncio.Task[None]]
 ) -> None:
     """Accept connections forever, as far as there is room for their handshakes, and serve each in a task of its own.
 
-    `serve` gets the connection and its address, and ends its handshake. Its tasks are in `served` until they end.
+    `serve` gets a connection that has said hello, which it owns, and ends its handshake. Its tasks are in `served`
+    until they end.
     """
     loop = asyncio.get_running_loop()
     while True:
         try:
             taken, peer = await loop.sock_accept(listener)
         except OSError as error:  # such as no descriptor left: open connections go on
-            log.warning("a connection cannot be accepted: %s", error)
+            log.warning("a connection cannot be accepted: %s", error.strerror)
             await asyncio.sleep(1)
             continue
-        address = machine_of(peer[0])
-        if not handshakes.make_room(address, loop.time()):
-            taken.close()
-            await asyncio.sleep(0)  # as below
-            continue
-        task = asyncio.create_task(serve(taken, address))
-        handshakes.begin(task, address, loop.time())
-        served.add(task)
-        task.add_done_callback(served.discard)
+        arrived = _Arrived(taken, machine_of(peer[0]), handshakes, serve)
+        task = asyncio.create_task(arrived.hear())
+        if handshakes.arrive(task, arrived.address):
+            served.add(task)
+            task.add_done_callback(served.discard)
+        else:
+            task.cancel()
+        task.add_done_callback(arrived.left)
         await asyncio.sleep(0)  # an accept that succeeds at once does not let other tasks run
+
+
+class _Arrived:
+    """A connection from its beginning."""
+
+    def __init__(self, taken: socket.socket, address: str, handshakes: Handshakes, serve: Serve) -> None:
+        self.address = address
+        self._taken, self._handshakes, self._serve = taken, handshakes, serve
+        self._is_ours = True
+        """Nobody else closes the socket. Whoever closes that of a transport has asyncio mistake the next one for it."""
+
+    async def hear(self) -> None:
+        """Wait for the client's hello, and serve it."""
+        this = asyncio.current_task()
+        assert this is not None
+        try:
+            name = await asked_name(self._taken)
+        except TimeoutError:
+            self._handshakes.refused(self.address, SILENT)
+            return
+        except OSError as error:
+            self._handshakes.refused(self.address, refusal_of(error))
+            return
+        client = self._handshakes.begin(this, self.address, name, asyncio.get_running_loop().time())
+        if client is not None:
+            self._is_ours = False
+            await self._serve(self._taken, client)
+
+    def left(self, task: asyncio.Task[None]) -> None:
+        """Note that the connection has ended, also if its task was cancelled before it began."""
+        self._handshakes.left(task, self.address)
+        if self._is_ours:
+            self._taken.close()
 
 
 def machine_of(host: str) -> str:

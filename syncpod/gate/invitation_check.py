@@ -24,10 +24,11 @@ from syncpod.settings.invitation import Invitation
 _DAMAGED = "take the file that `syncpod fleet invite` has written again, unchanged"
 
 
-def require_fitting(invitation: Invitation) -> None:
+def require_fitting(invitation: Invitation) -> int:
     """Check that certificate, key, authorities, keys and names of an invitation belong together.
 
-    The clock does not count. Raises SettingsInvalid with one sentence, which begins with the field that is wrong.
+    Return the serial number of the certificate. The clock does not count. Raises SettingsInvalid with one sentence,
+    which begins with the field that is wrong.
     """
     authorities = _authorities(invitation.authorities)
     certificate = _certificate(invitation.certificate)
@@ -42,6 +43,7 @@ def require_fitting(invitation: Invitation) -> None:
     _require_fleet_key(invitation.fleet_key)
     if invitation.server_name != gate_name(invitation.fleet):
         raise SettingsInvalid(f"server_name: must be {gate_name(invitation.fleet)}, the name of the fleet's gate")
+    return certificate.serial_number
 
 
 def require_not_expired(invitation: Invitation, now: datetime) -> None:

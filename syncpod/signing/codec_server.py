@@ -26,6 +26,7 @@ from urllib.parse import unquote
 from temporalio.api.common.v1 import Payload
 
 from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import Address, find_peer, peer_command
 from syncpod.messages.signature import NAMELESS, Keys, PayloadPlace
 from syncpod.messages.signed import ANY
@@ -67,7 +68,7 @@ class CodecServer:
 
     async def run(self) -> None:
         """Serve until cancelled, on free ports. Raises OSError, RuntimeError."""
-        server = await asyncio.start_server(self._serve, HOST, 0, limit=HEAD_LIMIT)
+        server = take_crowds(await asyncio.start_server(self._serve, HOST, 0, limit=HEAD_LIMIT))
         port = server.sockets[0].getsockname()[1]
         proxy = SigningProxy(self._state_dir, self._address, self._keys, self._token, self._peer_of)
         try:

@@ -15,6 +15,7 @@ from typing import Final
 from temporalio.api.common.v1 import Payload
 
 from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import find_peer
 from syncpod.messages.signature import Keys
 from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, Request, answered, serve_request
@@ -73,7 +74,7 @@ async def serve_page(keys: Keys, port: int, serving: Callable[[str], None], peer
 
         await serve_request(reader, writer, callers, answer)
 
-    server = await asyncio.start_server(serve, HOST, port, limit=HEAD_LIMIT)
+    server = take_crowds(await asyncio.start_server(serve, HOST, port, limit=HEAD_LIMIT))
     async with server:
         serving(f"http://{HOST}:{server.sockets[0].getsockname()[1]}/{page.name}")
         await server.serve_forever()

@@ -15,6 +15,7 @@ from typing import Final
 from syncpod.kernel.budget import Budget
 from syncpod.kernel.callers import Callers, PeerOf
 from syncpod.kernel.http2_frames import Counted, Frames, HeadersTooLarge
+from syncpod.kernel.listening import take_crowds
 
 CALLS_PER_SECOND: Final = 20
 """Calls of all strangers on average, none of which is answered. With more, the connection is closed."""
@@ -61,7 +62,7 @@ class Front:
 
     async def start(self, host: str) -> int:
         """Listen on a free port, and return it. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, host, 0)
+        self._server = take_crowds(await asyncio.start_server(self._serve, host, 0))
         return int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:

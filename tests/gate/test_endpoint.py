@@ -26,6 +26,7 @@ from syncpod.cli.fleet_endpoint import Unreachable, reached
 from syncpod.cli.streams.remote_command import Output
 from syncpod.gate.authority import Fleet, Pair, now, open_fleet
 from syncpod.gate.gate import fleet_directory
+from syncpod.gate.handshakes import FAILURES_BURST
 from syncpod.messages.endpoint import Ended, Forward
 from syncpod.messages.fleet import FleetNodeView
 from syncpod.settings.invitation import Invitation
@@ -321,9 +322,23 @@ async def test_who_says_nothing_keeps_nobody_out(node: Listening) -> None:
             return False
 
     await until_asked(enters)
-    assert len(node.endpoint._handshakes) <= 32
+    assert len(node.endpoint._handshakes) <= endpoints.ROOM.silent_of_one_address
     for _, writer in silent:
         writer.close()
+
+
+async def test_the_fleet_is_let_in_while_others_at_its_address_fail_without_end(
+    node: Listening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, loop = node.endpoint._handshakes._failed, asyncio.get_running_loop()
+    failed.spend("127.0.0.1", loop.time(), FAILURES_BURST)
+    monkeypatch.setattr(failed, "_per_second", 0)
+    assert await greeting(node, tmp_path, node.fleet.issue_commander(now())) == b""  # without a hello
+    assert (await node.run("exec", "echo in"))[1].out == b"in\n"
+    [first] = [each.serial for each in node.fleet.issued() if each.node == "n1"]
+    node.endpoint.show(node.renewed())
+    node.fleet.revoke("n1", now(), first)
+    assert (await node.run("exec", "echo again"))[1].out == b"again\n"
 
 
 async def test_what_makes_no_sense_ends_the_connection(node: Listening) -> None:

@@ -6,7 +6,6 @@ import pytest
 from temporalio.api.workflowservice.v1 import request_response_pb2 as wire
 
 from syncpod.gate import bounds
-from syncpod.gate.handshakes import FAILURES_BURST, Handshakes
 from tests.gate.conftest import Gated
 from tests.gate.hostile_http2 import ACKNOWLEDGED, PREFACE, SETTINGS, call, connect, growing, sent_until_closed
 from tests.gate.test_attacks import call as called
@@ -54,11 +53,3 @@ async def test_a_flood_of_small_frames_is_disconnected(door: Gated, caplog: pyte
     await sent_until_closed(reader, writer, [PREFACE + SETTINGS + ACKNOWLEDGED + call(1), flood])
     assert "a node may send at most 500 small frames a second" in caplog.text
     await another_is_served(door)
-
-
-def test_an_address_whose_handshakes_fail_again_and_again_begins_no_more() -> None:
-    limited, most = Handshakes(64, 32), FAILURES_BURST
-    assert [limited.make_room("192.0.2.1", 0) for _ in range(most + 1)] == [True] * most + [False]
-    assert limited.make_room("192.0.2.2", 0)
-    limited.let_in("192.0.2.1", 0)
-    assert limited.make_room("192.0.2.1", 0)

@@ -21,7 +21,8 @@ from cryptography import x509
 
 from syncpod.agent.fleet.endpoint_command import run_command
 from syncpod.gate.authority import is_commander
-from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Handshakes, accept, listen, refusal_of
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Client, Handshakes, Room, accept, listen, refusal_of
+from syncpod.gate.hello import hello_name
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.memory_file import memory_file
 from syncpod.messages.endpoint import INPUT, Begin, Ended, Forward, Hello, why_not_direct
@@ -34,8 +35,9 @@ COMMANDS: Final = 32
 """Commands at once. Each is a process."""
 CONNECTIONS: Final = 128
 """Connections to ports of pods at once."""
-_HANDSHAKES: Final = 64
-_HANDSHAKES_OF_ONE_ADDRESS: Final = 32
+ROOM: Final = Room(
+    silent=128, silent_of_one_address=64, handshakes=64, handshakes_of_one_address=32, of_one_address=256
+)
 _FIRST_SECONDS: Final = 10.0
 _LAST_SECONDS: Final = 60.0
 """How long who asked may take to receive the last of an answer: then it leaves."""
@@ -50,7 +52,7 @@ class Endpoint:
     def __init__(self, invitation: Invitation, environment: Mapping[str, str], carry: Carry) -> None:
         """`environment` is that of the commands. Blocks briefly. Raises OSError (an ssl.SSLError is one)."""
         self._environment, self._carry = environment, carry
-        self._handshakes, self._refusals = Handshakes(_HANDSHAKES, _HANDSHAKES_OF_ONE_ADDRESS), Refusals()
+        self._handshakes, self._refusals = Handshakes(ROOM.within_descriptors(), self._refused, self._known), Refusals()
         self._commands = self._connections = 0
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
@@ -65,6 +67,8 @@ class Endpoint:
         What runs goes on. Blocks briefly. Raises OSError (an ssl.SSLError is one).
         """
         self._tls, self._node, self._fleet = _tls(invitation), invitation.node, invitation.fleet
+        serial = x509.load_pem_x509_certificate(invitation.certificate.encode()).serial_number
+        self._hello = hello_name(serial, invitation.server_name)
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError."""
@@ -83,7 +87,11 @@ class Endpoint:
         if self._listener is not None:
             self._listener.close()
 
-    async def _serve(self, taken: socket.socket, address: str) -> None:
+    def _known(self, name: str) -> str:
+        """Only the fleet, which has issued the node's certificate, and the node know the name that goes with it."""
+        return "of the fleet" if name == self._hello else ""
+
+    async def _serve(self, taken: socket.socket, client: Client) -> None:
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
         assert this is not None
         reader = StreamReader()
@@ -95,16 +103,16 @@ class Endpoint:
             )
         except OSError as error:  # an ssl.SSLError is one too
             # asyncio sends no alert, so only this log says why.
-            self._refused(address, refusal_of(error))
+            self._refused(client.address, refusal_of(error))
             return
         finally:
             self._handshakes.end(this)
         try:
             shown: Any = transport.get_extra_info("ssl_object")
             if not _is_let_in(shown.getpeercert(True), self._fleet):
-                self._refused(address, "its certificate is not that of who commands the fleet")
+                self._refused(client.address, "its certificate is not that of who commands the fleet")
                 return
-            self._handshakes.let_in(address, loop.time())
+            self._handshakes.let_in(client, loop.time())
             link = Multiplex(reader, StreamWriter(transport, protocol, reader, loop), [INPUT])
             await self._while_there(link)
         finally:

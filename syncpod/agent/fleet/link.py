@@ -52,6 +52,8 @@ _HEALTH: Final = timedelta(seconds=5)
 _TOLD_SECONDS: Final = 10.0
 _SILENT_SECONDS: Final = 20.0
 """After so long without an answer, the log says that the fleet is silent."""
+_OTHER_NAME: Final = "NotValidForName"
+"""Part of the SDK's error if a gate's certificate is not good for the name that was asked for."""
 _DISMISSED_SECONDS: Final = 60.0
 """How often a node that was removed asks whether it still is. An invitation is noticed at once."""
 
@@ -182,6 +184,8 @@ class FleetLink:
                 await client.service_client.check_health(timeout=_HEALTH)
             except RPCError as error:
                 require_not_dismissed(error, self._node)
+                if _OTHER_NAME in error.message:
+                    raise NoServer("its gate was replaced by one of an older version") from error
                 if not is_silent and loop.time() - heard_at > _SILENT_SECONDS:
                     is_silent = True
                     log_of_fleet.warning(
@@ -246,16 +250,10 @@ def to_gate() -> ToFleet:
         filtered = TelemetryFilter(core_level="ERROR", other_level="ERROR")
         return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=filtered, forwarding=forwarding)))
 
-    async def through_gate(invitation: Invitation, key: FleetKey) -> Client:
-        from syncpod.gate.invitation_check import require_fitting  # 8 MiB, which most workers never need
-
-        try:
-            require_fitting(invitation)
-        except SettingsInvalid as wrong:
-            raise NoServer(f"the invitation cannot be used: {wrong}") from wrong
+    async def connect_as(invitation: Invitation, key: FleetKey, name: str) -> Client:
         tls = TLSConfig(
             server_root_ca_cert=invitation.authorities.encode(),
-            domain=invitation.server_name,
+            domain=name,
             client_cert=invitation.certificate.encode(),
             client_private_key=invitation.key.encode(),
         )
@@ -264,13 +262,28 @@ def to_gate() -> ToFleet:
             "namespace": invitation.namespace,
             "tls": tls,
         }
+        return await connect(
+            settings=settings,
+            runtime=runtime(),
+            identity=fleet_node_id(invitation.node),
+            converter=fleet_converter(node_codec(invitation.key, key)),
+        )
+
+    async def through_gate(invitation: Invitation, key: FleetKey) -> Client:
+        from syncpod.gate.hello import hello_name
+        from syncpod.gate.invitation_check import require_fitting  # 8 MiB, which most workers never need
+
         try:
-            return await connect(
-                settings=settings,
-                runtime=runtime(),
-                identity=fleet_node_id(invitation.node),
-                converter=fleet_converter(node_codec(invitation.key, key)),
-            )
+            serial = require_fitting(invitation)
+        except SettingsInvalid as wrong:
+            raise NoServer(f"the invitation cannot be used: {wrong}") from wrong
+        try:
+            try:
+                return await connect_as(invitation, key, hello_name(serial, invitation.server_name))
+            except NoServer as error:
+                if _OTHER_NAME not in str(error.__cause__):
+                    raise
+                return await connect_as(invitation, key, invitation.server_name)  # a gate of an older version
         except ValueError as wrong:
             raise NoServer(f"the invitation cannot be used: {wrong}") from wrong
         except NoServer as error:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import find_peer
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,8 @@ class HttpServer:
         is_told = False
         while True:
             try:
-                return await asyncio.start_server(self._serve, self._host, self._port, limit=_HEAD_LIMIT)
+                server = await asyncio.start_server(self._serve, self._host, self._port, limit=_HEAD_LIMIT)
+                return take_crowds(server)
             except OSError as error:
                 if not is_told:
                     log.error("metrics cannot be served at %s port %d: %s", self._host, self._port, error.strerror)

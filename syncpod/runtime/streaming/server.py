@@ -17,6 +17,7 @@ from http import HTTPStatus
 from typing import Final
 
 from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import find_peer
 from syncpod.runtime.port import Streams
 from syncpod.runtime.streaming.channels import DIALECTS, UNNAMED, serve_over_channels
@@ -69,7 +70,7 @@ class StreamingServer:
     async def start(cls, host: str = "127.0.0.1", port: int = 0, *, peer_of: PeerOf = find_peer) -> StreamingServer:
         """Listen, by default on a port that the system chooses. Raises OSError."""
         server = cls(peer_of)
-        server._listener = await asyncio.start_server(server._accept, host, port, limit=CHUNK)
+        server._listener = take_crowds(await asyncio.start_server(server._accept, host, port, limit=CHUNK))
         server._hosts = LOOPBACK_HOSTS | {host.lower()}
         name = f"[{host}]" if ":" in host else host
         server._base = f"http://{name}:{server._listener.sockets[0].getsockname()[1]}"
