@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from syncpod.messages.identity import EndedLife
+from syncpod.messages.identity import EndedLife, pod_workflow_id
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
 from syncpod.pod import ObjectMeta
 from syncpod.temporal.workflow_watch import Published
@@ -72,6 +72,11 @@ class PublishedPods:
     def newest(self, workflow_id: str) -> PublishedRun | None:
         """Return the newest state of a workflow that this worker has seen; None if it has seen none."""
         return self._runs.get(workflow_id)
+
+    def pod(self, namespace: str, name: str) -> Published | None:
+        """Return the newest state of the pod of this name that this worker has seen; None if it has seen none."""
+        newest = self._runs.get(pod_workflow_id(namespace, name))
+        return newest.published if newest is not None else None
 
     def pods(self) -> dict[str, Published]:
         """Return the newest state of each pod that this worker has seen, by workflow; any thread may ask."""

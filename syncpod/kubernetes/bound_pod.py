@@ -1,8 +1,8 @@
 """What an API server's Pod means for the node that it is bound to. Values in, values out.
 
 Mirrors pkg/kubelet/config/apiserver.go and kubelet.go, v1.36, syncLoopIteration, filterOutInactivePods. A pod of the
-cluster is the same for the node until its labels, annotations or spec change: other changes, the node's own status
-writes among them, give the same document, and so no signal.
+cluster is the same for the node until its labels, annotations, spec or generation change: other changes, the node's own
+status writes among them, give the same document, and so no signal.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from syncpod.kubernetes.pod_status import FINISHED
 from syncpod.objects import ObjectRef, references
-from syncpod.pod import Pod, PodInvalid, admit, parse_pod, pod_to_wire
+from syncpod.pod import Pod, PodInvalid, admit, parse_ephemeral_container, parse_pod, pod_to_wire
 from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
 from syncpod.pod.static import HASH_ANNOTATION
 
-_KEPT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations", "generateName")
+_KEPT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations", "generateName", "generation")
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,13 @@ class BoundPod:
     namespace: str
     name: str
     uid: str
-    generation: int
     phase: str
     """As the API server has it; "" = none yet."""
     document: Mapping[str, Any] | None
-    """The pod for its workflow, a v1 Pod with all defaults; None if the node cannot take it."""
+    """The pod for its workflow, a v1 Pod with all defaults; None if the node cannot take it.
+
+    It has the cluster's generation, and the ephemeral containers that the cluster has added to the pod.
+    """
     refusal: str
     """Why the node cannot take it, a sentence for each field; "" if it can."""
     warnings: tuple[str, ...]
@@ -69,7 +71,6 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
         namespace=namespace,
         name=name,
         uid=uid,
-        generation=_number(metadata.get("generation")),
         phase=str(_mapping(given.get("status")).get("phase") or ""),
         document=document,
         refusal=refusal,
@@ -82,7 +83,8 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
 def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the parts of a Pod that make its document."""
     metadata = _mapping(given.get("metadata"))
-    return metadata.get("uid"), metadata.get("labels"), metadata.get("annotations"), given.get("spec")
+    kept = ("uid", "labels", "annotations", "generation")
+    return *(metadata.get(name) for name in kept), given.get("spec")
 
 
 def _document(
@@ -90,7 +92,7 @@ def _document(
 ) -> tuple[Mapping[str, Any] | None, str, tuple[str, ...], frozenset[ObjectRef]]:
     """Return the pod for its workflow, "", warnings, and the objects it refers to; or None and why there is none."""
     metadata, spec = _mapping(given.get("metadata")), dict(_mapping(given.get("spec")))
-    spec.pop("ephemeralContainers", None)
+    ephemeral = spec.pop("ephemeralContainers", None)
     kept = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
     # Before it is admitted: a pod of the cluster is admitted and given objects as such.
     marked = {**_mapping(kept.get("annotations")), SOURCE_ANNOTATION: KUBERNETES_SOURCE, HASH_ANNOTATION: kept["uid"]}
@@ -104,10 +106,14 @@ def _document(
         # A server may be newer than this node: fields that it alone knows are no reason to refuse a pod.
         pod: Pod = parse_pod(bare, strict=False)
         admitted = admit(pod)
+        joined = [pod_to_wire(parse_ephemeral_container(each, strict=False)) for each in ephemeral or ()]
     except PodInvalid as wrong:
         return None, str(wrong), (), frozenset()
     refs = frozenset(each.ref for each in references(admitted.pod))
-    return pod_to_wire(admitted.pod), "", tuple(str(each) for each in admitted.warnings), refs
+    document = pod_to_wire(admitted.pod)
+    if joined:
+        document["spec"]["ephemeralContainers"] = joined
+    return document, "", tuple(str(each) for each in admitted.warnings), refs
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

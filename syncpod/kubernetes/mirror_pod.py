@@ -39,4 +39,5 @@ def mirrored_uid(pod: Mapping[str, Any]) -> str:
 
 def is_deleted(pod: Mapping[str, Any]) -> bool:
     """Say whether somebody has asked to delete a Pod."""
-    return bool(pod["metadata"].get("deletionTimestamp"))
+    metadata = pod.get("metadata")
+    return isinstance(metadata, Mapping) and bool(metadata.get("deletionTimestamp"))

@@ -7,10 +7,11 @@ meanwhile, the server refuses it, and it is made anew. So a condition of somebod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from syncpod.kubernetes.merge_patch import merge_patch
+from syncpod.kubernetes.mirror_pod import is_deleted, mirrored_uid
 
 OURS: Final = frozenset(
     (
@@ -32,14 +33,35 @@ _OTHERS: Final = ("nominatedNodeName", "resourceClaimStatuses", "extendedResourc
 """Fields of a status that somebody else writes."""
 
 
-def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any], *, generation: int) -> dict[str, Any]:
+def status_for(pod: Mapping[str, Any], ours: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status of a Pod of the node's as that of a Pod of the API server.
+
+    A deletion makes a generation there, and none here. Several containers that join a pod at once make one there, and
+    several here for a moment. A static pod's generations are not its mirror's.
+    """
+    status, newest = _mapping(ours.get("status")), _mapping(pod.get("metadata")).get("generation") or 0
+    if mirrored_uid(pod):
+        return _observing(status, lambda generation: None)
+    if is_deleted(pod) and is_deleted(ours):
+        return _observing(status, lambda generation: newest)
+    return _observing(status, lambda generation: min(generation or 0, newest) or None)
+
+
+def _observing(status: Mapping[str, Any], observed: Callable[[int | None], int | None]) -> dict[str, Any]:
+    """Return a status with other observed generations, those of its conditions too."""
+    name = "observedGeneration"
+    conditions = [{**each, name: observed(each.get(name))} for each in _list(status.get("conditions"))]
+    return {**status, name: observed(status.get(name)), "conditions": conditions}
+
+
+def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pod's status for the API server, from the one that it has and the one that the node knows.
 
-    `generation` is that of the pod that the node has acted on. A phase that is an end stays, and none is told before
-    all containers have ended: controllers then take the pod's place.
+    A phase that is an end stays, and none is told before all containers have ended: controllers then take the pod's
+    place. The generation that was observed never falls.
     """
     status = dict(ours)
-    status["conditions"] = _conditions(_list(before.get("conditions")), _list(ours.get("conditions")), generation)
+    status["conditions"] = _conditions(_list(before.get("conditions")), _list(ours.get("conditions")))
     if ours.get("phase") in FINISHED and _runs(ours):
         status["phase"] = before.get("phase") or "Running"
     if before.get("phase") in FINISHED:
@@ -47,13 +69,8 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any], *, generation
     for name in _OTHERS:
         if name in before:
             status[name] = before[name]
-    return {**status, **_observed(before, generation)}
-
-
-def _observed(before: Mapping[str, Any], generation: int) -> dict[str, Any]:
-    """Return the generation that was observed; that of before, while a new worker does not know it yet."""
-    observed = generation or before.get("observedGeneration")
-    return {"observedGeneration": observed} if observed else {}
+    observed = max(before.get("observedGeneration") or 0, ours.get("observedGeneration") or 0)
+    return {**status, "observedGeneration": observed or None}
 
 
 def _runs(status: Mapping[str, Any]) -> bool:
@@ -62,22 +79,20 @@ def _runs(status: Mapping[str, Any]) -> bool:
     return any(_mapping(each.get("state")).get("running") for kind in kinds for each in _list(status.get(kind)))
 
 
-def _conditions(
-    before: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]], generation: int
-) -> list[dict[str, Any]]:
+def _conditions(before: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return all conditions: ours as they are now, and others' as they were."""
     known = {str(each.get("type")): each for each in before}
     owned = {str(each.get("type")): each for each in ours if str(each.get("type")) in OURS | SHARED}
     others = [dict(each) for name, each in known.items() if name not in OURS and name not in owned]
-    return [*others, *(_condition(known.get(name), each, generation) for name, each in owned.items())]
+    return [*others, *(_condition(known.get(name), each) for name, each in owned.items())]
 
 
-def _condition(before: Mapping[str, Any] | None, now: Mapping[str, Any], generation: int) -> dict[str, Any]:
+def _condition(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> dict[str, Any]:
     """Return one of ours; its transition time changes with its status alone."""
     condition = {"lastProbeTime": None, **now}
     if before is not None and before.get("status") == now.get("status") and before.get("lastTransitionTime"):
         condition["lastTransitionTime"] = before["lastTransitionTime"]
-    return {**condition, **_observed(before or {}, generation)}
+    return condition
 
 
 def status_patch(pod: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -117,10 +132,11 @@ def _is_empty(value: Any) -> bool:
     return value is None or value == {} or value == [] or value == ""
 
 
-def rejected(reason: str, message: str, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of a pod that the node refuses (kubelet.go, v1.36, rejectPod)."""
+def rejected(reason: str, message: str, pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of a Pod that the node refuses (kubelet.go, v1.36, rejectPod)."""
+    before, generation = _mapping(pod.get("status")), _mapping(pod.get("metadata")).get("generation")
     kept = {name: before[name] for name in ("qosClass", "startTime", "conditions", *_OTHERS) if name in before}
-    return {**kept, "phase": "Failed", "reason": reason, "message": message}
+    return {**kept, "phase": "Failed", "reason": reason, "message": message, "observedGeneration": generation}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

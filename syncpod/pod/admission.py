@@ -10,6 +10,7 @@ from syncpod.pod.containers import Container, EphemeralContainer
 from syncpod.pod.defaults import with_container_defaults, with_defaults
 from syncpod.pod.kinds import Pod
 from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA, ObjectMeta
+from syncpod.pod.origin import is_of_cluster
 from syncpod.pod.parse import parse_ephemeral_container, parse_pod
 from syncpod.pod.problems import PodInvalid, Problem
 from syncpod.pod.spec import PodSpec
@@ -221,8 +222,12 @@ def _filled_in(pod: Pod) -> Problem:
 
 
 def _servers_fields(metadata: ObjectMeta, *, has_run: bool) -> list[str]:
-    """Return the fields of the metadata that are not the author's. A UID is, unless the pod has run with it."""
-    return [name for name in SERVERS_METADATA if getattr(metadata, name) and (name != "uid" or has_run)]
+    """Return the fields of the metadata that are not the author's. A UID is, unless the pod has run with it.
+
+    A pod that a cluster has bound to this node keeps its generation.
+    """
+    own = () if has_run else ("uid", "generation") if is_of_cluster(metadata) else ("uid",)
+    return [name for name in SERVERS_METADATA if getattr(metadata, name) and name not in own]
 
 
 def _own_metadata(metadata: ObjectMeta, *, has_run: bool) -> tuple[ObjectMeta, list[Problem]]:

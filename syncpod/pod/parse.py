@@ -67,9 +67,9 @@ def parse_secret(document: Any) -> Secret:
     return _parse(Secret, document, strict=True)
 
 
-def parse_ephemeral_container(document: Any) -> EphemeralContainer:
-    """Read an ephemeral container, and refuse unknown fields; errors as for `parse_pod`."""
-    return _parse(EphemeralContainer, document, strict=True)
+def parse_ephemeral_container(document: Any, *, strict: bool = True) -> EphemeralContainer:
+    """Read an ephemeral container, and refuse unknown fields if `strict`; errors as for `parse_pod`."""
+    return _parse(EphemeralContainer, document, strict=strict)
 
 
 def parse_resize(document: Any) -> PodResize:

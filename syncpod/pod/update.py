@@ -39,15 +39,17 @@ def validate_update(old: Pod, new: Pod) -> tuple[Problem, ...]:
 def merge_update(old: Pod, new: Pod) -> Pod:
     """Return `new`'s labels, annotations and spec with `old`'s identity and status.
 
-    The generation grows by one if the spec changed. `validate_update(old, new)` must be empty.
+    The generation is `new`'s if it has another one, as a cluster's pod does; else it grows by one if the spec changed.
+    `validate_update(old, new)` must be empty.
     """
     spec = _with_kept_fields(old.spec, new.spec)
-    generation = old.metadata.generation or 1
+    grown = old.metadata.generation if spec == old.spec else (old.metadata.generation or 1) + 1
+    given = new.metadata.generation
     metadata = old.metadata.model_copy(
         update={
             "labels": new.metadata.labels,
             "annotations": new.metadata.annotations,
-            "generation": old.metadata.generation if spec == old.spec else generation + 1,
+            "generation": grown if given in (None, old.metadata.generation) else given,
         }
     )
     return old.model_copy(update={"metadata": metadata, "spec": spec})

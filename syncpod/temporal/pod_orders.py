@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -141,6 +141,20 @@ class PodOrders:
         async with _in_time(request.namespace, request.name, seconds):
             results = [await self._end(request.namespace, request.name, {**payload, **each}) for each in meant]
         return next((result for result in results if not result.refused), results[-1])
+
+    async def join(self, namespace: str, name: str, container: Mapping[str, Any]) -> PodWorkflowResult:
+        """Add an ephemeral container, a document, to a pod; it changes nothing if the pod has one of its name.
+
+        Raises as `apply`.
+        """
+        async with _in_time(namespace, name, None):
+            try:
+                answer = await self._handle(namespace, name).execute_update(
+                    "add_ephemeral_container", dict(container), result_type=dict, rpc_timeout=None
+                )
+            except WorkflowUpdateFailedError as error:
+                return _refusal(error)
+        return PodWorkflowResult(uid=str(answer.get("uid", "")))
 
     async def _apply(self, pod: Pod, node: str, require: Require) -> PodWorkflowResult:
         _, record = await asyncio.gather(require(), self._recorded(pod))  # neither need wait for the other

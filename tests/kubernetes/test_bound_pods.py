@@ -64,7 +64,8 @@ class State:
     def answer(self, query: str, *args: Any) -> Any:
         """The pod with its status."""
         assert query == "pod"
-        return {"status": {"phase": self._phase, "conditions": [{"type": "Ready", "status": "True"}]}}
+        ready = {"type": "Ready", "status": "True"}
+        return {"status": {"phase": self._phase, "conditions": [ready], "observedGeneration": 1}}
 
 
 class Node:
@@ -84,8 +85,9 @@ class Node:
             client, "/api/v1/pods", "Pod", params={"fieldSelector": "spec.nodeName=n1"}, chance=lambda: 0.0
         )
         self.desired = DesiredPods("n1", KUBERNETES_SOURCE, self, self, lambda: self.known, self._nothing)
+        self.refusals: list[tuple[str, str]] = []
         self.statuses = StatusWriter(
-            client, lambda: self.reflector.objects, lambda key, uid: self.pods.generation(key, uid)
+            client, lambda: self.reflector.objects, lambda key, uid, reason, why: self.refusals.append((uid, reason))
         )
         self.deletions = Deletions(client, self, self._nothing, self.standing, self.statuses)
         self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
@@ -273,6 +275,7 @@ async def test_a_pod_that_the_node_cannot_take_fails_with_the_field(api: ApiServ
     await until(lambda: status(api, "web").get("phase") == "Failed")
     assert status(api, "web")["reason"] == "UnsupportedByNode"
     assert "spec.volumes[0].nfs" in status(api, "web")["message"]
+    await until(lambda: node.refusals == [("uid-of-web", "UnsupportedByNode")])
     assert not node.told
 
 

@@ -9,7 +9,7 @@ from syncpod.kubernetes import node as nodes
 from syncpod.kubernetes.bound_pod import bound_pod
 from syncpod.kubernetes.merge_patch import merge_patch
 from syncpod.kubernetes.node import Machine
-from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_patch
+from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus
 from tests.kubernetes.api_server import pod
 
@@ -17,15 +17,16 @@ AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-01T00:00:00Z"}
 
 
-def status_of(before: dict[str, Any], ours: dict[str, Any], generation: int = 3) -> dict[str, Any]:
+def status_of(before: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     """The status that is written."""
-    return pod_status(before, ours, generation=generation)
+    return pod_status(before, ours)
 
 
 def test_conditions_of_others_stay_and_ours_keep_their_transition() -> None:
     gate = {"type": "example.com/gate", "status": "True"}
     before = {"phase": "Running", "conditions": [gate, READY], "nominatedNodeName": "n2"}
-    ours = {"phase": "Running", "conditions": [{**READY, "lastTransitionTime": "2026-11-01T09:00:00Z"}]}
+    ready = {**READY, "lastTransitionTime": "2026-11-01T09:00:00Z", "observedGeneration": 3}
+    ours = {"phase": "Running", "conditions": [ready], "observedGeneration": 3}
     status = status_of(before, ours)
     assert status["conditions"] == [gate, {"lastProbeTime": None, **READY, "observedGeneration": 3}]
     assert status["nominatedNodeName"] == "n2"
@@ -34,10 +35,18 @@ def test_conditions_of_others_stay_and_ours_keep_their_transition() -> None:
     assert changed["conditions"][1]["lastTransitionTime"] == "now"
 
 
-def test_a_worker_that_does_not_know_the_generation_yet_writes_the_one_before() -> None:
-    before = status_of({}, {"phase": "Running", "conditions": [READY]}, generation=3)
-    again = status_of(before, {"phase": "Running", "conditions": [READY]}, generation=0)
-    assert again == before
+def test_the_generation_that_was_observed_never_falls_and_a_deletion_makes_one() -> None:
+    assert status_of({"observedGeneration": 3}, {"observedGeneration": 2})["observedGeneration"] == 3
+    resize = {"type": "PodResizeInProgress", "status": "True", "observedGeneration": 2}
+    ours = {"metadata": {}, "status": {"conditions": [resize], "observedGeneration": 3}}
+    deleted = pod("web", metadata={"generation": 4, "deletionTimestamp": "2026-11-01T00:00:00Z"})
+    assert status_for(deleted, ours) == ours["status"]  # the pod's workflow does not know it yet
+    joined = status_for(pod("web", metadata={"generation": 2}), ours)
+    assert (joined["observedGeneration"], joined["conditions"][0]["observedGeneration"]) == (2, 2)
+    ended = status_for(deleted, {**ours, "metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"}})
+    assert (ended["observedGeneration"], ended["conditions"][0]["observedGeneration"]) == (4, 4)
+    mirror = pod("web", metadata={"generation": 4, "annotations": {"kubernetes.io/config.mirror": "h"}})
+    assert status_for(mirror, ours)["observedGeneration"] is None
 
 
 def test_a_merge_patch_makes_one_object_the_other() -> None:
@@ -82,11 +91,13 @@ def test_what_is_empty_is_the_same_as_what_is_absent() -> None:
 
 
 def test_a_rejected_pod_fails_with_its_reason() -> None:
-    assert rejected("NodePorts", "no", {"qosClass": "Burstable", "containerStatuses": [1]}) == {
+    given = pod("web", metadata={"generation": 2}, status={"qosClass": "Burstable", "containerStatuses": [1]})
+    assert rejected("NodePorts", "no", given) == {
         "qosClass": "Burstable",
         "phase": "Failed",
         "reason": "NodePorts",
         "message": "no",
+        "observedGeneration": 2,
     }
 
 
@@ -104,6 +115,7 @@ def test_a_bound_pod_has_the_authors_part_alone() -> None:
         "uid": "uid-of-web",
         "labels": {"a": "b"},
         "annotations": {"kubernetes.io/config.source": "kubernetes", "kubernetes.io/config.hash": "uid-of-web"},
+        "generation": 1,
     }
     assert "nodeName" not in found.document["spec"] or found.document["spec"]["nodeName"] == "n1"
     given["status"] = {"phase": "Running"}
@@ -117,6 +129,17 @@ def test_a_bound_pod_that_the_node_cannot_take_says_why() -> None:
     assert found is not None
     assert found.document is None
     assert "spec.volumes[0].nfs" in found.refusal
+
+
+def test_a_bound_pod_has_its_ephemeral_containers_and_the_clusters_generation() -> None:
+    debugger = {"name": "debugger", "image": "busybox:1", "targetContainerName": "app", "fieldOfTomorrow": 1}
+    found = bound_pod(pod("web", spec={"ephemeralContainers": [debugger]}, metadata={"generation": 2}))
+    assert found is not None
+    assert found.document is not None
+    assert found.document["metadata"]["generation"] == 2
+    (joined,) = found.document["spec"]["ephemeralContainers"]
+    assert (joined["name"], joined["targetContainerName"]) == ("debugger", "app")
+    assert "fieldOfTomorrow" not in joined
 
 
 def test_a_field_of_a_newer_server_is_no_reason_to_refuse_a_pod() -> None:

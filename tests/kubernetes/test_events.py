@@ -22,6 +22,7 @@ from syncpod.kubernetes.event_correlation import BURST, KEPT, REFILL_SECONDS, SI
 from syncpod.kubernetes.events import Event, Subject, event_document, node_subject
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.kubernetes.node_changes import changes
+from syncpod.kubernetes.reflector import ObjectKey
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, NodeCondition, NodeStatus
 from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
@@ -195,6 +196,15 @@ async def test_a_pods_events_are_written_once_and_repeats_are_counted(
         pods.published(State("web", [first[0], first[2], record(8, "Exited"), again]))
         await until(lambda: [each["count"] for each in written(api)] == [1, 4, 1])
     assert api.calls["POST events"] == 3
+
+
+async def test_a_pod_that_the_node_cannot_run_has_an_event_too(
+    api: ApiServer, client: ApiClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path) as (_, pods):
+        pods.refused(ObjectKey("default", "web"), "u1", "UnsupportedByNode", "spec.volumes[0].nfs: not supported yet")
+        await until(lambda: len(written(api)) == 1)
+    assert (written(api)[0]["type"], written(api)[0]["reason"]) == ("Warning", "UnsupportedByNode")
 
 
 async def test_events_that_cannot_be_written_wait_and_come_in_order(

@@ -94,6 +94,17 @@ def test_what_a_node_of_ours_prints_is_taken_again_with_one_warning() -> None:
     assert taken == admit_pod(pod())
 
 
+def test_a_pod_that_a_cluster_has_bound_to_the_node_keeps_its_generation() -> None:
+    document = pod()
+    metadata = {**document["metadata"], "generation": 7}
+    origin = {"annotations": {"kubernetes.io/config.source": "kubernetes"}}
+    taken, warnings = admit({**document, "metadata": {**metadata, **origin}})
+    assert (taken.metadata.generation, list(warnings)) == (7, [])
+    assert admit({**document, "metadata": metadata}).pod.metadata.generation is None
+    printed = {**metadata, **origin, "uid": "u", "creationTimestamp": "2026-01-01T00:00:10Z"}
+    assert admit({**document, "metadata": printed}).pod.metadata.generation is None
+
+
 def test_a_field_that_nobody_wrote_is_not_reported_beside_the_one_that_filled_it_in() -> None:
     gpu = "example.com/gpu"
     document = pod(spec__hostNetwork=True)

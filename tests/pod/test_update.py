@@ -104,6 +104,13 @@ def test_an_update_takes_the_new_spec_and_keeps_identity_and_status() -> None:
     assert merged.spec.ephemeral_containers == old.spec.ephemeral_containers
 
 
+def test_the_generation_of_a_cluster_counts() -> None:
+    old, new = a_pod({"metadata.generation": 3}), a_pod({"metadata.generation": 7})
+    assert merge_update(old, new).metadata.generation == 7
+    resized = a_pod({"metadata.generation": 9, f"{C}.image": "registry.local/server"})
+    assert merge_update(old, resized).metadata.generation == 9
+
+
 def test_an_update_with_the_same_spec_changes_nothing() -> None:
     old = a_pod({"metadata.uid": "u", "spec.nodeName": "n"})
     assert merge_update(old, a_pod({})) == old

@@ -83,6 +83,20 @@ async def test_a_running_container_is_resized_in_place(client: Client, node: Scr
     )
 
 
+async def test_a_resize_by_a_cluster_has_the_clusters_generation(client: Client, node: ScriptedNode) -> None:
+    document = sized()
+    document["metadata"] |= {"generation": 4, "annotations": {"kubernetes.io/config.source": "kubernetes"}}
+    handle = await running(client, node, document)
+    changed = copy.deepcopy(document)
+    changed["spec"]["containers"][0]["resources"] = LARGE
+    changed["metadata"]["generation"] = 7
+    await handle.execute_update("apply", changed)
+    pod = await until(handle, is_given(LARGE))
+    assert (pod["metadata"]["generation"], pod["status"]["observedGeneration"]) == (7, 7)
+    assert {each["observedGeneration"] for each in pod["status"]["conditions"]} == {7}
+    assert '"generation":7' in await event(handle, "ResizeCompleted")
+
+
 async def test_an_applied_manifest_resizes_too(client: Client, node: ScriptedNode) -> None:
     document = sized()
     handle = await running(client, node, document)

@@ -120,7 +120,9 @@ def _new(
     # Replay: the version of the run decides, which is the same in each replay.
     was_admitted = adoption is not None or is_superseded(decisions)
     admission = (readmit if was_admitted else admitted)(start["pod"])
-    meta = admission.pod.metadata.model_copy(update={"creation_timestamp": now.replace(microsecond=0), "generation": 1})
+    meta = admission.pod.metadata
+    begun = {"creation_timestamp": now.replace(microsecond=0), "generation": meta.generation or 1}
+    meta = meta.model_copy(update=begun)
     if adoption is not None:
         meta = _as_recorded(meta, start["pod"])
         if not meta.uid:
@@ -170,7 +172,7 @@ def _tell(state: PodState, admission: Admission, now: datetime) -> None:
         for warning in admission.warnings:
             if not (placed and is_of_placement(warning)):
                 state.event(now, "Warning", "Ignored", str(warning))
-        state.note(now, "update", "apply", "generation 1", fact=Fact.MADE)
+        state.note(now, "update", "apply", f"generation {meta.generation}", fact=Fact.MADE)
         return
     # As far as is known; a deadline of the pod has been running since.
     state.status = PodStatus(start_time=meta.creation_timestamp)

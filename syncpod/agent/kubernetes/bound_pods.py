@@ -53,14 +53,6 @@ class BoundPods:
         self._raw: dict[ObjectKey, Mapping[str, Any]] = {}
         self._pods: dict[ObjectKey, BoundPod] = {}
 
-    def generation(self, key: ObjectKey, uid: str) -> int:
-        """Return the generation of a pod that its workflow has; 0 if that is not known."""
-        pod = self._pods.get(key)
-        if pod is None or pod.uid != uid or pod.document is None:
-            return 0
-        is_told = self._desired.has(PodKey(namespace=key.namespace, name=key.name), pod.document)
-        return pod.generation if is_told else 0
-
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         news, loop = self._reflector.news, asyncio.get_running_loop()

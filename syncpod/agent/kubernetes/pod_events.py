@@ -19,6 +19,7 @@ from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.api.views.events import field_paths
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kubernetes.events import Event, Subject
+from syncpod.kubernetes.reflector import ObjectKey
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
 from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta
@@ -77,6 +78,11 @@ class PodEvents:
         else:
             self._gone.discard(meta.uid)
         self._wake.set()
+
+    def refused(self, key: ObjectKey, uid: str, reason: str, why: str) -> None:
+        """Take that a pod has failed since the node cannot run it; it has no workflow, and so no events of its own."""
+        at = datetime.now(UTC)
+        self._writer.take(Event(Subject("Pod", key.namespace, key.name, uid), "Warning", reason, why, at, at))
 
     async def run(self) -> None:
         """Look at what is published until cancelled."""

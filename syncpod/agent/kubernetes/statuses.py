@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.mirror_pod import mirrored_uid
-from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_patch
+from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
 from syncpod.kubernetes.reflector import Backoff, ObjectKey
 
 log = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ class StatusWriter:
         self,
         client: ApiClient,
         objects: Callable[[], Mapping[ObjectKey, Mapping[str, Any]]],
-        generation: Callable[[ObjectKey, str], int],
+        has_refused: Callable[[ObjectKey, str, str, str], None] = lambda key, uid, reason, why: None,
     ) -> None:
         """`objects` returns the cluster's pods of this node, as the API server has told them last.
 
-        `generation` returns the generation of a pod, by key and UID, that its workflow has; 0 = that is not known.
+        `has_refused` is told key, UID, reason and message of each pod that has failed since the node cannot run it.
         """
-        self._client, self._objects, self._generation = client, objects, generation
+        self._client, self._objects, self._has_refused = client, objects, has_refused
         self._published: dict[str, PublishedStatus] = {}
         self._refused: dict[str, str] = {}
         self._written: dict[ObjectKey, Mapping[str, Any]] = {}
@@ -148,6 +148,9 @@ class StatusWriter:
                         "PATCH", f"{path_of(key)}/status", body=patch, content_type=MERGE_PATCH
                     )
                     self._sent[key] = patch["status"]
+                    uid = str(pod["metadata"].get("uid") or "")
+                    if (why := self._refused.get(uid)) is not None:
+                        self._has_refused(key, uid, REFUSED, why)
                     return
                 except ApiError as error:
                     if error.code != 409:
@@ -185,12 +188,11 @@ class StatusWriter:
         # A mirror has a UID of its own, and the status of the static pod.
         uid, before = mirrored_uid(pod) or str(pod["metadata"].get("uid") or ""), pod.get("status") or {}
         if (why := self._refused.get(uid)) is not None:
-            return status_patch(pod, rejected(REFUSED, why, before)) if before.get("phase") != "Failed" else None
+            return status_patch(pod, rejected(REFUSED, why, pod)) if before.get("phase") != "Failed" else None
         state = self._published.get(uid)
         if state is None:
             return None
-        ours = state.answer("pod").get("status") or {}
-        patch = status_patch(pod, pod_status(before, ours, generation=self._generation(key, uid)))
+        patch = status_patch(pod, pod_status(before, status_for(pod, state.answer("pod"))))
         written = self._written.get(key)
         if patch is not None and written is not None and self._sent.get(key) == patch["status"]:
             return None if same(written.get("status"), before) else patch

@@ -10,6 +10,7 @@ from temporalio.client import Client
 from syncpod.agent.agent import Agent
 from syncpod.agent.background import until_one_fails
 from syncpod.agent.kubernetes.bound_pods import BoundPods
+from syncpod.agent.kubernetes.cluster_orders import ClusterOrders
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
@@ -109,12 +110,14 @@ class _KubernetesLink:
             desired = DesiredPods(
                 self._node,
                 KUBERNETES_SOURCE,
-                agent.pod_orders,
+                ClusterOrders(agent.pod_orders, agent.published_pods.pod),
                 self._workflows,
                 agent.published_pods.metadata,
                 agent.own_server.require,
             )
-            statuses = StatusWriter(api, lambda: reflector.objects, lambda key, uid: pods.generation(key, uid))
+            events = EventWriter(api, self._node)
+            pod_events = PodEvents(events, self._state_dir)
+            statuses = StatusWriter(api, lambda: reflector.objects, pod_events.refused)
             deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses)
             mirrors = MirrorPods(api, self._node, lambda: registration.uid, self._workflows.standing)
             store = ObjectStore(self._state_dir, self._context.memory_dir)
@@ -122,8 +125,7 @@ class _KubernetesLink:
             pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects)
             self._desired, self._deletions, self._statuses = desired, deletions, statuses
             self._mirrors = mirrors
-            events = EventWriter(api, self._node)
-            self._events = pod_events = PodEvents(events, self._state_dir)
+            self._events = pod_events
             node_events = NodeEvents(events, self._node, self._status)
             if not self._has_started:  # and not where this part alone begins again
                 node_events.starting()

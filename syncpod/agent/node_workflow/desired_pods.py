@@ -162,11 +162,6 @@ class DesiredPods:
             self._look(pod)
         self.news.set()
 
-    def has(self, key: PodKey, document: Mapping[str, Any]) -> bool:
-        """Say whether a pod's workflow has this document."""
-        pod = self._pods.get(key)
-        return pod is not None and pod.told == document
-
     def published(self, meta: ObjectMeta) -> None:
         """Take what a pod's workflow has published. It ends if the source lists no pod of its name, or another one."""
         if not self.is_read or list_of(meta) != self._source:
