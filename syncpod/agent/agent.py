@@ -136,7 +136,7 @@ class Agent:
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self.refresh_report: Callable[[], Awaitable[None]] = _nothing_to_refresh  # housekeeping sets it
         self.evictor: Evictor | None = None  # housekeeping makes it
-        self._ended_runs = EndedRuns(client)
+        self._ended_runs, self.node_pods = EndedRuns(client), self._node_pods(context)
         self._background = self._own_tasks(context)
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._booting: list[asyncio.Task[None]] = []
@@ -146,7 +146,7 @@ class Agent:
         return {
             "states of workflows": self.published_pods.run,
             "journal": self.journal.run,
-            "the node's API": ApiServer(self._node_pods(context)).run,
+            "the node's API": ApiServer(self.node_pods).run,
         }
 
     def _container_events(self, cri: CriRuntime) -> ContainerEvents:

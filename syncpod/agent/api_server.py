@@ -10,13 +10,12 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
+from syncpod.agent.http_answers import AlreadySent, is_defect, sent, within
 from syncpod.api.client import ANSWER_SECONDS, BODY_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
 from syncpod.api.messages import JSON, Answer, Request
 from syncpod.api.routes import answer, refusal
@@ -35,13 +34,8 @@ _GRACE_SECONDS: Final = 1.0
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def _is_defect(record: logging.LogRecord) -> bool:
-    """Say whether an entry is about more than a request that is no HTTP, which any client may send."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
-
-
 _LOG_OF_HTTP: Final = logging.getLogger(f"{__name__}.http")
-_LOG_OF_HTTP.addFilter(_is_defect)
+_LOG_OF_HTTP.addFilter(is_defect)
 
 
 class _Server(web.Server):
@@ -84,15 +78,15 @@ class ApiServer:
         """Answer one request; close the connection if its client takes too long."""
         try:
             if request.headers.get("Expect", "").lower() == "100-continue":
-                await _within(PATIENCE_SECONDS, request.writer.write(_CONTINUE))
+                await within(PATIENCE_SECONDS, request.writer.write(_CONTINUE))
                 request.writer.output_size = 0
             answered = await self._answered(request)
-            return await _sent(request, answered)
+            return await sent(request, answered, _refused, patience=PATIENCE_SECONDS)
         except (OSError, TimeoutError) as gone:
             log.debug("a client of the node's API is given up: %s", gone)
             if request.transport is not None:
                 request.transport.abort()
-            raise ConnectionResetError from None
+            return AlreadySent()
 
     async def _answered(self, request: web.BaseRequest) -> Answer:
         length = request.content_length or 0
@@ -132,39 +126,8 @@ async def _body(request: web.BaseRequest) -> bytes:
     return b"".join(parts)
 
 
-async def _sent(request: web.BaseRequest, answered: Answer) -> web.StreamResponse:
-    """Send an answer as its parts come. If one cannot be made, the first is an error, and a later one breaks it off."""
-    parts = aiter(answered.parts)
-    try:
-        first = await anext(parts)
-    except Exception as error:  # noqa: BLE001  # as with a query, the client gets any error
-        answered = refusal(ApiError(500, f"{type(error).__name__}: {error}"))
-        parts = aiter(answered.parts)
-        first = await anext(parts)
-    response = web.StreamResponse(status=answered.code, headers={"Content-Type": JSON, **answered.headers})
-    await response.prepare(request)
-    if request.method != "HEAD":
-        await _within(PATIENCE_SECONDS, response.write(first))
-        await _rest(response, parts)
-    await _within(PATIENCE_SECONDS, response.write_eof())
-    return response
-
-
-async def _rest(response: web.StreamResponse, parts: AsyncIterator[bytes]) -> None:
-    """Send the other parts. Raises ConnectionResetError if one cannot be made: what was sent is no whole answer."""
-    try:
-        async for part in parts:
-            await _within(PATIENCE_SECONDS, response.write(part))
-    except (OSError, TimeoutError):
-        raise
-    except Exception as error:
-        log.debug("an answer of the node's API breaks off", exc_info=True)
-        raise ConnectionResetError(f"{type(error).__name__}: {error}") from error
-
-
-async def _within(seconds: float, writing: Coroutine[Any, Any, None]) -> None:
-    async with asyncio.timeout(seconds):
-        await writing
+def _refused(error: Exception) -> Answer:
+    return refusal(ApiError(500, f"{type(error).__name__}: {error}"))
 
 
 def _listener(state_dir: Path) -> socket.socket:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from syncpod.api import descriptions, discovery, events, node, pods
 from syncpod.api.lists import whole
@@ -13,20 +13,21 @@ from syncpod.api.messages import Answer, Request
 from syncpod.api.source import CannotSay, PodSource
 from syncpod.api.statuses import ApiError
 
-Handler = Callable[..., Awaitable[Answer]]
-"""Takes the source, the request, and the names in the path."""
+A = TypeVar("A")
+"""What the handlers of a table answer."""
 
 _OURS: Final = "/apis/syncpod.dev/v1"
 _REPORT: Final = f"{_OURS}/namespaces/{{namespace}}/podreports/{{name}}"
 
 
 @dataclass(frozen=True)
-class Route:
+class Route(Generic[A]):
     """A method and a path, with names in braces."""
 
     method: str
     path: str
-    handle: Handler
+    handle: Callable[..., Awaitable[A]]
+    """Takes the request, and the names in the path; of this API's, first the source."""
     answers: str
     """What it answers: the kind of an object, or several."""
     fixed: tuple[Any, ...] = ()
@@ -76,19 +77,26 @@ async def answer(source: PodSource, asked: Request) -> Answer:
         return refusal(error)
 
 
+def matching(
+    patterns: Sequence[tuple[Route[A], re.Pattern[str]]], method: str, path: str
+) -> tuple[tuple[Route[A], tuple[str, ...]] | None, str]:
+    """Return the route of a request with the names in its path, None = there is none; and the methods of the path."""
+    found = [(route, match.groups()) for route, pattern in patterns if (match := pattern.fullmatch(path))]
+    ours = next((each for each in found if each[0].method == method), None)
+    return ours, ", ".join(sorted({route.method for route, _ in found}))
+
+
 def refusal(error: ApiError) -> Answer:
     """Return the answer that is an error."""
     return Answer(whole(error.document), error.code, {"Allow": error.allow} if error.allow else {})
 
 
-def _route(method: str, path: str) -> tuple[Route, tuple[str, ...]]:
+def _route(method: str, path: str) -> tuple[Route[Answer], tuple[str, ...]]:
     """Return the route of a request, and the names in its path. Raises ApiError if there is none."""
-    found = [(route, match.groups()) for route, pattern in _PATTERNS if (match := pattern.fullmatch(path))]
-    for route, names in found:
-        if route.method == method:
-            return route, names
-    if found:
-        allowed = ", ".join(sorted({route.method for route, _ in found}))
+    found, allowed = matching(_PATTERNS, method, path)
+    if found is not None:
+        return found
+    if allowed:
         raise ApiError(405, f"{path} has no {method}: it answers {allowed}", allow=allowed)
     if _OF_A_CLUSTER.fullmatch(path):
         raise ApiError(501, f"{path}: this is the API of one node; it has pods and their events, and no such resource")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self, TypeVar, cast
 
@@ -364,8 +364,8 @@ class CriClient(CriRuntime):
         return (await self._call("attach", self._runtime.Attach, request, about=_container(container_id))).url
 
     @override
-    async def port_forward(self, sandbox_id: str) -> str:
-        request = api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id)
+    async def port_forward(self, sandbox_id: str, ports: Sequence[int] = ()) -> str:
+        request = api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
         return (await self._call("port_forward", self._runtime.PortForward, request, about=_sandbox(sandbox_id))).url
 
     # --- images -------------------------------------------------------------------------------------------------------

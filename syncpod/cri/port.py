@@ -7,7 +7,7 @@ place (the translation from pods) and only passed on, so they stay CRI messages.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
@@ -409,10 +409,10 @@ class CriRuntime(Protocol):
         """Prepare the streaming of the main process; return the URL to connect to, valid once and for a short time."""
         ...
 
-    async def port_forward(self, sandbox_id: str) -> str:
+    async def port_forward(self, sandbox_id: str, ports: Sequence[int] = ()) -> str:
         """Prepare connections to a sandbox's ports; return the URL to connect to, valid once and for a short time.
 
-        The ports are named on that connection.
+        The ports are named on that connection, unless its protocol cannot name them: that of WebSocket's channels.
         """
         ...
 

@@ -43,10 +43,10 @@ def kubelet_version(engine: str) -> str:
     return f"{FOLLOWED}+syncpod.{engine.removeprefix('v')}"
 
 
-def new_node(name: str, status: NodeStatus, machine: Machine, now: datetime) -> dict[str, Any]:
-    """Return the Node with which a node registers."""
+def new_node(name: str, status: NodeStatus, machine: Machine, now: datetime, port: int = 0) -> dict[str, Any]:
+    """Return the Node with which a node registers. `port` is its kubelet's; 0 = none."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": _labels(name, status)}}
-    return {**node, "status": node_status({}, status, machine, now)}
+    return {**node, "status": node_status({}, status, machine, now, port)}
 
 
 def labels_patch(node: Mapping[str, Any], name: str, status: NodeStatus) -> dict[str, Any] | None:
@@ -68,8 +68,13 @@ def _labels(name: str, status: NodeStatus) -> dict[str, str]:
     return {**own, **{beta: own[label] for label, beta in _BETA_LABELS.items()}}
 
 
-def node_status(before: Mapping[str, Any], status: NodeStatus, machine: Machine, now: datetime) -> dict[str, Any]:
-    """Return a Node's status from the one that it has and the node's own. `now` is the conditions' heartbeat."""
+def node_status(
+    before: Mapping[str, Any], status: NodeStatus, machine: Machine, now: datetime, port: int = 0
+) -> dict[str, Any]:
+    """Return a Node's status from the one that it has and the node's own.
+
+    `now` is the conditions' heartbeat, and `port` the kubelet's, 0 = none.
+    """
     known = {str(each.get("type")): each for each in _conditions(before)}
     others = [dict(each) for name, each in known.items() if name not in _OWN_CONDITIONS]
     ours = [_condition(known.get(each.type), each, now) for each in status.conditions]
@@ -80,6 +85,7 @@ def node_status(before: Mapping[str, Any], status: NodeStatus, machine: Machine,
         "allocatable": _amounts(before.get("allocatable"), status.allocatable),
         "addresses": [each.model_dump(by_alias=True) for each in status.addresses],
         "conditions": [*others, *ours],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             **info,
             "kubeletVersion": kubelet_version(status.node_info.kubelet_version),

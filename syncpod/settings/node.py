@@ -96,6 +96,14 @@ class NodeSettings:
     """Absolute; a directory of static pod manifests, one pod per file (the kubelet's staticPodPath)."""
     kubeconfig: Path | None
     """Absolute; how the node reaches the API server of the Kubernetes cluster that it is part of."""
+    kubelet_port: int
+    """The port of the node in that cluster, at the node's addresses; 0 = none."""
+    client_ca_file: Path | None
+    """Absolute; who may issue the certificates of clients at that port; None = as the kubeconfig says."""
+    tls_cert_file: Path | None
+    """Absolute; that port's certificate; None = the node makes one."""
+    tls_private_key_file: Path | None
+    """Absolute; the key of `tls_cert_file`."""
     cgroup_parent: str
     """The parent cgroup of all pods, its parts separated by slashes."""
     capacity: str
@@ -179,6 +187,10 @@ def _read(
         log_dir=_log_dir(state, told, environ),
         manifest_dir=_absolute_or_none("manifest directory", told.get(v.MANIFEST_DIR)),
         kubeconfig=_absolute_or_none("kubeconfig", told.get(v.KUBECONFIG)),
+        kubelet_port=_kubelet_port(told.get(v.KUBELET_PORT) or "10250"),
+        client_ca_file=_absolute_or_none("client CA file", told.get(v.CLIENT_CA_FILE)),
+        tls_cert_file=_absolute_or_none("TLS certificate file", told.get(v.TLS_CERT_FILE)),
+        tls_private_key_file=_absolute_or_none("TLS key file", told.get(v.TLS_PRIVATE_KEY_FILE)),
         cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=told.get(v.CAPACITY, ""),
         node_labels=told.get(v.NODE_LABELS, ""),
@@ -292,6 +304,14 @@ def _pod_max_pids(number: str) -> int:
     if not re.fullmatch("-1|[1-9][0-9]{0,6}", number):
         raise SettingsInvalid(
             f"{v.POD_MAX_PIDS}={number!r}: must be a whole number from 1, or -1 for no limit (--pod-max-pids)"
+        )
+    return int(number)
+
+
+def _kubelet_port(number: str) -> int:
+    if not re.fullmatch("[0-9]{1,5}", number, re.ASCII) or int(number) > 65535:
+        raise SettingsInvalid(
+            f"{v.KUBELET_PORT}={number!r}: must be a port from 1 to 65535, or 0 for none (--kubelet-port)"
         )
     return int(number)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Self
 from urllib.parse import SplitResult, urlsplit
@@ -20,6 +22,22 @@ ANSWER_SECONDS: Final = 30.0
 
 class UpgradeRefused(Exception):
     """The server does not upgrade to SPDY, or there is no server; the text is the server's or the system's."""
+
+
+@dataclass(frozen=True)
+class UpgradeAnswer:
+    """A server's answer to a request for an upgrade."""
+
+    code: int
+    lines: tuple[str, ...]
+    """Its head: the line with the status, and the headers."""
+    text: str
+    """Why it refuses; "" = it does not."""
+
+
+def requested(url: SplitResult) -> str:
+    """Return a URL's path and query, as a request has them."""
+    return f"{url.path or '/'}{'?' + url.query if url.query else ''}"
 
 
 class Connection:
@@ -40,7 +58,31 @@ class Connection:
     async def dial(cls, url: str, protocol: str) -> Self:
         """Connect to the URL that a runtime returned, and agree on SPDY/3.1 and the protocol above it.
 
-        Plain HTTP only: a runtime's streaming server is on this machine. Raises UpgradeRefused.
+        Raises UpgradeRefused.
+        """
+        parts = urlsplit(url)
+        head = (
+            f"POST {requested(parts)} HTTP/1.1",
+            f"Host: {parts.netloc}",
+            "Connection: Upgrade",
+            "Upgrade: SPDY/3.1",
+            f"{VERSION_HEADER}: {protocol}",
+            "Content-Length: 0",
+        )
+        connection, answer = await cls.ask(url, head)
+        if answer.code != HTTPStatus.SWITCHING_PROTOCOLS:
+            try:
+                raise UpgradeRefused(answer.text)
+            finally:
+                connection.close()
+        return connection
+
+    @classmethod
+    async def ask(cls, url: str, head: Sequence[str]) -> tuple[Self, UpgradeAnswer]:
+        """Connect to the URL that a runtime returned, send the lines of a request, and return its answer.
+
+        If that is 101, the connection belongs to the new protocol. Plain HTTP only: a runtime's streaming server is on
+        this machine. Raises UpgradeRefused.
         """
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
@@ -49,7 +91,7 @@ class Connection:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = cls(await _connected(parts.hostname, parts.port or 80))
                 try:
-                    await connection._upgrade(parts, protocol)
+                    answer = await connection._asked(head)
                 except BaseException:
                     connection.close()
                     raise
@@ -59,23 +101,17 @@ class Connection:
             # By errno: asyncio adds the address to the text, in its own words.
             known = error.errno is not None and error.errno > 0
             raise UpgradeRefused(os.strerror(error.errno or 0) if known else str(error)) from error
-        return connection
+        return connection, answer
 
-    async def _upgrade(self, url: SplitResult, protocol: str) -> None:
-        request = (
-            f"POST {url.path}{'?' + url.query if url.query else ''} HTTP/1.1",
-            f"Host: {url.netloc}",
-            "Connection: Upgrade",
-            "Upgrade: SPDY/3.1",
-            f"{VERSION_HEADER}: {protocol}",
-            "Content-Length: 0",
-        )
-        await self.write("\r\n".join((*request, "", "")).encode())
+    async def _asked(self, head: Sequence[str]) -> UpgradeAnswer:
+        await self.write("\r\n".join((*head, "", "")).encode("latin-1"))
         answer = await self._read_past(b"\r\n\r\n")
-        head, _, self._ahead = answer.partition(b"\r\n\r\n")
-        status = head.split(b" ", 2)[1:2]
-        if status != [b"101"]:
-            raise UpgradeRefused(await self._refusal(head))
+        answered, _, self._ahead = answer.partition(b"\r\n\r\n")
+        lines = tuple(answered.decode("latin-1").split("\r\n"))
+        status = lines[0].split(" ", 2)[1:2]
+        code = int(status[0]) if status and status[0].isascii() and status[0].isdigit() else HTTPStatus.BAD_GATEWAY
+        is_upgraded = code == HTTPStatus.SWITCHING_PROTOCOLS
+        return UpgradeAnswer(code, lines, "" if is_upgraded else await self._refusal(lines))
 
     async def _read_past(self, mark: bytes) -> bytes:
         answer = b""
@@ -86,9 +122,8 @@ class Connection:
                 raise UpgradeRefused("the answer is not HTTP")
         return answer
 
-    async def _refusal(self, head: bytes) -> str:
+    async def _refusal(self, lines: Sequence[str]) -> str:
         """Return why the server refuses: the text of its response, else its status."""
-        lines = head.decode("latin-1").split("\r\n")
         length = next(
             (line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")), ""
         )

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
@@ -53,6 +54,7 @@ from syncpod.node.seen_exits import SeenExits
 from syncpod.node.tombstones import prune_tombstones
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
+from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
 from syncpod.settings.membership import read_membership
 from syncpod.settings.node import NodeSettings
@@ -67,6 +69,9 @@ from syncpod.translation.context import NodeContext
 from syncpod.worker.log import outage
 from syncpod.worker.served import ServedByNode
 from syncpod.worker.temporal_worker import make_worker, sdk_runtime
+
+if TYPE_CHECKING:
+    from syncpod.agent.scraping.readings import NodeReadings
 
 log = logging.getLogger("syncpod.worker")
 RELIST_POD_SECONDS = 1.0
@@ -126,9 +131,9 @@ async def prepared(
     record = _worker_record(settings, client, address, task_queue, endpoint, runtime, life)
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
-    _add_servers(settings, agent, context, cri, keys, address)
+    readings = _add_servers(settings, agent, context, cri, keys, address)
     status = add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-    _add_kubernetes(settings, agent, client, context, status)
+    _add_kubernetes(settings, agent, client, context, status, cri, readings)
     add_fleet_link(agent, client, context, served.fleet_activities, to_gate(), endpoint, LoadedImages(cri))
     worker = make_worker(served, client, node, agent, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
@@ -227,14 +232,27 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
 
 def _add_servers(
     settings: NodeSettings, agent: Agent, context: NodeContext, cri: CriClient, keys: Keys | None, address: str
-) -> None:
-    """Have the agent also serve metrics and a codec, where the settings ask for them."""
-    if settings.metrics_address:
-        from syncpod.agent.scraping.task import add_node_endpoint  # prometheus_client takes 40 ms of each start
+) -> NodeReadings | None:
+    """Have the agent also serve metrics and a codec, where the settings ask for them.
 
-        add_node_endpoint(agent, settings.metrics_address, context, cri)
+    Returns what the node tells its readers; None = it has none.
+    """
+    readings = None
+    if has_readers(settings):
+        # prometheus_client takes 40 ms of each start
+        from syncpod.agent.scraping.task import add_node_endpoint, add_node_readings
+
+        readings = add_node_readings(agent, context, cri)
+        if settings.metrics_address:
+            add_node_endpoint(agent, settings.metrics_address, readings)
     if keys is not None:
         agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
+    return readings
+
+
+def has_readers(settings: NodeSettings) -> bool:
+    """Say whether somebody may read the node's metrics: at an address of their own, or at the kubelet's port."""
+    return bool(settings.metrics_address or (settings.kubeconfig is not None and settings.kubelet_port))
 
 
 def _add_kubernetes(
@@ -243,6 +261,8 @@ def _add_kubernetes(
     client: Client,
     context: NodeContext,
     status: Callable[[], Awaitable[NodeStatus]],
+    cri: CriClient,
+    readings: NodeReadings | None,
 ) -> None:
     """Have the node be part of a cluster, where the settings ask for it. Raises CannotServe."""
     if settings.kubeconfig is None:
@@ -257,7 +277,15 @@ def _add_kubernetes(
         require_usable(config, settings.node)
     except KubeconfigInvalid as wrong:
         raise CannotServe(f"kubeconfig {wrong}") from None
-    add_kubernetes_tasks(agent, client, context, config, status)
+    port = 0
+    if readings is not None and settings.kubelet_port:
+        from syncpod.agent.kubelet_port.setup import add_kubelet_port
+
+        try:
+            port = add_kubelet_port(agent, settings, config, context, cri, readings)
+        except (SettingsInvalid, OSError) as wrong:
+            raise CannotServe(str(wrong)) from None
+    add_kubernetes_tasks(agent, client, context, config, status, port)
 
 
 def _worker_record(

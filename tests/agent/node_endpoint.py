@@ -12,6 +12,7 @@ from syncpod.agent.scraping.endpoint import NodeEndpoint
 from syncpod.agent.scraping.node_usage import Disks
 from syncpod.agent.scraping.pod_usage import UsageOfPods
 from syncpod.agent.scraping.probe_counts import ProbeCounts
+from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.agent.scraping.seen_pods import SeenPods
 from syncpod.agent.scraping.startups import Startups
 from syncpod.agent.scraping.terminations import Terminations
@@ -45,12 +46,10 @@ class Measuring:
 
 
 def node_of(directory: Path) -> NodeContext:
-    return NodeContext(name="n", state_dir=directory, memory_dir=directory, log_dir=directory, cluster="c/n")
+    return NodeContext(name="n1", state_dir=directory, memory_dir=directory, log_dir=directory, cluster="c/n")
 
 
-def node_endpoint(
-    host: str,
-    port: int,
+def node_readings(
     directory: Path,
     published: PublishedPods,
     *,
@@ -59,14 +58,11 @@ def node_endpoint(
     runtime: Measuring | None = None,
     listings: Callable[[], Sequence[ObservedPod]] = tuple,
     obstacles: Callable[[], Sequence[str]] = tuple,
-    peer_of: Any = find_peer,
-) -> NodeEndpoint:
-    """An endpoint that keeps its state in a directory."""
+) -> NodeReadings:
+    """What a node with its state in a directory tells."""
     node, probes, cri = node_of(directory), probes or ProbeCounts(), cast("CriRuntime", runtime or Measuring())
     startups = Startups(running=lambda _: None, total=lambda _: None, sli=lambda _: None)
-    return NodeEndpoint(
-        host,
-        port,
+    return NodeReadings(
         node=node,
         pods=SeenPods(published, terminations, startups, probes),
         probes=probes,
@@ -74,5 +70,17 @@ def node_endpoint(
         disks=Disks(cri, directory),
         listings=listings,
         obstacles=obstacles,
-        peer_of=peer_of,
     )
+
+
+def node_endpoint(
+    host: str,
+    port: int,
+    directory: Path,
+    published: PublishedPods,
+    *,
+    peer_of: Any = find_peer,
+    **readings: Any,
+) -> NodeEndpoint:
+    """An endpoint for readers, of a node that keeps its state in a directory."""
+    return NodeEndpoint(host, port, node_readings(directory, published, **readings), peer_of=peer_of)

@@ -14,12 +14,12 @@ import pytest
 
 from syncpod.agent.storage import log_rotation as module
 from syncpod.agent.storage.log_rotation import LogRotation, compress_rotated, remove_excess
-from syncpod.cli.streams.log_files import read_blocks
-from syncpod.cli.streams.log_lines import LogText
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.node.log_files import open_log_file, rotated_files
+from syncpod.node.log_lines import LogText
+from syncpod.node.log_reading import read_blocks
 from syncpod.node.reader import PodReader
 from syncpod.settings.node import LogSettings
 from tests.agent.listings import Shown

@@ -15,8 +15,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.agent.scraping import endpoint as module
 from syncpod.agent.scraping import http_server
+from syncpod.agent.scraping import readings as module
 from syncpod.agent.scraping.endpoint import NodeEndpoint
 from syncpod.agent.scraping.probe_counts import ProbeCounts
 from syncpod.agent.scraping.terminations import Terminations
@@ -272,7 +272,7 @@ async def test_a_caller_who_does_not_read_the_answer_has_no_room_after_a_while(
 ) -> None:
     monkeypatch.setattr(http_server, "_PATIENCE_SECONDS", 0.2)
     async with serving(tmp_path) as node:
-        node.endpoint._kept["/metrics"] = float("inf"), b"x" * 2**24
+        node.endpoint._readings._kept["metrics"] = float("inf"), b"x" * 2**24
         _, writer = await asyncio.open_connection(node.host, node.port, limit=1024)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await until(lambda: node.endpoint.server._callers._open.total() == 1)

@@ -15,8 +15,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.agent.scraping import endpoint as module
 from syncpod.agent.scraping import pod_usage
+from syncpod.agent.scraping import readings as module
 from syncpod.agent.scraping.node_usage import read_node_usage
 from syncpod.agent.scraping.reader_token import ReaderToken
 from syncpod.agent.scraping.terminations import Terminations
@@ -195,7 +195,7 @@ async def test_the_summary_has_what_is_known_and_nothing_else(tmp_path: Path) ->
     assert container["memory"] == {"time": at, "usageBytes": 300, "workingSetBytes": 200, "rssBytes": 100}
     assert (container["rootfs"]["usedBytes"], container["rootfs"]["inodesUsed"]) == (4096, 2)
     assert container["logs"]["usedBytes"] > 0 and container["logs"]["inodesUsed"] == 1
-    assert node["nodeName"] == "n" and node["runtime"]["imageFs"]["usedBytes"] == 99
+    assert node["nodeName"] == "n1" and node["runtime"]["imageFs"]["usedBytes"] == 99
     assert node["fs"]["capacityBytes"] >= node["fs"]["usedBytes"] > 0
     assert unknown["pods"] == [] and unknown["node"]["fs"]["capacityBytes"] > 0
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,7 +93,7 @@ class Runtime:
         assert labels == {"io.kubernetes.pod.uid": "u"}
         return self.sandboxes
 
-    async def port_forward(self, sandbox_id: str) -> str:
+    async def port_forward(self, sandbox_id: str, ports: Sequence[int] = ()) -> str:
         self.asked_for.append(sandbox_id)
 
         async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

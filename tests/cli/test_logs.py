@@ -28,7 +28,7 @@ from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
 from tests.cli.conftest import Command, program
 from tests.cli.manifests import fresh_name, manifest
-from tests.cli.test_log_lines import record
+from tests.node.test_log_lines import record
 
 
 @pytest.mark.parametrize(

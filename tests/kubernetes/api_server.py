@@ -61,6 +61,12 @@ class ApiServer:
     """Names of objects whose next change no watch tells."""
     drops: set[str] = field(default_factory=set)
     """Fields of a status that it does not know, and leaves out."""
+    users: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Whose each token is, as a TokenReview tells it."""
+    allowed: set[tuple[str, str, str]] = field(default_factory=set)
+    """Who may do what at the node: user, verb, subresource."""
+    reviews: list[dict[str, Any]] = field(default_factory=list)
+    """What was asked of users."""
     token: str = TOKEN
     url: str = ""
     authorities: bytes = b""
@@ -169,11 +175,26 @@ class ApiServer:
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
         document = await request.json()
+        if request.path.endswith("reviews"):
+            return self._review(request.path, document)
         path = f"{request.path}/{document['metadata']['name']}"
         if path in self.objects:
             return _status(409, "AlreadyExists", "it exists")
         document["metadata"].setdefault("uid", f"uid-of-{document['metadata']['name']}")
         return web.json_response(await self.put(path, document), status=201)
+
+    def _review(self, path: str, document: dict[str, Any]) -> web.StreamResponse:
+        spec = document["spec"]
+        self.reviews.append(document)
+        if path == "/apis/authentication.k8s.io/v1/tokenreviews":
+            user = self.users.get(spec["token"])
+            status: dict[str, Any] = {"authenticated": True, "user": user} if user else {"user": {}, "error": "unknown"}
+        else:
+            assert path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            wanted = spec["resourceAttributes"]
+            assert (wanted["resource"], wanted["name"]) == ("nodes", "n1")
+            status = {"allowed": (spec["user"], wanted["verb"], wanted["subresource"]) in self.allowed}
+        return web.json_response({**document, "status": status}, status=201)
 
     async def _put(self, request: web.Request) -> web.StreamResponse:
         document = await request.json()

@@ -7,7 +7,7 @@ changes nothing in the runtime.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -337,7 +337,7 @@ class ScriptedCri:
         """Have no streams."""
         raise _unimplemented("attach")
 
-    async def port_forward(self, sandbox_id: str) -> str:
+    async def port_forward(self, sandbox_id: str, ports: Sequence[int] = ()) -> str:
         """Have no streams."""
         raise _unimplemented("port_forward")
 

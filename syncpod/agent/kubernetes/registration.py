@@ -43,9 +43,11 @@ class Registration:
         status: Callable[[], Awaitable[NodeStatus]],
         machine: Machine,
         *,
+        port: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write what `status` returns of the node; `clock` is steady, in seconds."""
+        """Write what `status` returns of the node, and its kubelet's port (0 = none); `clock` is steady, in seconds."""
+        self._port = port
         self._client, self._name, self._status, self._machine, self._clock = client, name, status, machine, clock
         self._node: Mapping[str, Any] = {}
         self._lease: Mapping[str, Any] | None = None
@@ -96,7 +98,7 @@ class Registration:
         """
         status = await self._status()
         try:
-            node = documents.new_node(self._name, status, self._machine, datetime.now(UTC))
+            node = documents.new_node(self._name, status, self._machine, datetime.now(UTC), self._port)
             self._node = await self._client.ask("POST", _NODES, body=node)
             log.info("node %s is registered with the cluster", self._name)
             return
@@ -115,12 +117,12 @@ class Registration:
         status, now = await self._status(), datetime.now(UTC)
         is_due = self._clock() - self._reported_at >= REPORT_SECONDS
         before = self._node.get("status") or {}
-        new = documents.node_status(before, status, self._machine, now)
+        new = documents.node_status(before, status, self._machine, now, self._port)
         if not is_due and not documents.has_changed(before, new):
             return
         try:
             self._node = await self._client.ask("GET", self._path)
-            new = documents.node_status(self._node.get("status") or {}, status, self._machine, now)
+            new = documents.node_status(self._node.get("status") or {}, status, self._machine, now, self._port)
             patch = versioned_patch(self._node, new)
             path = f"{self._path}/status"
             self._node = await self._client.ask("PATCH", path, body=patch, content_type=MERGE_PATCH)

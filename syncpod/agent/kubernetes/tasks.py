@@ -40,9 +40,13 @@ def add_kubernetes_tasks(
     context: NodeContext,
     config: Kubeconfig,
     status: Callable[[], Awaitable[NodeStatus]],
+    port: int,
 ) -> None:
-    """Have the node be part of a cluster for as long as the agent runs. `status` returns the node's own."""
-    link = _KubernetesLink(agent, client, context, config, status)
+    """Have the node be part of a cluster for as long as the agent runs.
+
+    `status` returns the node's own. `port` is the kubelet's; 0 = it has none.
+    """
+    link = _KubernetesLink(agent, client, context, config, status, port)
     agent.published_pods.watch(link.published)
     agent.published_pods.watch_gone(link.gone)
     agent.add_background_task("cluster", link.run)
@@ -56,9 +60,10 @@ class _KubernetesLink:
         context: NodeContext,
         config: Kubeconfig,
         status: Callable[[], Awaitable[NodeStatus]],
+        port: int,
     ) -> None:
         self._agent, self._context, self._config, self._status = agent, context, config, status
-        self._node, self._state_dir = context.name, context.state_dir
+        self._node, self._state_dir, self._port = context.name, context.state_dir, port
         self._workflows = PodWorkflows(client, node_task_queue(self._node))
         self._desired: DesiredPods | None = None
         self._deletions: Deletions | None = None
@@ -132,7 +137,8 @@ class _KubernetesLink:
                 self._has_started = True
             for state in agent.pods():
                 self.published(state)
-            registration = Registration(api, self._node, node_events.status, await asyncio.to_thread(machine))
+            identity = await asyncio.to_thread(machine)
+            registration = Registration(api, self._node, node_events.status, identity, port=self._port)
 
             async def keep_mirrors() -> None:
                 await registration.registered.wait()

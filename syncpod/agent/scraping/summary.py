@@ -64,6 +64,19 @@ def summary(measured: Measured) -> Wire:
     return {"node": _node(measured), "pods": pods}
 
 
+def cpu_and_memory(whole: Wire) -> Wire:
+    """Return the part of a summary that `only_cpu_and_memory` asks for."""
+
+    def part(of: Wire, *names: str) -> Wire:
+        return {name: of[name] for name in (*names, "startTime", "cpu", "memory") if name in of}
+
+    pods = [
+        {**part(pod, "podRef"), "containers": [part(each, "name") for each in pod["containers"]]}
+        for pod in whole["pods"]
+    ]
+    return {"node": part(whole["node"], "nodeName"), "pods": pods}
+
+
 def _node(measured: Measured) -> Wire:
     node, at = measured.node, _time(measured.at)
     found: Wire = {"nodeName": measured.node_name}

@@ -1,4 +1,4 @@
-"""Adds the endpoint for readers to a node's agent."""
+"""Adds what a node tells its readers to its agent, and the endpoint for metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from syncpod.agent.scraping.endpoint import NodeEndpoint
 from syncpod.agent.scraping.node_usage import Disks
 from syncpod.agent.scraping.pod_usage import UsageOfPods
 from syncpod.agent.scraping.probe_counts import ProbeCounts
+from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.agent.scraping.seen_pods import SeenPods
 from syncpod.agent.scraping.startups import Startups
 from syncpod.agent.scraping.terminations import Terminations
@@ -15,12 +16,8 @@ from syncpod.cri.port import CriRuntime
 from syncpod.translation.context import NodeContext
 
 
-def add_node_endpoint(agent: Agent, address: str, node: NodeContext, cri: CriRuntime) -> None:
-    """Serve the node's metrics and pods at `address`, ``host:port``, for as long as the agent runs. Blocks.
-
-    Raises OSError if the readers' token cannot be created.
-    """
-    host, _, port = address.rpartition(":")
+def add_node_readings(agent: Agent, node: NodeContext, cri: CriRuntime) -> NodeReadings:
+    """Return what the node tells its readers; its pods are counted for as long as the agent runs. Call it once."""
     probes = ProbeCounts()
     agent.prober.tell_probes(probes.count)
     startups = Startups(
@@ -28,9 +25,7 @@ def add_node_endpoint(agent: Agent, address: str, node: NodeContext, cri: CriRun
         total=metrics.pod_start_total_duration.record,
         sli=metrics.pod_start_sli_duration.record,
     )
-    endpoint = NodeEndpoint(
-        host.removeprefix("[").removesuffix("]"),
-        int(port),
+    readings = NodeReadings(
         node=node,
         pods=SeenPods(agent.published_pods, Terminations(metrics.terminated), startups, probes),
         probes=probes,
@@ -39,5 +34,15 @@ def add_node_endpoint(agent: Agent, address: str, node: NodeContext, cri: CriRun
         listings=agent.pleg.listings,
         obstacles=agent.obstacles,
     )
+    agent.add_background_task("counts of pods", readings.count)
+    return readings
+
+
+def add_node_endpoint(agent: Agent, address: str, readings: NodeReadings) -> None:
+    """Serve the node's metrics and pods at `address`, ``host:port``, for as long as the agent runs. Blocks.
+
+    Raises OSError if the readers' token cannot be created.
+    """
+    host, _, port = address.rpartition(":")
+    endpoint = NodeEndpoint(host.removeprefix("[").removesuffix("]"), int(port), readings)
     agent.add_background_task("metrics endpoint", endpoint.run)
-    agent.add_background_task("counts of pods", endpoint.count)

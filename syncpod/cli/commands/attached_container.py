@@ -94,9 +94,9 @@ async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool)
 
 async def _follow(runtime: CriClient, container_id: str) -> None:
     """Print a container's log until it has ended; one that never ran has none."""
-    from syncpod.cli.streams.log_files import LogUnreadable, read_log
     from syncpod.cli.streams.remote_command import Output
     from syncpod.cri.errors import CriError
+    from syncpod.node.log_reading import LogUnreadable, read_log
 
     async def runs() -> bool:
         try:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from syncpod.cli.machine.containers import Instance
-    from syncpod.cli.streams.log_files import Runs
     from syncpod.cri.client import CriClient
+    from syncpod.node.log_reading import Runs
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 
@@ -117,8 +117,8 @@ class LogPrinter:
 
     async def print_file(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
         """Print the log at a path as long as `runs` says that it may grow. Raises Failure."""
-        from syncpod.cli.streams.log_files import LogUnreadable, read_blocks
-        from syncpod.cli.streams.log_lines import LogText
+        from syncpod.node.log_lines import LogText
+        from syncpod.node.log_reading import LogUnreadable, read_blocks
 
         text = LogText(
             timestamps=self._manner.timestamps,

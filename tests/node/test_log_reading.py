@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.streams.log_files import LogUnreadable, read_blocks, read_log
-from syncpod.cli.streams.log_lines import LogText
 from syncpod.node.log_files import is_being_written
+from syncpod.node.log_lines import LogText
+from syncpod.node.log_reading import LogUnreadable, read_blocks, read_log
 from tests.agent.waiting import until
-from tests.cli.test_log_lines import record
+from tests.node.test_log_lines import record
 
 
 class Container:
@@ -165,7 +165,7 @@ async def test_a_rotated_file_is_read_until_nobody_writes_to_it(
         looks.append(is_being_written(number))
         return looks[-1]
 
-    monkeypatch.setattr("syncpod.cli.streams.log_files.is_being_written", look)
+    monkeypatch.setattr("syncpod.node.log_reading.is_being_written", look)
     log = tmp_path / "0.log"
     log.write_bytes(record("before"))
     container = Container()

@@ -115,8 +115,11 @@ class LogText:
         head: bytes = b"",
         since: datetime | None = None,
         limit_bytes: int | None = None,
+        stream: str = "",
     ) -> None:
         """Print `head`, if wanted the time, and each line that is not older than `since` (logs.go, v1.36, write).
+
+        With `stream`, ``stdout`` or ``stderr``, only its lines.
 
         At most `limit_bytes` are printed, counting times and line ends, but not heads (logs.go, v1.36, logWriter;
         kubectl adds its prefix to what it receives).
@@ -126,6 +129,7 @@ class LogText:
         self._head = head
         self._since = since
         self._left = limit_bytes
+        self._stream = stream
         self._rest = b""
         self._template = head.replace(b"\\", b"\\\\") + (rb"\1" if timestamps else b"")
 
@@ -142,7 +146,7 @@ class LogText:
             self._rest = b""
             return self._print(self._joiner.feed(data))  # which drops it, and what follows up to a line's end
         data, self._rest = data[:end], data[end:]
-        if self._left is None and not self._joiner.begun and self._is_new_enough(data):
+        if self._left is None and not self._stream and not self._joiner.begun and self._is_new_enough(data):
             text, lines = _WHOLE.subn(self._template, data)
             if lines == data.count(b"\n"):
                 return text
@@ -168,6 +172,8 @@ class LogText:
     def _shown(self, line: LogLine) -> bytes:
         # Not every line after a new one is new: a clock can be set back, and a runtime copies two streams.
         if self._since is not None and not _is_new_enough(line.stamp, self._since):
+            return b""
+        if self._stream and line.stream != self._stream:
             return b""
         text = line.text + (b"\n" if line.ends else b"")
         if self._timestamps and line.begins:

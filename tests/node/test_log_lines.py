@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.cli.streams.log_lines import LineJoiner, LogText, count_lines, parse_record, starts_of_last_lines
+from syncpod.node.log_lines import LineJoiner, LogText, count_lines, parse_record, starts_of_last_lines
 
 STAMP = "2026-01-31T12:00:00.123456789Z"
 

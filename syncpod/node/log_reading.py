@@ -19,8 +19,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
-from syncpod.cli.streams.log_lines import LineJoiner, LogLine, count_lines, starts_of_last_lines
 from syncpod.node.log_files import COMPRESSED, is_being_written, open_log_file, rotated_files
+from syncpod.node.log_lines import LineJoiner, LogLine, count_lines, starts_of_last_lines
 
 _BLOCK: Final = 256 * 1024
 _POLL_SECONDS: Final = 0.1

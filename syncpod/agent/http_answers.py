@@ -1,0 +1,78 @@
+"""Sending answers to clients that may read slowly, or not at all: what the node's servers of aiohttp have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from syncpod.api.messages import JSON, Answer
+
+log = logging.getLogger(__name__)
+
+
+class AlreadySent(web.StreamResponse):
+    """Stands for the answer to a request of which nothing more is sent: its connection has ended, or does so now."""
+
+    async def prepare(self, request: web.BaseRequest) -> Any:
+        """Send nothing."""
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Send nothing."""
+
+
+def is_defect(record: logging.LogRecord) -> bool:
+    """Say whether an entry is about more than a request that is no HTTP, which any client may send."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+async def sent(
+    request: web.BaseRequest, answered: Answer, refused: Callable[[Exception], Answer], *, patience: float
+) -> web.StreamResponse:
+    """Send an answer as its parts come. If one cannot be made, the first is an error, and a later one breaks it off.
+
+    `refused` makes the answer from that error. `patience` is how many seconds a client may take for each part. Raises
+    OSError, TimeoutError if the client is to be given up.
+    """
+    parts = aiter(answered.parts)
+    try:
+        first = await anext(parts)
+    except Exception as error:  # noqa: BLE001  # as with a query, the client gets any error
+        answered = refused(error)
+        parts = aiter(answered.parts)
+        first = await anext(parts)
+    response = web.StreamResponse(status=answered.code, headers={"Content-Type": JSON, **answered.headers})
+    await within(patience, response.prepare(request))
+    if request.method != "HEAD":
+        await _write(response, first, patience)
+        await _rest(response, parts, patience)
+    await within(patience, response.write_eof())
+    return response
+
+
+async def _rest(response: web.StreamResponse, parts: AsyncIterator[bytes], patience: float) -> None:
+    """Send the other parts. Raises ConnectionResetError if one cannot be made: what was sent is no whole answer."""
+    try:
+        async for part in parts:
+            await _write(response, part, patience)
+    except (OSError, TimeoutError):
+        raise
+    except Exception as error:
+        log.debug("an answer breaks off", exc_info=True)
+        raise ConnectionResetError(f"{type(error).__name__}: {error}") from error
+
+
+async def _write(response: web.StreamResponse, part: bytes, patience: float) -> None:
+    if part:  # an empty chunk would end the answer
+        await within(patience, response.write(part))
+
+
+async def within(seconds: float, writing: Coroutine[Any, Any, Any]) -> None:
+    """Write within so many seconds. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        await writing

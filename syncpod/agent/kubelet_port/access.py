@@ -1,0 +1,122 @@
+"""Who a request is of, and whether they may have what they ask for: as the API server says.
+
+Mirrors pkg/kubelet/server/server.go, v1.36, InstallAuthFilter, and app/auth.go with the defaults of its settings: no
+anonymous requests; a token's owner is kept for two minutes, a permission for five minutes, and a denial for 30 s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from syncpod.agent.kubelet_port.remembered import Remembered
+from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client_certificates import user_of_certificate
+from syncpod.kubernetes.reviews import (
+    ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+    Access,
+    User,
+    access_review,
+    is_allowed,
+    reviewed_user,
+    token_review,
+)
+
+log = logging.getLogger(__name__)
+
+TOKEN_SECONDS: Final = 120.0
+"""authentication.webhook.cacheTTL."""
+ALLOWED_SECONDS: Final = 300.0
+"""authorization.webhook.cacheAuthorizedTTL."""
+DENIED_SECONDS: Final = 30.0
+"""authorization.webhook.cacheUnauthorizedTTL."""
+_KEPT: Final = 4096
+_AT_ONCE: Final = 16
+"""Questions to the API server at a time, of each kind: strangers may send as many tokens as they like."""
+
+
+class Refused(Exception):
+    """A request is not answered as it should be; the text is the answer, plain."""
+
+    def __init__(self, code: int, text: str) -> None:
+        """`code` is HTTP's."""
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+@dataclass(frozen=True)
+class _Token:
+    """Whose a token is; None = nobody's."""
+
+    user: User | None
+
+
+class Guard:
+    """Lets requests to one node pass. All methods belong to one event loop."""
+
+    def __init__(self, client: ApiClient, node: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Ask `client` about the node with this name. `clock` is steady, in seconds."""
+        self._client, self._node = client, node
+        self._secret = secrets.token_bytes(32)
+        self._tokens: Remembered[bytes, _Token] = Remembered(_KEPT, _AT_ONCE, clock)
+        self._permissions: Remembered[tuple[User, str, str], bool] = Remembered(_KEPT, _AT_ONCE, clock)
+
+    async def user(self, certificate: bytes | None, authorization: str) -> User:
+        """Return who shows this client certificate, which TLS has verified, or this Authorization header.
+
+        Raises Refused.
+        """
+        if certificate is not None:
+            known = user_of_certificate(certificate, datetime.now(UTC))
+            if known is not None:
+                return known
+        scheme, _, token = authorization.strip().partition(" ")
+        user = await self._user_of_token(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
+        if user is None:
+            raise Refused(401, "Unauthorized")
+        return user
+
+    async def _user_of_token(self, token: str) -> User | None:
+        """Return whose a token is; None = nobody's, or the API server does not say."""
+
+        async def ask() -> _Token:
+            return _Token(reviewed_user(await self._client.ask("POST", TOKEN_REVIEWS, body=token_review(token))))
+
+        # Not by the token itself, which would stay in memory for as long as the answer.
+        question = hmac.digest(self._secret, token.encode(errors="surrogateescape"), hashlib.sha256)
+        try:
+            return (await self._tokens.answer(question, ask, lambda _: TOKEN_SECONDS)).user
+        except (ApiError, Unreachable) as error:
+            log.warning("whose token a request shows cannot be asked: %s", error)
+            return None
+
+    async def require(self, user: User, access: Access) -> None:
+        """Return if somebody may have what they want of the node. Raises Refused."""
+        names = " ".join(access.subresources)
+        who = f"(user={user.name}, verb={access.verb}, resource=nodes, subresource(s)=[{names}])"
+        try:
+            for subresource in access.subresources:
+                if await self._may(user, access.verb, subresource):
+                    return
+        except (ApiError, Unreachable) as error:
+            log.warning("what %s may do here cannot be asked: %s", user.name, error)
+            raise Refused(500, f"Authorization error {who}") from None
+        raise Refused(403, f"Forbidden {who}")
+
+    async def _may(self, user: User, verb: str, subresource: str) -> bool:
+        async def ask() -> bool:
+            review = access_review(user, self._node, verb, subresource)
+            return is_allowed(await self._client.ask("POST", ACCESS_REVIEWS, body=review))
+
+        question = (user, verb, subresource)
+        return await self._permissions.answer(
+            question, ask, lambda allowed: ALLOWED_SECONDS if allowed else DENIED_SECONDS
+        )

@@ -1,0 +1,95 @@
+"""``/containerLogs``: the log of a container as `kubectl logs` asks for it.
+
+Mirrors getContainerLogs (pkg/kubelet/server/server.go, v1.36) and GetKubeletContainerLogs. Difference: the log of a
+container that the runtime has removed is read from its file for as long as that is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from syncpod.agent.kubelet_port.access import Refused
+from syncpod.agent.kubelet_port.named_pods import named_pod
+from syncpod.agent.kubelet_port.wanted_log import Instance, WantedLog, instance, require_container, wanted_log
+from syncpod.api.messages import Answer, Request
+from syncpod.api.source import PodSource
+from syncpod.cri.errors import CriError, NotFound
+from syncpod.cri.port import CriRuntime
+from syncpod.node.log_lines import LogText
+from syncpod.node.log_reading import LogUnreadable, read_blocks
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName, pod_log_directory
+
+
+class ContainerLogs:
+    """The logs of one node's containers."""
+
+    def __init__(self, source: PodSource, cri: CriRuntime, node: NodeContext) -> None:
+        """Find pods in `source`, and their logs where `cri` says, or below `node`'s directory."""
+        self._source, self._cri, self._node = source, cri, node
+
+    async def answer(self, asked: Request, namespace: str, name: str, container: str) -> Answer:
+        """Return the log that is asked for, as it comes. Raises Refused."""
+        wanted = wanted_log(asked, datetime.now(UTC))
+        pod = await named_pod(self._source, namespace, name, f'pod "{name}" does not exist')
+        require_container(pod, container)
+        found = instance(pod, container, previous=wanted.previous)
+        path = await self._path(pod, container, found)
+        return Answer(self._text(path, found, wanted), 200, {"Content-Type": "text/plain"})
+
+    async def _path(self, pod: dict[str, Any], container: str, found: Instance) -> Path:
+        """Return where the log of an instance is. Raises Refused."""
+        sentence = f"unable to retrieve container logs for {found.id}"
+        try:
+            path = (await self._cri.container_status(_raw(found.id))).log_path
+            if path:
+                return Path(path)
+        except NotFound:
+            pass
+        except CriError as error:
+            raise Refused(400, f"{sentence}: {error.message or error.code}") from None
+        meta = pod["metadata"]
+        try:
+            directory = pod_log_directory(self._node, meta["namespace"], meta["name"], meta["uid"]) / container
+        except UnsafeName:
+            raise Refused(400, sentence) from None
+        path_here = directory / f"{found.restart}.log"
+        if not await asyncio.to_thread(path_here.exists):
+            raise Refused(400, sentence)
+        return path_here
+
+    async def _text(self, path: Path, found: Instance, wanted: WantedLog) -> AsyncIterator[bytes]:
+        """Yield the text, first nothing: then a follower knows that there is a log, before there is a line."""
+
+        async def runs() -> bool:
+            try:
+                return (await self._cri.container_status(_raw(found.id))).state == "running"
+            except CriError:
+                return False
+
+        text = LogText(
+            timestamps=wanted.timestamps, since=wanted.since, limit_bytes=wanted.limit_bytes, stream=wanted.stream
+        )
+        blocks = read_blocks(path, tail=wanted.tail, runs=runs if wanted.follow else None)
+        yield b""
+        try:
+            async for block in blocks:
+                yield text.feed(block)
+                if text.full:
+                    return
+            yield text.flush()
+        except FileNotFoundError:
+            yield f"failed to open log file {str(path)!r}: no such file or directory\n".encode()
+        except (LogUnreadable, PermissionError) as error:
+            yield f"failed to read log file {str(path)!r}: {getattr(error, 'strerror', None) or error}\n".encode()
+        finally:
+            await blocks.aclose()
+
+
+def _raw(container_id: str) -> str:
+    """Return an id without the scheme of ``containerd://…``."""
+    return container_id.rpartition("://")[2]

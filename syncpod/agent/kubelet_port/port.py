@@ -1,0 +1,236 @@
+"""The kubelet's port: which path is answered by whom, and to whom.
+
+It is the node's API with another door. Pods come from the same source, readings from the same place as those at the
+address for metrics, logs from the reader that `syncpod logs` has, and streams from the runtime. Paths, texts and codes
+are the kubelet's (pkg/kubelet/server/server.go, v1.36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from syncpod.agent.http_answers import AlreadySent, sent
+from syncpod.agent.kubelet_port.access import Guard, Refused
+from syncpod.agent.kubelet_port.container_logs import ContainerLogs
+from syncpod.agent.kubelet_port.listener import TlsListener
+from syncpod.agent.kubelet_port.relay import is_upgrade, relay
+from syncpod.agent.kubelet_port.streams import ContainerStreams
+from syncpod.agent.scraping.readings import CONTENT_TYPE, NodeReadings
+from syncpod.api.lists import as_json
+from syncpod.api.messages import JSON, Answer, Request
+from syncpod.api.routes import Route, matching
+from syncpod.api.source import PodSource
+from syncpod.cri.port import CriRuntime
+from syncpod.kubernetes.client import ApiClient
+from syncpod.kubernetes.reviews import access_of
+
+log = logging.getLogger(__name__)
+
+_ANSWER_SECONDS: Final = 30.0
+"""Until an answer has begun."""
+_READ_SECONDS: Final = 30.0
+"""How long a client may take for a part of an answer."""
+_FOLLOWER_SECONDS: Final = 4 * 3600.0
+"""And the reader of a log, who may have stopped its terminal: the kubelet's write timeout."""
+_PLAIN: Final = "text/plain; charset=utf-8"
+_LOGS_DISABLED: Final = "logs endpoint is disabled."
+_NO_CHECKPOINTS: Final = "containers are not checkpointed on this node"
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where the port is served, and how."""
+
+    addresses: Sequence[str]
+    port: int
+    tls: ssl.SSLContext
+
+
+class KubeletPort:
+    """The port of one node. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        door: Door,
+        readings: NodeReadings,
+        source: PodSource,
+        cri: CriRuntime,
+        configuration: Mapping[str, Any],
+    ) -> None:
+        """Answer from `source`, `readings` and `cri`; `configuration` is a KubeletConfiguration."""
+        self._door, self._readings, self._configuration = door, readings, configuration
+        self._answers = tuple((each, each.pattern) for each in self._table(ContainerLogs(source, cri, readings.node)))
+        self._urls = tuple((each, each.pattern) for each in _streams(ContainerStreams(source, cri)))
+        self.listener: TlsListener | None = None
+        """Set while it runs."""
+
+    def _table(self, logs: ContainerLogs) -> Sequence[Route[Answer]]:
+        readings = self._readings
+        return (
+            Route("GET", "/containerLogs/{namespace}/{pod}/{container}", logs.answer, "text"),
+            Route("GET", "/pods", _made(readings.pods, JSON), "PodList"),
+            Route("GET", "/runningpods", _made(readings.running_pods, JSON), "PodList"),
+            Route("GET", "/stats/summary", self._summary, "Summary"),
+            Route("GET", "/metrics", _made(readings.metrics, CONTENT_TYPE), "series"),
+            Route("GET", "/metrics/cadvisor", _made(readings.container_metrics, CONTENT_TYPE), "series"),
+            Route("GET", "/metrics/resource", _made(readings.resource_metrics, CONTENT_TYPE), "series"),
+            Route("GET", "/metrics/probes", _made(readings.probe_metrics, CONTENT_TYPE), "series"),
+            Route("GET", "/configz", self._configz, "KubeletConfiguration"),
+            Route("GET", "/healthz", _healthy, "ok"),
+            Route("GET", "/healthz/ping", _healthy, "ok"),
+            Route("POST", "/checkpoint/{namespace}/{pod}/{container}", _no_checkpoint, "404"),
+        )
+
+    async def run(self, client: ApiClient) -> None:
+        """Serve until cancelled; `client` is asked who may do what."""
+        guard = Guard(client, self._readings.node.name)
+
+        async def serve(request: web.BaseRequest) -> web.StreamResponse:
+            return await self._serve(request, guard)
+
+        self.listener = TlsListener(self._door.addresses, self._door.port, self._door.tls, serve)
+        await self.listener.run()
+
+    async def _serve(self, request: web.BaseRequest, guard: Guard) -> web.StreamResponse:
+        """Answer one request; close the connection if its client takes too long."""
+        try:
+            try:
+                return await self._answered(request, guard)
+            except Refused as refused:
+                return await sent(request, _refusal(refused), _broken, patience=_READ_SECONDS)
+        except (OSError, TimeoutError) as gone:
+            log.debug("a client of the kubelet's port is given up: %s", gone)
+            if request.transport is not None:
+                request.transport.abort()
+            return AlreadySent()
+
+    async def _answered(self, request: web.BaseRequest, guard: Guard) -> web.StreamResponse:
+        """Answer a request of somebody who may make it. Raises Refused, OSError, TimeoutError."""
+        asked = _asked(request)
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            user = await guard.user(_certificate(request), request.headers.get("Authorization", ""))
+            await guard.require(user, access_of(asked.method, asked.path))
+        assert self.listener is not None
+        self.listener.trust(request)
+        found, allowed = matching(self._urls, asked.method, asked.path)
+        if found is not None:
+            return await self._streamed(request, asked, found)
+        answering, others = matching(self._answers, asked.method, asked.path)
+        if answering is None:
+            raise _unknown(asked.path, allowed or others)
+        route, names = answering
+        patience = _FOLLOWER_SECONDS if route.path.startswith("/containerLogs") else _READ_SECONDS
+        answer = await self._within(route.handle(asked, *names), asked)
+        return await sent(request, answer, _broken, patience=patience)
+
+    async def _streamed(
+        self, request: web.BaseRequest, asked: Request, found: tuple[Route[str], tuple[str, ...]]
+    ) -> web.StreamResponse:
+        """Pass a connection on to the runtime. Raises Refused."""
+        if not is_upgrade(request.headers):
+            raise Refused(400, "Upgrade request required")
+        route, names = found
+        url = await self._within(route.handle(asked, *names), asked)
+        return await relay(request, url)
+
+    async def _within(self, answering: Awaitable[Any], asked: Request) -> Any:
+        """Return what a handler returns. Raises Refused."""
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await answering
+        except Refused:
+            raise
+        except TimeoutError:
+            raise Refused(500, f"this node could not answer within {_ANSWER_SECONDS:g} s") from None
+        except Exception:
+            log.exception("the kubelet's port cannot answer %s %s", asked.method, asked.path)
+            raise Refused(500, "this node has failed to answer; its log says how") from None
+
+    async def _summary(self, asked: Request) -> Answer:
+        is_short = asked.one("only_cpu_and_memory").lower() in ("true", "1")
+        return Answer(_once(await self._readings.summary(only_cpu_and_memory=is_short)), 200, {"Content-Type": JSON})
+
+    async def _configz(self, asked: Request) -> Answer:
+        return Answer(_once(as_json({"kubeletconfig": self._configuration})), 200, {"Content-Type": JSON})
+
+
+def _streams(streams: ContainerStreams) -> Sequence[Route[str]]:
+    pod = "{namespace}/{pod}"
+    paths = (
+        (f"/exec/{pod}/{{container}}", streams.exec_url),
+        (f"/exec/{pod}/{{uid}}/{{container}}", streams.exec_url),
+        (f"/attach/{pod}/{{container}}", streams.attach_url),
+        (f"/attach/{pod}/{{uid}}/{{container}}", streams.attach_url),
+        (f"/portForward/{pod}", streams.forward_url),
+        (f"/portForward/{pod}/{{uid}}", streams.forward_url),
+    )
+    return [Route(method, path, handle, "streams") for path, handle in paths for method in ("GET", "POST")]
+
+
+def _made(make: Callable[[], Awaitable[bytes]], kind: str) -> Callable[[Request], Awaitable[Answer]]:
+    """Return a handler that answers what `make` returns."""
+
+    async def handle(_: Request) -> Answer:
+        return Answer(_once(await make()), 200, {"Content-Type": kind})
+
+    return handle
+
+
+async def _healthy(_: Request) -> Answer:
+    return Answer(_once(b"ok"), 200, {"Content-Type": _PLAIN})
+
+
+async def _no_checkpoint(_: Request, *_names: str) -> Answer:
+    raise Refused(404, _NO_CHECKPOINTS)
+
+
+def _unknown(path: str, allowed: str) -> Refused:
+    """Return the refusal of a path that nobody answers, or not by this method."""
+    if path == "/logs" or path.startswith("/logs/"):
+        return Refused(405, _LOGS_DISABLED)
+    if allowed:
+        return Refused(405, f"405: Method Not Allowed: {path} answers {allowed}")
+    return Refused(404, "404 page not found")
+
+
+def _asked(request: web.BaseRequest) -> Request:
+    query = request.rel_url.query
+    path = request.rel_url.path
+    return Request(
+        request.method,
+        path.rstrip("/") or "/",
+        {name: query.getall(name) for name in query},
+        request.headers.get("Accept", JSON),
+    )
+
+
+def _certificate(request: web.BaseRequest) -> bytes | None:
+    """Return the client's certificate, which TLS has verified, in DER; None = it has shown none."""
+    shown = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
+    der = shown.getpeercert(binary_form=True) if shown is not None else None
+    return der or None
+
+
+def _refusal(refused: Refused) -> Answer:
+    headers = {"Content-Type": _PLAIN}
+    if refused.code == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="kubelet"'
+    return Answer(_once(refused.text.encode()), refused.code, headers)
+
+
+def _broken(error: Exception) -> Answer:
+    if isinstance(error, Refused):
+        return _refusal(error)
+    log.error("an answer of the kubelet's port cannot be made", exc_info=error)
+    return _refusal(Refused(500, "this node has failed to answer; its log says how"))
+
+
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body

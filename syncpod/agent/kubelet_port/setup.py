@@ -1,0 +1,114 @@
+"""Adds the kubelet's port to a node's agent, from its settings and its kubeconfig."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+from syncpod.agent.agent import Agent
+from syncpod.agent.kubelet_port.configuration import kubelet_configuration
+from syncpod.agent.kubelet_port.port import Door, KubeletPort
+from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
+from syncpod.agent.node_workflow.status import engine_version
+from syncpod.agent.scraping.readings import NodeReadings
+from syncpod.cri.port import CriRuntime
+from syncpod.kubernetes.client import ApiClient
+from syncpod.kubernetes.client_certificates import issuer_of_node
+from syncpod.kubernetes.kubeconfig import Kubeconfig
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.variables import CLIENT_CA_FILE, TLS_CERT_FILE, TLS_PRIVATE_KEY_FILE
+from syncpod.translation.context import NodeContext
+
+log = logging.getLogger(__name__)
+
+_LARGEST = 1 << 20
+"""Bytes of a file of certificates."""
+
+
+def add_kubelet_port(
+    agent: Agent,
+    settings: NodeSettings,
+    config: Kubeconfig,
+    node: NodeContext,
+    cri: CriRuntime,
+    readings: NodeReadings,
+) -> int:
+    """Serve the port for as long as the agent runs, and return its number; 0 = nobody could reach it.
+
+    It has a client of its own, so that no failure elsewhere ends a stream. Blocks. Raises SettingsInvalid, OSError.
+    """
+    if not node.host.addresses:
+        log.warning("the node has no address, so the cluster cannot reach the kubelet's port: no logs, exec or metrics")
+        return 0
+    authorities, whence = _client_authorities(settings, config)
+    door = Door(node.host.addresses, settings.kubelet_port, _tls(settings, node, authorities))
+    configuration = kubelet_configuration(settings, node, whence)
+    port = KubeletPort(door, readings, agent.node_pods, cri, configuration)
+
+    async def run() -> None:
+        async with ApiClient(config, user_agent=f"syncpod/{engine_version()}") as client:
+            await port.run(client)
+
+    agent.add_background_task("the kubelet's port", run)
+    return settings.kubelet_port
+
+
+def _client_authorities(settings: NodeSettings, config: Kubeconfig) -> tuple[str, str]:
+    """Return who may issue the certificates of clients, in PEM, and where that is from. Raises SettingsInvalid."""
+    if settings.client_ca_file is not None:
+        return _read(CLIENT_CA_FILE, settings.client_ca_file), str(settings.client_ca_file)
+    try:
+        found = issuer_of_node(config)
+    except (OSError, ValueError) as error:
+        log.warning("who issues certificates in this cluster cannot be read from %s: %s", config.path, error)
+        found = ""
+    if not found:
+        log.warning(
+            "the authority of %s has not issued the node's own certificate, so it is not taken for one of clients: the "
+            "API server cannot identify itself at the kubelet's port unless %s names the cluster's client CA",
+            config.path,
+            CLIENT_CA_FILE,
+        )
+    return found, str(config.path) if found else ""
+
+
+def _tls(settings: NodeSettings, node: NodeContext, authorities: str) -> ssl.SSLContext:
+    """Return the TLS of the port. Raises SettingsInvalid, OSError."""
+    cert, key = settings.tls_cert_file, settings.tls_private_key_file
+    if (cert is None) != (key is None):
+        given, missing = (TLS_CERT_FILE, TLS_PRIVATE_KEY_FILE) if cert else (TLS_PRIVATE_KEY_FILE, TLS_CERT_FILE)
+        raise SettingsInvalid(f"{given}={cert or key}: needs {missing} beside it")
+    if cert is None or key is None:
+        pair = own_pair(settings.state_dir, settings.node, node.host.addresses, datetime.now(UTC))
+        source = settings.state_dir
+    else:
+        pair = f"{_read(TLS_CERT_FILE, cert)}\n{_read(TLS_PRIVATE_KEY_FILE, key)}"
+        source = cert
+    try:
+        tls(pair, "")
+    except (ssl.SSLError, ValueError):
+        raise SettingsInvalid(
+            f"{TLS_CERT_FILE}={source}: must be a certificate in PEM, with its key, unencrypted, in "
+            f"{TLS_PRIVATE_KEY_FILE}"
+        ) from None
+    try:
+        return tls(pair, authorities)
+    except (ssl.SSLError, ValueError):
+        raise SettingsInvalid(f"{CLIENT_CA_FILE}={settings.client_ca_file}: must be certificates in PEM") from None
+
+
+def _read(name: str, path: Path) -> str:
+    """Return a file of certificates. Raises SettingsInvalid."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise SettingsInvalid(f"{name}={path}: larger than {_LARGEST >> 20} MiB: no certificates")
+        return text.decode()
+    except OSError as error:
+        raise SettingsInvalid(f"{name}={path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsInvalid(f"{name}={path}: must be certificates in PEM") from None
