@@ -193,7 +193,7 @@ async def test_a_stream_in_which_nothing_moves_ends(n1: Node, monkeypatch: pytes
 async def test_attach_has_the_terminal_that_the_container_has(n1: Node, commands: Commands) -> None:
     n1.runtime.url = commands.exec("true")
     for container, tty in (("app", False), ("shell", True)):
-        path = f"/attach/default/web/{container}?input=1&output=1&error=1"
+        path = f"/attach/default/web/{container}?input=1&output=1&error={int(not tty)}"
         client = await spdy(n1, path, "v4.channel.k8s.io")
         client.close()
         kind, _, streams = n1.runtime.asked[-1]

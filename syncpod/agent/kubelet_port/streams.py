@@ -57,16 +57,18 @@ class ContainerStreams:
         )
 
     async def attach_url(self, asked: Request, namespace: str, name: str, *uid_and_container: str) -> str:
-        """Return the URL for the streams of a container's main process, which has a terminal or not. Raises Refused."""
+        """Return the URL for the streams of a container's main process, which has a terminal or not.
+
+        Raises Refused, also where the runtime refuses what is asked for: the error output of a terminal.
+        """
         *uid, container = uid_and_container
         streams = _streams(asked)
         pod = await named_pod(self._source, namespace, name, _NO_POD, *uid)
         missing = f"container {container} not found in pod {name}_{namespace}"
         running = await self._running(pod, container, missing)
         tty = require_container(pod, container).get("tty") is True
-        stderr = streams.stderr and not tty
         return await _from_runtime(
-            self._cri.attach(running, tty=tty, stdin=streams.stdin, stdout=streams.stdout, stderr=stderr)
+            self._cri.attach(running, tty=tty, stdin=streams.stdin, stdout=streams.stdout, stderr=streams.stderr)
         )
 
     async def forward_url(self, asked: Request, namespace: str, name: str, *uid: str) -> str:
