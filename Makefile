@@ -25,7 +25,7 @@ EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-a
 # Most tests wait for most of their time: on two cores, four processes left a quarter of the processors idle.
 PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs -p tests.second_try --numprocesses=6 --dist=loadgroup --no-loadscope-reorder $(TESTS)
 
-.PHONY: help up down test test-all nightly planted chaos differential lint bench protos requirements check-requirements sbom venv
+.PHONY: help up down test test-all nightly planted chaos differential conformance lint bench protos requirements check-requirements sbom venv
 
 help: ## list the targets
 	@sed -nE "s/^([a-z-]+):.*## (.*)/  \1|\2/p" Makefile | awk -F"|" '{ printf "%-16s%s\n", $$1, $$2 }'
@@ -56,6 +56,9 @@ chaos: $(INSTALLED) ## ten minutes of faults, judged by what containers note; CH
 
 differential: $(INSTALLED) ## the same manifests on a kubelet and on a node of ours; SCENARIOS="probe/* hook/*" for some
 	@$(BIN)/python -m qa.differential $(SCENARIOS)
+
+conformance: $(INSTALLED) ## Kubernetes' own tests of a node, 141 of them; CONFORMANCE="--node kubelet" for the kubelet's result
+	@$(BIN)/python -m qa.conformance $(CONFORMANCE)
 
 lint: $(INSTALLED) check-requirements ## style, types, who imports whom, generated files
 	@$(BIN)/ruff check

@@ -25,6 +25,7 @@ LONGEST = (
     "workflows/test_pod_workflow.py",
     "e2e/test_registry.py",
     "qa/test_critest.py",
+    "qa/test_conformance.py",
     "e2e/test_node_level.py",
     "e2e/test_fleet_placement.py",
     "workflows/test_workload.py",

@@ -2,7 +2,8 @@
 
     python -m qa.differential.kubelet build
 
-It is kept in `~/.cache/syncpod/kubelet-1.36.2`; `SYNCPOD_KUBELET` names another one.
+It is kept in `~/.cache/syncpod/kubernetes-1.36.2`, beside the programs of a cluster. `SYNCPOD_KUBELET` names another
+one.
 """
 
 from __future__ import annotations
@@ -10,12 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -24,48 +22,26 @@ from typing import Any, Final, Self
 
 import yaml
 
+from qa.conformance import programs
 from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
-from tests.runtimes.require import Missing, cache_directory
+from tests.runtimes.require import Missing
 
-VERSION: Final = "1.36.2"
-_STAGED: Final = re.compile(r"^(\s*(k8s\.io/\S+) => )\./staging/src/\S+$", re.MULTILINE)
-_VERSION_PACKAGE: Final = "k8s.io/component-base/version"
+VERSION: Final = programs.VERSION
 CONTAINER_LOGS: Final = Path("/var/log/containers")
 """Where a kubelet links to the logs of containers; it cannot be told another place."""
 
 
 def program() -> Path:
     """The kubelet of this machine. Raises `Missing`, saying how it is built."""
-    path = Path(os.environ.get("SYNCPOD_KUBELET") or cache_directory() / f"kubelet-{VERSION}" / "kubelet")
+    path = Path(os.environ.get("SYNCPOD_KUBELET") or programs.directory() / "kubelet")
     if not os.access(path, os.X_OK):
         raise Missing(f"there is no kubelet at {path}: python -m qa.differential.kubelet build makes one")
     return path
 
 
 def build() -> Path:
-    """Build the kubelet into the cache, which takes ten minutes or more. Raises `Missing`, CalledProcessError.
-
-    The module k8s.io/kubernetes names its staging modules by paths that the module proxy's zip does not have: each is
-    replaced by its published version, v0 for v1.
-    """
-    go = shutil.which("go")
-    if go is None:
-        raise Missing("go is not installed")
-    asked = [go, "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"]
-    found = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, cwd="/").stdout)
-    target = cache_directory() / f"kubelet-{VERSION}" / "kubelet"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="syncpod-kubelet-") as name:
-        source = Path(name, "src")
-        left_out = shutil.ignore_patterns("go.work", "go.work.sum", "vendor", "staging")
-        shutil.copytree(found["Dir"], source, symlinks=True, ignore=left_out, copy_function=shutil.copyfile)
-        subprocess.run(["chmod", "-R", "u+w", source], check=True)
-        modules = source / "go.mod"
-        modules.write_text(_STAGED.sub(rf"\1\2 v0.{VERSION.partition('.')[2]}", modules.read_text()))
-        flags = f"-X {_VERSION_PACKAGE}.gitVersion=v{VERSION}"
-        command = ["nice", go, "build", "-p", "2", "-ldflags", flags, "-o", str(target), "./cmd/kubelet"]
-        subprocess.run(command, cwd=source, env=os.environ | {"GOFLAGS": "-mod=mod"}, check=True)
-    return target
+    """Build the kubelet into the cache, which takes ten minutes or more. Raises `Missing`, CalledProcessError."""
+    return programs.build(["kubelet"]) / "kubelet"
 
 
 class Kubelet:
@@ -83,7 +59,7 @@ class Kubelet:
         self._cgroup_root = cgroup_root
         for place in (self.manifests, self.pod_logs, self.root):
             place.mkdir(parents=True)
-        self._make_cgroup_root()
+        make_cgroup(cgroup_root)
         port, self._read_only_port = _free_ports(2)
         config = directory / "config.yaml"
         config.write_text(yaml.safe_dump(self._configuration(endpoint, port)))
@@ -192,15 +168,16 @@ class Kubelet:
             "featureGates": {"ContainerStopSignals": True},
         }
 
-    def _make_cgroup_root(self) -> None:
-        """Make the cgroup above its own in each hierarchy: a kubelet expects it there."""
-        for hierarchy in CGROUPS.iterdir():
-            if (hierarchy / "cgroup.procs").exists() and not hierarchy.is_symlink():
-                cgroup = hierarchy / self._cgroup_root.strip("/")
-                cgroup.mkdir(exist_ok=True)
-                for name in ("cpuset.cpus", "cpuset.mems"):
-                    if (cgroup / name).exists() and not (cgroup / name).read_text().strip():
-                        (cgroup / name).write_text((hierarchy / name).read_text())
+
+def make_cgroup(path: str) -> None:
+    """Make the cgroup above a kubelet's own in each hierarchy: a kubelet expects it there."""
+    for hierarchy in CGROUPS.iterdir():
+        if (hierarchy / "cgroup.procs").exists() and not hierarchy.is_symlink():
+            cgroup = hierarchy / path.strip("/")
+            cgroup.mkdir(exist_ok=True)
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                if (cgroup / name).exists() and not (cgroup / name).read_text().strip():
+                    (cgroup / name).write_text((hierarchy / name).read_text())
 
 
 def _free_ports(count: int) -> list[int]:

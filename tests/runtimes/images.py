@@ -41,6 +41,18 @@ _PAGE = "<!doctype html>\n<title>nginx</title>\n<h1>It works</h1>\n"
 
 
 @dataclass(frozen=True)
+class File:
+    """A file of a layer whose mode is not 0755."""
+
+    content: bytes
+    mode: int
+
+
+Files = Mapping[str, bytes | str | File | None]
+"""A layer's content by path: bytes are a file's content, a string is a symbolic link's target, None is a directory."""
+
+
+@dataclass(frozen=True)
 class Image:
     """An image of one layer: its name, the layer (an uncompressed tar) and the `config` of its OCI configuration."""
 
@@ -51,16 +63,8 @@ class Image:
 
 def images() -> tuple[Image, ...]:
     """All the images of this module. Raises `Missing` where there is no static busybox to make them from."""
-    busybox = _static_busybox()
-    applets = subprocess.run([busybox, "--list-full"], capture_output=True, text=True, check=True).stdout.split()
-    system: dict[str, bytes | str | None] = {
-        "bin/busybox": busybox.read_bytes(),
-        **{applet: "/bin/busybox" for applet in applets if applet != "bin/busybox"},
-        "etc/passwd": _PASSWD.encode(),
-        "etc/group": _GROUP.encode(),
-        **dict.fromkeys(("dev", "proc", "root", "sys", "tmp", "var/log"), None),
-    }
-    layer = _layer(system)
+    system = busybox_system() | {"etc/passwd": _PASSWD.encode(), "etc/group": _GROUP.encode()}
+    layer = layer_of(system)
     shell = {"Env": [_PATH], "Cmd": ["sh"]}
     return (
         _pause(layer),
@@ -70,10 +74,21 @@ def images() -> tuple[Image, ...]:
         Image(USER_1000, layer, shell | {"User": "1000"}),
         Image(
             HTTPD,
-            _layer(system | {"var/www/index.html": _PAGE.encode()}),
+            layer_of(system | {"var/www/index.html": _PAGE.encode()}),
             {"Env": [_PATH], "Cmd": ["httpd", "-f", "-p", "80", "-h", "/var/www"], "ExposedPorts": {"80/tcp": {}}},
         ),
     )
+
+
+def busybox_system() -> dict[str, bytes | str | File | None]:
+    """The files of a system that has busybox only, without users. Raises `Missing` where it is not static."""
+    busybox = _static_busybox()
+    applets = subprocess.run([busybox, "--list-full"], capture_output=True, text=True, check=True).stdout.split()
+    return {
+        "bin/busybox": busybox.read_bytes(),
+        **{applet: "/bin/busybox" for applet in applets if applet != "bin/busybox"},
+        **dict.fromkeys(("dev", "proc", "root", "sys", "tmp", "var/log"), None),
+    }
 
 
 def write_archive(path: Path, contents: Iterable[Image]) -> None:
@@ -99,28 +114,36 @@ def write_archive(path: Path, contents: Iterable[Image]) -> None:
         descriptor = blob(json.dumps(manifest).encode(), manifest["mediaType"])  # type: ignore[arg-type]
         manifests.append(descriptor | {"platform": platform, "annotations": {"io.containerd.image.name": image.name}})
 
-    layout: dict[str, bytes | str | None] = {
+    layout: dict[str, bytes | str | File | None] = {
         "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
         "index.json": json.dumps({"schemaVersion": 2, "manifests": manifests}).encode(),
     }
-    path.write_bytes(_layer(layout | {f"blobs/sha256/{digest}": content for digest, content in blobs.items()}))
+    path.write_bytes(layer_of(layout | {f"blobs/sha256/{digest}": content for digest, content in blobs.items()}))
 
 
 def _pause(busybox_layer: bytes) -> Image:
     """The sandbox image: the ten lines of pause.c, or busybox doing the same where there is no C compiler."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
+    program = pause_program()
+    if program is None:
         wait = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait; done"
         return Image(PAUSE, busybox_layer, {"Entrypoint": ["/bin/busybox", "sh", "-c", wait]})
+    return Image(PAUSE, layer_of({"pause": program}), {"Entrypoint": ["/pause"]})
+
+
+def pause_program() -> bytes | None:
+    """pause.c as a static program; None where there is no C compiler."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        return None
     with tempfile.TemporaryDirectory() as directory:
         binary = Path(directory, "pause")
         source = Path(__file__).with_name("pause.c")
         subprocess.run([compiler, "-static", "-Os", "-s", "-o", binary, source], check=True)
-        return Image(PAUSE, _layer({"pause": binary.read_bytes()}), {"Entrypoint": ["/pause"]})
+        return binary.read_bytes()
 
 
-def _layer(files: Mapping[str, bytes | str | None]) -> bytes:
-    """A tar of `files`: bytes are a file's content, a string a symbolic link's target, None a directory."""
+def layer_of(files: Files) -> bytes:
+    """A tar of `files`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         parents = {str(parent) for name in files for parent in Path(name).parents} - {"."}
@@ -135,8 +158,12 @@ def _layer(files: Mapping[str, bytes | str | None]) -> bytes:
                 entry.type, entry.linkname = tarfile.SYMTYPE, content
                 tar.addfile(entry)
             else:
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content))
+                data = content
+                if isinstance(content, File):
+                    data, entry.mode = content.content, content.mode
+                assert isinstance(data, bytes)
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
 
 

@@ -1,0 +1,181 @@
+"""etcd, API server, controller manager, scheduler and kube-proxy, as upstream builds them, in the run's namespace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from qa.conformance.identities import Authority
+from qa.conformance.namespace import ADDRESS, WITHIN
+from qa.conformance.programs import program
+
+NODE: Final = "n1"
+SERVICES: Final = "10.96.0.0/16"
+CLUSTER_DNS: Final = "10.96.0.10"
+_PORT: Final = 6443
+_FIRST_SERVICE: Final = "10.96.0.1"
+_PATIENCE: Final = 120.0
+
+
+class ControlPlane:
+    """One control plane without a node. `close` ends its processes; so does `with`."""
+
+    def __init__(self, directory: Path) -> None:
+        """Start it, with everything below `directory`. Raises `Missing`, RuntimeError with the end of a log."""
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._authority = Authority(directory / "identities", f"https://{ADDRESS}:{_PORT}")
+        self.authority = self._authority.own.certificate
+        self.admin = self._authority.kubeconfig("admin", "admin")
+        self.node = self._authority.kubeconfig("node", f"system:node:{NODE}", ("system:nodes",))
+        try:
+            self._start_etcd()
+            self.start_api_server()
+            self._start_controllers()
+            self._start_proxy()
+        except BaseException:
+            self.close()
+            raise
+
+    def kubectl(self, *arguments: str, check: bool = True, timeout: float = 60.0) -> str:
+        """Run kubectl as an administrator and return its output. Raises CalledProcessError, TimeoutExpired."""
+        command = [*WITHIN, str(program("kubectl")), "--kubeconfig", str(self.admin), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=check, timeout=timeout).stdout
+
+    def ready_nodes(self) -> list[str]:
+        """The names of the nodes whose condition Ready is True."""
+        listed: dict[str, Any] = json.loads(self.kubectl("get", "nodes", "-o", "json"))
+        return [each["metadata"]["name"] for each in listed["items"] if _is_ready(each)]
+
+    def wait_for_node(self, *, patience: float = _PATIENCE) -> None:
+        """Wait until the node is Ready and has no taint that keeps pods away. Raises RuntimeError."""
+        deadline = time.monotonic() + patience
+        while NODE not in self.ready_nodes() or "not-ready" in self.kubectl("get", "node", NODE, "-o", "yaml"):
+            if time.monotonic() > deadline:
+                described = self.kubectl("describe", "node", NODE, check=False)
+                raise RuntimeError(f"node {NODE} did not become Ready:\n{described}")
+            time.sleep(0.3)
+
+    def stop(self, name: str) -> None:
+        """SIGKILL one process, such as `kube-apiserver`."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def close(self) -> None:
+        """End all its processes."""
+        for name in reversed(list(self._processes)):
+            self.stop(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start_api_server(self) -> None:
+        """Start the API server on the present database, and wait until it is ready."""
+        issue, own = self._authority.issue, self._authority.own
+        serving = issue(
+            "apiserver",
+            "kube-apiserver",
+            hosts=("localhost", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", ADDRESS, _FIRST_SERVICE),
+        )
+        client = issue("kubelet-client", "kube-apiserver-kubelet-client", ("system:masters",))
+        options = {
+            "etcd-servers": "http://127.0.0.1:2379",
+            "secure-port": _PORT,
+            "bind-address": "0.0.0.0",
+            "advertise-address": ADDRESS,
+            "tls-cert-file": serving.certificate,
+            "tls-private-key-file": serving.key,
+            "client-ca-file": own.certificate,
+            "service-account-key-file": self._authority.service_accounts,
+            "service-account-signing-key-file": self._authority.service_accounts,
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "authorization-mode": "Node,RBAC",
+            "enable-admission-plugins": "NodeRestriction",
+            "allow-privileged": "true",
+            "service-cluster-ip-range": SERVICES,
+            "kubelet-client-certificate": client.certificate,
+            "kubelet-client-key": client.key,
+            "kubelet-preferred-address-types": "InternalIP",
+        }
+        self._start("kube-apiserver", options)
+        self._wait("kube-apiserver", ("get", "--raw", "/readyz"))
+
+    def _start_etcd(self) -> None:
+        options = {
+            "data-dir": self.directory / "etcd",
+            "unsafe-no-fsync": "true",
+            "listen-client-urls": "http://127.0.0.1:2379",
+            "advertise-client-urls": "http://127.0.0.1:2379",
+            "listen-peer-urls": "http://127.0.0.1:2380",
+        }
+        self._start("etcd", options)
+
+    def _start_controllers(self) -> None:
+        own = self._authority.own
+        manager = self._authority.kubeconfig("controllers", "system:kube-controller-manager", ())
+        scheduler = self._authority.kubeconfig("scheduler", "system:kube-scheduler", ())
+        self._start(
+            "kube-controller-manager",
+            {
+                "kubeconfig": manager,
+                "authentication-kubeconfig": manager,
+                "authorization-kubeconfig": manager,
+                "leader-elect": "false",
+                "service-account-private-key-file": self._authority.service_accounts,
+                "root-ca-file": own.certificate,
+                "use-service-account-credentials": "true",
+                "cluster-signing-cert-file": own.certificate,
+                "cluster-signing-key-file": own.key,
+            },
+        )
+        self._start(
+            "kube-scheduler",
+            {
+                "kubeconfig": scheduler,
+                "authentication-kubeconfig": scheduler,
+                "authorization-kubeconfig": scheduler,
+                "leader-elect": "false",
+            },
+        )
+        self._wait("kube-controller-manager", ("get", "serviceaccount", "default"))
+
+    def _start_proxy(self) -> None:
+        # What it would set for the whole machine it may not set here.
+        kept = {
+            f"conntrack-{each}": 0 for each in ("max-per-core", "tcp-timeout-established", "tcp-timeout-close-wait")
+        }
+        options = {"kubeconfig": self.admin, "proxy-mode": "iptables", "hostname-override": NODE, **kept}
+        self._start("kube-proxy", options)
+
+    def _start(self, name: str, options: dict[str, object]) -> None:
+        command: Sequence[str] = [*WITHIN, str(program(name)), *(f"--{key}={value}" for key, value in options.items())]
+        with self._log(name).open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ, start_new_session=True
+            )
+
+    def _wait(self, name: str, asked: tuple[str, ...]) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not self.kubectl(*asked, check=False):
+            if self._processes[name].poll() is not None or time.monotonic() > deadline:
+                end = "\n".join(self._log(name).read_text(errors="replace").splitlines()[-15:])
+                raise RuntimeError(f"{name} did not become ready; the end of {self._log(name)}:\n{end}")
+            time.sleep(0.3)
+
+    def _log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node["status"].get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

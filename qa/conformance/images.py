@@ -1,0 +1,84 @@
+"""The images of the tests, made from the programs of this machine under the names that the tests ask for.
+
+What the tests need of each image is read from the sources of Kubernetes' test images: names, users and ports.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from qa.conformance import programs
+from tests.runtimes.images import File, Image, busybox_system, layer_of, pause_program
+from tests.runtimes.require import Missing
+
+_REGISTRY: Final = "registry.k8s.io"
+_TESTS: Final = f"{_REGISTRY}/e2e-test-images"
+_LIBRARY: Final = re.compile(r"(/\S+) \(0x")
+_PATH: Final = "PATH=/usr/local/bin:/usr/bin:/bin:/sbin"
+_PASSWD: Final = (
+    b"root:x:0:0:root:/root:/bin/sh\n"
+    b"user-defined-in-image:x:1000:1000::/home:/bin/sh\n"
+    b"nobody:x:65534:65534::/:/bin/false\n"
+)
+_GROUP: Final = b"root:x:0:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"
+_AGNHOST_PORTS: Final = ("80/tcp", "8080/tcp", "8081/tcp", "9376/tcp", "5000/tcp")
+
+Files = dict[str, bytes | str | File | None]
+
+
+def test_images() -> list[Image]:
+    """All images, some under several names. Raises `Missing` where the machine lacks a program."""
+    # busybox's own shell drops variables whose names have a dash, which tests set and read.
+    shell = _system() | _with_libraries("bash", "bin/bash") | {"bin/sh": "bash"}
+    agnhost: Files = {
+        **shell,
+        **_with_libraries("curl", "usr/bin/curl"),
+        **_with_libraries("nc.openbsd", "usr/bin/nc.openbsd"),
+        "bin/nc": "/usr/bin/nc.openbsd",
+        "agnhost": programs.program("agnhost").read_bytes(),
+        "agnhost-2": "agnhost",
+        "uploads": None,
+        **{name: File((programs.directory() / name).read_bytes(), 0o644) for name in programs.FILES},
+    }
+    privileges = _system() | {"usr/local/bin/nnp": File(programs.program("nnp").read_bytes(), 0o4755)}
+    serving = {"Entrypoint": ["/agnhost"], "Cmd": ["pause"], "ExposedPorts": {port: {} for port in _AGNHOST_PORTS}}
+    return [
+        *_named(("busybox:1.37.0-1", "busybox:1.29-4"), shell, {"Cmd": ["sh"]}),
+        *_named(("nonroot:1.5",), shell, {"Cmd": ["sh"], "User": "1234"}),
+        *_named(("agnhost:2.63.0", "agnhost:2.55"), agnhost, serving),
+        *_named(("nonewprivs:1.4",), privileges, {"Cmd": ["nnp"]}),
+        *_pause(),
+    ]
+
+
+def _named(names: tuple[str, ...], files: Files, config: Mapping[str, object]) -> list[Image]:
+    layer = layer_of(files)
+    return [Image(f"{_TESTS}/{name}", layer, {"Env": [_PATH], **config}) for name in names]
+
+
+def _pause() -> list[Image]:
+    program = pause_program()
+    if program is None:
+        raise Missing("there is no C compiler for the image of pause")
+    layer = layer_of({"pause": program})
+    return [Image(f"{_REGISTRY}/pause:{tag}", layer, {"Entrypoint": ["/pause"]}) for tag in ("3.10.2", "3.10", "3.6")]
+
+
+def _system() -> Files:
+    users: Files = {"etc/passwd": File(_PASSWD, 0o644), "etc/group": File(_GROUP, 0o644), "home": None}
+    return busybox_system() | users
+
+
+def _with_libraries(name: str, place: str) -> Files:
+    """A dynamically linked program with its libraries, at the paths at which its loader looks for them."""
+    path = shutil.which(name)
+    if path is None:
+        raise Missing(f"{name} is not installed (Debian: bash, curl, netcat-openbsd)")
+    listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+    libraries = {each.lstrip("/"): Path(each).resolve().read_bytes() for each in _LIBRARY.findall(listed)}
+    return {place: Path(path).resolve().read_bytes(), **libraries}

@@ -1,0 +1,127 @@
+"""The two nodes that can stand in the cluster, a kubelet and a node of ours: all that differs between two runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from qa.conformance.control_plane import CLUSTER_DNS, NODE, ControlPlane
+from qa.conformance.images import test_images
+from qa.conformance.namespace import ADDRESS, WITHIN
+from qa.conformance.programs import program
+from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.images import write_archive
+from tests.runtimes.leftovers import remove_cgroup, unmount_below
+
+_SYNCPOD: Final = Path(sys.executable).with_name("syncpod")
+_TEMPORAL_PORTS: Final = ("--port", "17233", "--ui-port", "18233")
+_DOMAIN: Final = "cluster.local"
+_MOST_PODS: Final = 110
+
+
+@contextmanager
+def runtime(version: str) -> Iterator[Containerd]:
+    """A containerd in the namespace, with the tests' images. Raises `Missing`."""
+    with Containerd.launch(version, gates=False, within=WITHIN) as containerd:
+        archive = containerd.directory / "images.tar"
+        write_archive(archive, test_images())
+        containerd.ctr("images", "import", archive)
+        archive.unlink()
+        yield containerd
+
+
+@contextmanager
+def kubelet(cluster: ControlPlane, containerd: Containerd, directory: Path) -> Iterator[None]:
+    """A kubelet that has joined the cluster; at the end nothing of it is left. Raises `Missing`, RuntimeError."""
+    directory.mkdir(parents=True)
+    config = directory / "config.yaml"
+    config.write_text(yaml.safe_dump(_kubelet_configuration(cluster, containerd, directory)))
+    command = [*WITHIN, str(program("kubelet")), f"--config={config}", f"--kubeconfig={cluster.node}"]
+    command += [f"--root-dir={directory / 'root'}", f"--cert-dir={directory / 'pki'}"]
+    command += [f"--hostname-override={NODE}", f"--node-ip={ADDRESS}", "-v=2"]
+    make_cgroup(containerd.cgroup_parent)
+    with (directory / "kubelet.log").open("ab") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    try:
+        cluster.wait_for_node()
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        remove_cgroup(containerd.cgroup_parent)
+        unmount_below(directory)
+        for link in CONTAINER_LOGS.iterdir() if CONTAINER_LOGS.is_dir() else ():
+            if link.is_symlink() and link.readlink().is_relative_to(directory):
+                link.unlink()
+
+
+@contextmanager
+def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path) -> Iterator[None]:
+    """A node of ours, started by `syncpod up` as its user would, and ended by `down`. Raises RuntimeError."""
+    directory.mkdir(parents=True)
+    own = ["--state-dir", str(directory / "state")]
+    start = ["up", *own, "--node", NODE, "--kubeconfig", str(cluster.node), "--runtime-endpoint", containerd.endpoint]
+    start += ["--memory-dir", str(directory / "memory"), *_TEMPORAL_PORTS]
+    environment = {
+        **{
+            name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "SYNCPOD_", "OTEL_"))
+        },
+        "SYNCPOD_CGROUP_PARENT": containerd.cgroup_parent,
+        "SYNCPOD_LOG_DIR": str(directory / "logs"),
+    }
+    with (directory / "commands.log").open("ab") as log:
+
+        def run(*arguments: str, timeout: float) -> int:
+            command = [*WITHIN, str(_SYNCPOD), *arguments]
+            return subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, timeout=timeout, check=False
+            ).returncode
+
+        try:
+            if run(*start, timeout=180):
+                raise RuntimeError(f"syncpod up failed: {(directory / 'commands.log').read_text()}")
+            cluster.wait_for_node()
+            yield
+        finally:
+            with suppress(subprocess.TimeoutExpired):
+                run("down", *own, timeout=120)
+            unmount_below(directory)
+
+
+NODES: Final[dict[str, Callable[[ControlPlane, Containerd, Path], Any]]] = {"syncpod": syncpod, "kubelet": kubelet}
+"""By the names that the command takes."""
+
+
+def _kubelet_configuration(cluster: ControlPlane, containerd: Containerd, directory: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "podLogsDir": str(directory / "logs"),
+        "containerRuntimeEndpoint": containerd.endpoint,
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": containerd.cgroup_parent,
+        "address": ADDRESS,
+        "healthzPort": 0,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(cluster.authority)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "clusterDNS": [CLUSTER_DNS],
+        "clusterDomain": _DOMAIN,
+        "failSwapOn": False,
+        "failCgroupV1": False,
+        "oomScoreAdj": 0,
+        "maxPods": _MOST_PODS,
+        "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
+        "imageGCHighThresholdPercent": 100,
+    }

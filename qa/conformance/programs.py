@@ -1,0 +1,148 @@
+"""The programs of a Kubernetes cluster and of its tests, built from the Go module proxy and kept in the cache.
+
+python -m qa.conformance.programs
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.runtimes.require import Missing, cache_directory
+
+VERSION: Final = "1.36.2"
+ETCD_VERSION: Final = "3.6.16"
+_STAGED: Final = re.compile(r"^(\s*(k8s\.io/\S+) => )\./staging/src/\S+$", re.MULTILINE)
+_VERSION_PACKAGE: Final = "k8s.io/component-base/version"
+_GINKGO: Final = "github.com/onsi/ginkgo/v2"
+CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
+FROM_COMMANDS: Final = (*CONTROL_PLANE, "kubelet")
+PROGRAMS: Final = ("etcd", *FROM_COMMANDS, "agnhost", "nnp", "ginkgo", "e2e.test")
+"""In the order in which they are built: the control plane comes first, since it is of use by itself."""
+FILES: Final = ("localhost.crt", "localhost.key")
+"""What the image of agnhost has beside its program."""
+
+
+def directory() -> Path:
+    """Where the programs are kept; `SYNCPOD_KUBERNETES` names another place."""
+    return Path(os.environ.get("SYNCPOD_KUBERNETES") or cache_directory() / f"kubernetes-{VERSION}")
+
+
+def program(name: str) -> Path:
+    """One of `PROGRAMS` on this machine. Raises `Missing` with the command that builds it."""
+    path = directory() / name
+    if not os.access(path, os.X_OK):
+        raise Missing(f"there is no {name} at {path}: python -m qa.conformance.programs builds it")
+    return path
+
+
+def build(names: Sequence[str] = PROGRAMS) -> Path:
+    """Build those of the programs that are missing, and return their directory; all take 20 minutes on two cores.
+
+    Each is kept as soon as it is built, so that an interrupted build goes on. Raises `Missing`, CalledProcessError.
+    """
+    target = directory()
+    target.mkdir(parents=True, exist_ok=True)
+    absent = [name for name in names if not (target / name).exists()]
+    with tempfile.TemporaryDirectory(prefix="syncpod-kubernetes-") as scratch:
+        if "etcd" in absent:
+            _build_etcd(Path(scratch, "etcd"), target)
+        if set(absent) - {"etcd"}:
+            source = _source(Path(scratch, "kubernetes"))
+            for name in absent:
+                if name != "etcd":
+                    _build(name, source, target)
+            _copy_files(source, target)
+    return target
+
+
+def _build_etcd(source: Path, target: Path) -> None:
+    _copy("go.etcd.io/etcd/server/v3", ETCD_VERSION, source)
+    # The zip of the module names its neighbours by paths that it does not have: their published versions serve.
+    drops = [f"-dropreplace=go.etcd.io/etcd/{part}/v3" for part in ("api", "client/pkg", "client", "pkg")]
+    _go(source, "mod", "edit", *drops)
+    _keep(target / "etcd", lambda out: _go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), "."))
+
+
+def _source(source: Path) -> Path:
+    """Copy k8s.io/kubernetes; its staging modules, which the zip lacks, become their published versions (v0)."""
+    _copy("k8s.io/kubernetes", VERSION, source)
+    modules = source / "go.mod"
+    modules.write_text(_STAGED.sub(rf"\1\2 v0.{VERSION.partition('.')[2]}", modules.read_text()))
+    return source
+
+
+def _build(name: str, source: Path, target: Path) -> None:
+    flags = f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{VERSION} -X {_VERSION_PACKAGE}.gitMajor=1 "
+    flags += f"-X {_VERSION_PACKAGE}.gitMinor={VERSION.split('.')[1]}"
+    build = ("build", "-trimpath", "-ldflags", flags)
+    commands: dict[str, tuple[str, ...]] = {
+        **{each: (*build, f"./cmd/{each}") for each in FROM_COMMANDS},
+        "agnhost": (*build, "./test/images/agnhost"),
+        "nnp": (*build, "test/images/nonewprivs/nnp.go"),
+        "ginkgo": (*build, f"{_GINKGO}/ginkgo"),
+        "e2e.test": ("test", "-c", "-trimpath", "-ldflags", flags, "./test/e2e"),
+    }
+    verb, *rest = commands[name]
+    _keep(target / name, lambda out: _go(source, verb, "-o", str(out), *rest))
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    for name in FILES:
+        shutil.copyfile(source / "test/images/agnhost/porter" / name, target / name)
+
+
+def _copy(module: str, version: str, target: Path) -> None:
+    go = _go_program()
+    asked = [go, "mod", "download", "-json", f"{module}@v{version}"]
+    found = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, cwd="/").stdout)
+    left_out = shutil.ignore_patterns("go.work", "go.work.sum", "vendor", "staging")
+    shutil.copytree(found["Dir"], target, symlinks=True, ignore=left_out, copy_function=shutil.copyfile)
+    subprocess.run(["chmod", "-R", "u+w", target], check=True)
+
+
+def _keep(path: Path, make: Callable[[Path], None]) -> None:
+    """Have a program made beside its place and renamed into it, so that a half of one is never taken for it."""
+    beside = path.with_name(f".{path.name}.partial")
+    make(beside)
+    beside.chmod(0o755)
+    beside.replace(path)
+
+
+def _go(source: Path, *arguments: str) -> None:
+    environment: Mapping[str, str] = os.environ | {"GOFLAGS": "-mod=mod", "CGO_ENABLED": "0", "GOWORK": "off"}
+    subprocess.run(["nice", _go_program(), *arguments], cwd=source, env=environment, check=True)
+
+
+def _go_program() -> str:
+    go = shutil.which("go")
+    if go is None:
+        raise Missing("go is not installed")
+    return go
+
+
+def main() -> int:
+    """Build the programs named as arguments, or all, and print where they are."""
+    names = sys.argv[1:] or PROGRAMS
+    unknown = sorted(set(names) - set(PROGRAMS))
+    if unknown:
+        sys.stderr.write(f"{', '.join(unknown)}: no such program; there are {', '.join(PROGRAMS)}\n")
+        return 2
+    try:
+        sys.stdout.write(f"{build(names)}\n")
+    except (Missing, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

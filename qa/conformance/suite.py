@@ -1,0 +1,89 @@
+"""One run of Kubernetes' end-to-end tests, and its result for each test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from qa.conformance.control_plane import ControlPlane
+from qa.conformance.namespace import WITHIN
+from qa.conformance.programs import VERSION, program
+
+NODE_CONFORMANCE: Final = "NodeConformance && !Slow && !Serial && !Flaky"
+"""The 236 tests of a node that can share it."""
+BOTH: Final = f"Conformance && {NODE_CONFORMANCE}"
+"""Those 141 of them that are Conformance too."""
+_HOURS: Final = 3
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one test: `passed`, `failed`, `timedout`, `panicked`, `interrupted` or `aborted`."""
+
+    name: str
+    state: str
+    seconds: float
+    message: str = ""
+    """The reason, where it did not pass: its first line."""
+
+    @property
+    def passed(self) -> bool:
+        return self.state == "passed"
+
+
+def run(
+    cluster: ControlPlane, out: Path, *, labels: str = BOTH, focus: Sequence[str] = (), processes: int = 6
+) -> list[Result]:
+    """Run the tests that fit the label filter and one of the regular expressions; the log and the report stay in `out`.
+
+    Raises `Missing` where they are not built, RuntimeError where they ended without a report.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    report = out / "report.json"
+    report.unlink(missing_ok=True)
+    command = [*WITHIN, str(program("ginkgo")), f"--procs={processes}", "--no-color", f"--timeout={_HOURS}h"]
+    command += [f"--label-filter={labels}", *(f"--focus={each}" for each in focus), f"--output-dir={out}"]
+    command += ["--json-report=report.json", "--silence-skips", str(program("e2e.test")), "--"]
+    command += [f"--kubeconfig={cluster.admin}", "--provider=skeleton", "--disable-log-dump"]
+    with (out / "log").open("wb") as log:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, cwd=out)
+    if not report.exists():
+        end = "\n".join((out / "log").read_text(errors="replace").splitlines()[-15:])
+        raise RuntimeError(f"the tests ended without a report; the end of {out / 'log'}:\n{end}")
+    return results(json.loads(report.read_text()))
+
+
+def results(report: Sequence[dict[str, Any]]) -> list[Result]:
+    """Read Ginkgo's report: the tests that ran, by name."""
+    specs = (spec for suite in report for spec in suite["SpecReports"] or ())
+    ran = [spec for spec in specs if spec["LeafNodeType"] == "It" and spec["State"] not in ("skipped", "pending")]
+    return sorted((_result(spec) for spec in ran), key=lambda result: result.name)
+
+
+def kubelets() -> list[Result]:
+    """The recorded results of the kubelet on a machine like CI's: 236 tests."""
+    lines = Path(__file__).with_name(f"kubelet-{VERSION}.tsv").read_text().splitlines()
+    rows = (line.split("\t") for line in lines if not line.startswith("#"))
+    return [Result(name, state, float(seconds)) for state, seconds, _, name in rows]
+
+
+def fastest(count: int) -> list[Result]:
+    """The kubelet's quickest test of each group, at most `count` of them, the quickest first.
+
+    A group is the tests whose names begin with the same four words. Tests that the kubelet does not pass are none.
+    """
+    first: dict[str, Result] = {}
+    for each in sorted(kubelets(), key=lambda result: (result.seconds, result.name)):
+        if each.passed:
+            first.setdefault(" ".join(each.name.split()[:4]), each)
+    return list(first.values())[:count]
+
+
+def _result(spec: dict[str, Any]) -> Result:
+    name = " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
+    message = (spec.get("Failure") or {}).get("Message", "").strip().partition("\n")[0]
+    return Result(name, spec["State"], spec["RunTime"] / 1e9, message)
