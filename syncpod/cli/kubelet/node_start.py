@@ -1,0 +1,184 @@
+"""Turns what a kubelet was given into the settings of a node of ours, and says what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, Field, is_true_for, is_unset
+from syncpod.cli.kubelet.reading import Given, KubeletInputInvalid
+from syncpod.settings import variables as v
+
+STATE_DIRECTORY: Final = "syncpod"
+"""Below the kubelet's root directory: the node's state directory."""
+_ROOT_DIRECTORY: Final = "/var/lib/kubelet"
+_CGROUP: Final = "kubepods"
+_HEALTHZ_ADDRESS: Final = "127.0.0.1"
+_HEALTHZ_PORT: Final = 10248
+_MOST_PODS: Final = 110
+_PARALLEL_PULLS: Final = 5
+"""With serializeImagePulls false, a kubelet has no limit; a node of ours always has one."""
+_DEBUG_LEVEL: Final = 4
+_EVICTION: Final = "SYNCPOD_EVICTION_"
+_DEFAULTS: Final[Mapping[str, str]] = {
+    v.LOG_DIR: "/var/log/pods",
+    v.POD_MAX_PIDS: "-1",
+    v.POD_CGROUPS: "true",
+    v.KUBELET_PORT: "10250",
+    v.NODE_LABELS: "",
+    v.MANIFEST_DIR: "",
+    v.ALLOWED_UNSAFE_SYSCTLS: "",
+}
+"""Of a kubelet: its configuration is the whole truth, so a setting that an earlier start was given does not last."""
+
+
+@dataclass(frozen=True)
+class NodeStart:
+    """The start of a node of ours in a kubelet's place."""
+
+    variables: Mapping[str, str]
+    """The settings, by variable; "" = none."""
+    warnings: tuple[str, ...]
+    """One for each thing that a node of ours does otherwise."""
+    log_level: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the machine has to do with it."""
+
+    has_swap: bool
+    has_cgroup_v1: bool
+
+    @classmethod
+    def read(cls, root: Path = Path("/")) -> Machine:
+        """Read this machine's. Raises OSError."""
+        swaps = (root / "proc/swaps").read_text().splitlines()[1:]
+        return cls(bool(swaps), not (root / "sys/fs/cgroup/cgroup.controllers").exists())
+
+
+def node_start(given: Given, machine: Machine) -> NodeStart:
+    """Return how the node is to be started. Raises KubeletInputInvalid with a line for each refusal."""
+    problems = list(_machines(given, machine))
+    warnings: list[str] = []
+    variables = dict(_DEFAULTS)
+    for row in FIELDS:
+        name = row.path or f"--{row.flag}"
+        value = given.of(name)
+        if row.derived or value is None:
+            continue
+        if row.variable and not is_unset(row, value):
+            variables[row.variable] = _text(row, value)
+        elif not row.variable and not is_true_for(row, value):
+            sentence = f"{given.names[name]}: {_shown(value)}: {row.refused or row.warned}"
+            (problems if row.refused else warnings).append(sentence)
+    problems += _derived(given, variables)
+    warnings += [f"featureGates.{name}: a node of ours has no such switch" for name in given.of("featureGates", {})]
+    if problems:
+        raise KubeletInputInvalid("\n".join(problems))
+    level = "debug" if str(given.of("--v", "0")).isdecimal() and int(given.of("--v", "0")) >= _DEBUG_LEVEL else "info"
+    return NodeStart(variables, tuple(warnings), level)
+
+
+def _machines(given: Given, machine: Machine) -> Iterator[str]:
+    """Return why a kubelet would not start on this machine."""
+    if given.of("failSwapOn", True) and machine.has_swap:
+        yield "failSwapOn: this machine has swap: turn it off, or set failSwapOn to false"
+    if given.of("failCgroupV1") and machine.has_cgroup_v1:
+        yield "failCgroupV1: this machine has cgroup v1"
+
+
+def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
+    """Put the settings that come from several fields into `variables`; return the mistakes."""
+    root = str(given.of("--root-dir", _ROOT_DIRECTORY))
+    kubeconfig = given.of("--kubeconfig", "")
+    for name, path in (("--root-dir", root), ("--kubeconfig", kubeconfig or "/")):
+        if not Path(path).is_absolute():
+            yield f"{name}: must be an absolute path, not {path!r}"
+    variables[v.STATE_DIR] = str(Path(root, STATE_DIRECTORY))
+    variables[v.KUBECONFIG] = kubeconfig
+    most = given.of("maxPods", _MOST_PODS)
+    if most < 0:
+        yield f"maxPods: must not be negative, not {most}"
+    variables[v.CAPACITY] = f"pods={most}"
+    cgroup = given.of("cgroupRoot", "").strip("/")
+    variables[v.CGROUP_PARENT] = f"{cgroup}/{_CGROUP}" if cgroup else _CGROUP
+    yield from _pulls(given, variables)
+    yield from _healthz(given, variables)
+    yield from _log_format(given, variables)
+    _thresholds(given, variables)
+    images, runtime = given.of("imageServiceEndpoint", ""), variables.get(v.RUNTIME_ENDPOINT, "")
+    if images and images != runtime:
+        yield f"imageServiceEndpoint: must be {runtime or 'absent'}: one socket serves containers and images"
+
+
+def _pulls(given: Given, variables: dict[str, str]) -> Iterator[str]:
+    """Put the number of images that are pulled at once."""
+    serial, most = given.of("serializeImagePulls"), given.of("maxParallelImagePulls")
+    if serial and most not in (None, 1):
+        yield "maxParallelImagePulls: must be 1 while serializeImagePulls is true"
+    if most is not None and most < 1:
+        yield f"maxParallelImagePulls: must be at least 1, not {most}"
+    usual = _PARALLEL_PULLS if serial is False else 1
+    variables[v.MAX_PARALLEL_IMAGE_PULLS] = str(usual if most is None else most)
+
+
+def _healthz(given: Given, variables: dict[str, str]) -> Iterator[str]:
+    """Put the address at which health is served."""
+    port = given.of("healthzPort", _HEALTHZ_PORT)
+    if not 0 <= port <= 65535:
+        yield f"healthzPort: must be a port, or 0 for none, not {port}"
+    host = given.of("healthzBindAddress", _HEALTHZ_ADDRESS)
+    variables[v.METRICS_ADDRESS] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if port == 0:
+        variables[v.METRICS_ADDRESS] = ""
+
+
+def _log_format(given: Given, variables: dict[str, str]) -> Iterator[str]:
+    """Put the form of the log; its other options have no meaning here."""
+    chosen = given.of("--logging-format", given.of("logging", {}).get("format", "text"))
+    if chosen not in ("text", "json"):
+        yield f"logging.format: must be text or json, not {chosen!r}"
+    variables[v.LOG_FORMAT] = str(chosen)
+
+
+def _thresholds(given: Given, variables: dict[str, str]) -> None:
+    """Put the thresholds of evictions; those that are given replace all defaults, unless they are to be merged."""
+    for name, path in (("HARD", "evictionHard"), ("SOFT", "evictionSoft")):
+        value: Mapping[str, Any] = given.of(path, {})
+        entries = [f"{signal}<{threshold}" for signal, threshold in value.items()]
+        if name == "HARD" and value and not given.of("mergeDefaultEvictionSettings", False):
+            entries += [f"{signal}<0%" for signal in _SIGNALS if signal not in value]
+        variables[f"{_EVICTION}{name}"] = ",".join(entries)
+
+
+_SIGNALS: Final = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+)
+"""Those that have a default threshold."""
+
+
+def _text(row: Field, value: Any) -> str:
+    """Return a value as its variable has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ",".join(value)
+    if isinstance(value, dict):
+        return ",".join(f"{name}={each}" for name, each in value.items())
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    return _text(FIELDS[0], value) if isinstance(value, bool | list | dict) else str(value)
+
+
+def flags() -> tuple[str, ...]:
+    """Return all flags, for the help."""
+    return tuple(sorted(BY_FLAG))

@@ -1,0 +1,85 @@
+"""``syncpod-kubelet``: what is started where a kubelet would be, by kubeadm, k3s, systemd or Kubernetes' tests.
+
+It takes a kubelet's flags and configuration, starts the node's Temporal server if none runs, and becomes the worker.
+When it ends, containers and that server run on; the next start goes on with them.
+
+Exit codes: 0 ended by SIGTERM or SIGINT, 1 failed, 2 the flags, a file or the machine are wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import NoReturn
+
+from syncpod.cli.failure import BAD_INPUT, Failure
+
+_USAGE = """usage: syncpod-kubelet [--config FILE] [--kubeconfig FILE] [--FLAG=VALUE ...]
+
+A kubelet's flags, and a KubeletConfiguration in FILE: docs/kubernetes.md says which. These flags are known:
+"""
+
+
+def main() -> NoReturn:
+    """Become the node's worker, or end this process with a sentence for each thing that is wrong."""
+    code = run(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Return the exit code, if this process did not become the worker."""
+    from syncpod.cli.kubelet.node_start import Machine, flags, node_start
+    from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
+    from syncpod.kubernetes.node import kubelet_version
+
+    if "--version" in arguments or "--version=true" in arguments:
+        sys.stdout.write(f"Kubernetes {kubelet_version(metadata.version('syncpod'))}\n")
+        return 0
+    if {"-h", "--help"} & set(arguments):
+        sys.stdout.write(_USAGE + "".join(f"  --{name}\n" for name in flags()))
+        return 0
+    try:
+        start = node_start(read(arguments), Machine.read())
+    except KubeletInputInvalid as wrong:
+        sys.stderr.writelines(f"syncpod-kubelet: {line}\n" for line in str(wrong).splitlines())
+        return BAD_INPUT
+    except OSError as error:
+        sys.stderr.write(f"syncpod-kubelet: {error.filename}: {error.strerror}\n")
+        return BAD_INPUT
+    sys.stderr.writelines(f"syncpod-kubelet: warning: {each}\n" for each in start.warnings)
+    try:
+        _become_the_worker(start.variables, start.log_level)
+    except Failure as failure:
+        sys.stderr.write(f"syncpod-kubelet: {failure}\n")
+        return failure.code
+
+
+def _become_the_worker(variables: Mapping[str, str], log_level: str) -> NoReturn:
+    """Start the Temporal server if need be, and replace this process by the worker. Raises Failure."""
+    from syncpod.cli.local_processes import start_server
+    from syncpod.cli.machine.processes import run_in_place
+    from syncpod.cli.machine.settings import require_valid, settings
+    from syncpod.cli.machine.worker_process import worker_program
+    from syncpod.settings import variables as v
+    from syncpod.settings.table import as_arguments
+
+    state_dir = variables[v.STATE_DIR]
+    Path(state_dir).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    os.environ.update({name: text for name, text in variables.items() if text})
+    here = settings(state_dir=state_dir)
+    require_valid(here)
+    server = start_server(here)
+    command = [sys.executable, str(worker_program()), "--state-dir", state_dir, *as_arguments(variables)]
+    if server.own is not None:
+        command.append("--adopt-cluster")  # its database may be a new one, and the node is the same
+    command += ["--log-level", log_level]
+    address = {"TEMPORAL_ADDRESS": server.config["target_host"]}
+    run_in_place(command, {**os.environ, **address})
+
+
+if __name__ == "__main__":
+    main()

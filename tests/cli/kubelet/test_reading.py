@@ -1,0 +1,170 @@
+"""A kubelet's flags and configuration are read whole: each field has its row, and each mistake its path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from syncpod.cli.kubelet.fields import BY_FLAG, BY_PATH, FIELDS
+from syncpod.cli.kubelet.node_start import Machine, NodeStart, node_start
+from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
+from syncpod.settings import variables as v
+from syncpod.settings.table import BY_VARIABLE
+
+PLAIN = Machine(has_swap=False, has_cgroup_v1=False)
+HEADER = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+
+
+def listed(name: str) -> set[str]:
+    lines = Path(__file__).with_name(name).read_text().splitlines()
+    return {line for line in lines if not line.startswith("#")}
+
+
+def started(tmp_path: Path, *flags: str, machine: Machine = PLAIN, **fields: Any) -> NodeStart:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(HEADER | fields, sort_keys=False))
+    return node_start(read([f"--config={config}", *flags]), machine)
+
+
+def refusal(tmp_path: Path, *flags: str, machine: Machine = PLAIN, **fields: Any) -> list[str]:
+    with pytest.raises(KubeletInputInvalid) as caught:
+        started(tmp_path, *flags, machine=machine, **fields)
+    return str(caught.value).replace(f"{tmp_path}/config.yaml: ", "").splitlines()
+
+
+def test_every_field_of_a_kubelets_configuration_has_a_row_and_no_row_is_of_another() -> None:
+    assert set(BY_PATH) == listed("fields-1.36.2.txt")
+
+
+def test_every_flag_of_a_kubelet_has_a_row() -> None:
+    assert listed("flags-1.36.2.txt") - set(BY_FLAG) == set()
+
+
+@pytest.mark.parametrize("row", FIELDS, ids=lambda row: row.path or row.flag)
+def test_each_row_has_exactly_one_effect(row: Any) -> None:
+    assert [bool(row.variable), bool(row.refused), bool(row.warned), row.derived].count(True) == 1
+    assert not row.variable or row.variable in BY_VARIABLE or row.variable.startswith("SYNCPOD_")
+
+
+def test_a_kubeadm_configuration_starts_a_node(tmp_path: Path) -> None:
+    start = started(
+        tmp_path,
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
+        "--hostname-override=n1",
+        "--node-labels=a=b",
+        staticPodPath="/etc/kubernetes/manifests",
+        containerRuntimeEndpoint="unix:///run/containerd/containerd.sock",
+        authentication={"anonymous": {"enabled": False}, "webhook": {"enabled": True, "cacheTTL": "0s"}},
+        authorization={"mode": "Webhook", "webhook": {"cacheAuthorizedTTL": "0s", "cacheUnauthorizedTTL": "0s"}},
+        cgroupDriver="cgroupfs",
+        evictionHard={"memory.available": "200Mi"},
+        healthzPort=10248,
+        maxPods=60,
+        serializeImagePulls=False,
+        syncFrequency="0s",
+        imageMinimumGCAge="0s",
+        evictionPressureTransitionPeriod="0s",
+        memorySwap={},
+        logging={"flushFrequency": 0, "options": {"json": {"infoBufferSize": "0"}}, "verbosity": 0},
+        resolvConf="/run/systemd/resolve/resolv.conf",
+        memoryThrottlingFactor=0.9,
+    )
+    assert v.IMAGE_GC_MIN_AGE not in start.variables
+    assert start.warnings == ()
+    assert start.variables == {
+        **start.variables,
+        v.NODE: "n1",
+        v.NODE_LABELS: "a=b",
+        v.KUBECONFIG: "/etc/kubernetes/kubelet.conf",
+        v.MANIFEST_DIR: "/etc/kubernetes/manifests",
+        v.RUNTIME_ENDPOINT: "unix:///run/containerd/containerd.sock",
+        v.STATE_DIR: "/var/lib/kubelet/syncpod",
+        v.CAPACITY: "pods=60",
+        v.CGROUP_PARENT: "kubepods",
+        v.METRICS_ADDRESS: "127.0.0.1:10248",
+        v.MAX_PARALLEL_IMAGE_PULLS: "5",
+        "SYNCPOD_EVICTION_HARD": "memory.available<200Mi,nodefs.available<0%,nodefs.inodesFree<0%,"
+        "imagefs.available<0%,imagefs.inodesFree<0%",
+    }
+
+
+def test_a_setting_of_an_earlier_start_does_not_last(tmp_path: Path) -> None:
+    assert started(tmp_path).variables[v.POD_MAX_PIDS] == "-1"
+    assert started(tmp_path, podPidsLimit=77).variables[v.POD_MAX_PIDS] == "77"
+
+
+def test_unknown_fields_and_wrong_types_are_told_together_with_their_paths(tmp_path: Path) -> None:
+    assert refusal(tmp_path, maxPod=3, maxPods="many", authentication={"x509": {"clientCa": "/ca"}}, logging=3) == [
+        "maxPod: a KubeletConfiguration has no such field",
+        "maxPods: must be a whole number",
+        "authentication.x509.clientCa: a KubeletConfiguration has no such field",
+        "logging: must be an object",
+    ]
+
+
+def test_unknown_flags_and_wrong_values_are_told_together(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "--max-pod=3", "--max-pods=many", "pods", "--sync-frequency=often") == [
+        "--max-pod: a kubelet has no such flag",
+        "--max-pods: must be a whole number, not 'many'",
+        "pods: a kubelet takes no arguments but flags",
+        "--sync-frequency: must be a duration, such as 5m or 1h30m, not 'often'",
+    ]
+
+
+def test_a_field_that_would_give_pods_something_else_is_refused_by_the_name_that_was_typed(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "--seccomp-default", cpuManagerPolicy="static", readOnlyPort=10255) == [
+        "cpuManagerPolicy: static: a node of ours pins no processor and no memory",
+        "--seccomp-default: true: a pod names its seccomp profile itself",
+        "readOnlyPort: 10255: there is no port that asks nobody who it is",
+    ]
+
+
+def test_a_field_that_only_tunes_is_warned_about(tmp_path: Path) -> None:
+    start = started(tmp_path, syncFrequency="1m", oomScoreAdj=0, featureGates={"InPlace": True})
+    assert start.warnings == (
+        "syncFrequency: 1m: the node is told of changes as they happen",
+        "oomScoreAdj: 0: the worker's is -999",
+        "featureGates.InPlace: a node of ours has no such switch",
+    )
+
+
+def test_a_flag_goes_before_a_file_and_a_drop_in_before_the_file(tmp_path: Path) -> None:
+    drop_ins = tmp_path / "conf.d"
+    drop_ins.mkdir()
+    (drop_ins / "20.conf").write_text(
+        yaml.safe_dump(HEADER | {"maxPods": 30, "evictionHard": {"nodefs.available": "1%"}})
+    )
+    (drop_ins / "10.conf").write_text(yaml.safe_dump(HEADER | {"maxPods": 20}))
+    (drop_ins / "notes.txt").write_text("no configuration")
+    fields: dict[str, Any] = {
+        "maxPods": 10,
+        "evictionHard": {"memory.available": "1Mi"},
+        "mergeDefaultEvictionSettings": True,
+    }
+    start = started(tmp_path, f"--config-dir={drop_ins}", **fields)
+    assert start.variables[v.CAPACITY] == "pods=30"
+    assert start.variables["SYNCPOD_EVICTION_HARD"] == "memory.available<1Mi,nodefs.available<1%"
+    assert started(tmp_path, f"--config-dir={drop_ins}", "--max-pods", "40").variables[v.CAPACITY] == "pods=40"
+
+
+def test_a_machine_on_which_a_kubelet_would_not_start_is_refused(tmp_path: Path) -> None:
+    old = Machine(has_swap=True, has_cgroup_v1=True)
+    assert refusal(tmp_path, machine=old) == [
+        "failSwapOn: this machine has swap: turn it off, or set failSwapOn to false"
+    ]
+    assert refusal(tmp_path, "--fail-swap-on=false", machine=old, failCgroupV1=True) == [
+        "failCgroupV1: this machine has cgroup v1"
+    ]
+
+
+def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("a: [")
+    with pytest.raises(KubeletInputInvalid, match=r"config\.yaml: not YAML: "):
+        read([f"--config={config}"])
+    config.write_text("kind: Pod\n")
+    with pytest.raises(KubeletInputInvalid, match=r"apiVersion: must be kubelet\.config.k8s\.io/v1beta1, not None"):
+        read([f"--config={config}"])
