@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from syncpod.fleet.offers import Taint
+from syncpod.fleet.taints import TaintsInvalid, parse_taints
 from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.node.capacity import CapacityInvalid, parse_capacity
 from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
@@ -21,6 +23,7 @@ from syncpod.settings.variables import (
     IMAGE_VERIFICATION_ALLOWLIST,
     IMAGE_VERIFICATION_POLICY,
     NODE_LABELS,
+    REGISTER_WITH_TAINTS,
 )
 from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 
@@ -28,6 +31,7 @@ from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, al
 def require_valid(settings: NodeSettings, environ: Mapping[str, str]) -> None:
     """Raise SettingsInvalid for the first setting that the node's worker would refuse, whatever its runtime."""
     labels(settings)
+    taints(settings)
     parsed_capacity(settings)
     sysctls(settings, os.uname().release)
     verification(settings.image_pulls)
@@ -48,6 +52,14 @@ def parsed_capacity(settings: NodeSettings) -> Mapping[str, int]:
         return parse_capacity(settings.capacity)
     except CapacityInvalid as wrong:
         raise SettingsInvalid(f"{wrong} (--capacity or {CAPACITY})") from wrong
+
+
+def taints(settings: NodeSettings) -> tuple[Taint, ...]:
+    """Return the taints with which the node is registered with its cluster."""
+    try:
+        return parse_taints(settings.register_with_taints)
+    except TaintsInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--register-with-taints or {REGISTER_WITH_TAINTS})") from wrong
 
 
 def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 from syncpod.checked_settings import labels, parsed_capacity
@@ -14,12 +15,12 @@ from syncpod.kernel.mounting import may_mount
 from syncpod.kernel.process_end import shares_pids
 from syncpod.lifecycle.image_gc import ImageGcPolicy
 from syncpod.node.capacity import read_capacity
-from syncpod.node.host import read_host
+from syncpod.node.host import read_host, require_own_addresses
 from syncpod.node.pod_cgroups import pids_unlimited
 from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import ImageGcSettings, NodeSettings
-from syncpod.settings.variables import MEMORY_DIR, POD_MAX_PIDS
+from syncpod.settings.variables import MEMORY_DIR, NODE_IP, POD_MAX_PIDS
 from syncpod.translation.context import NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
 from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts
@@ -39,12 +40,26 @@ def prepare_memory(settings: NodeSettings) -> None:
         )
 
 
+def _require_own_addresses(addresses: tuple[str, ...]) -> None:
+    """Raise SettingsInvalid for an address that this machine does not have."""
+    try:
+        require_own_addresses(addresses)
+    except OSError as error:
+        raise SettingsInvalid(
+            f"{NODE_IP}={','.join(addresses)}: {error.filename} is no address of this machine: {error.strerror} "
+            "(--node-ip)"
+        ) from None
+
+
 async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *, cluster: str) -> NodeContext:
     """Return the node's context for steps and agent: its settings, and what this machine and its runtime allow.
 
     `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
     """
     host = read_host()
+    if settings.node_ip:
+        _require_own_addresses(settings.node_ip)
+        host = replace(host, addresses=settings.node_ip)
     status = await cri.status(verbose=True)
     runtime = await asyncio.to_thread(_listener, endpoint)
     reached = may_mount() and mounts_reach(runtime, settings.state_dir)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, get_args
 
 from syncpod.fleet.offers import NodeOffer, Taint
 from syncpod.pod import Toleration
 from syncpod.pod.enums import TaintEffect
+from syncpod.pod.validation.syntax import label_value, qualified_name
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -25,6 +26,28 @@ ENDS: Final = ("NoExecute",)
 """The effect that also ends a pod that is already there."""
 
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+
+
+class TaintsInvalid(ValueError):
+    """Taints are written wrongly; the text says which one, and what a right one looks like."""
+
+
+def parse_taints(text: str) -> tuple[Taint, ...]:
+    """Parse ``dedicated=edge:NoSchedule,spare:NoExecute``. Raises :class:`TaintsInvalid`."""
+    found: dict[tuple[str, str], Taint] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        named, _, effect = part.rpartition(":")
+        key, _, value = named.partition("=")
+        wrong = (
+            "" if effect in get_args(TaintEffect) else f"its effect must be one of {', '.join(get_args(TaintEffect))}"
+        )
+        wrong = (
+            wrong or qualified_name(key) or label_value(value) or ("is named twice" if (key, effect) in found else "")
+        )
+        if wrong:
+            raise TaintsInvalid(f"taint {part!r}: {wrong}; write key=value:effect")
+        found[key, effect] = Taint(key, value, next(each for each in get_args(TaintEffect) if each == effect))
+    return tuple(found.values())
 
 
 def taints_of(node: NodeOffer) -> tuple[Taint, ...]:

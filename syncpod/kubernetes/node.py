@@ -6,11 +6,12 @@ Fields and conditions of others on the Node are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from syncpod.fleet.offers import Taint
 from syncpod.kubernetes.pod_status import same
 from syncpod.messages.node import NodeCondition, NodeStatus
 
@@ -43,9 +44,14 @@ def kubelet_version(engine: str) -> str:
     return f"{FOLLOWED}+syncpod.{engine.removeprefix('v')}"
 
 
-def new_node(name: str, status: NodeStatus, machine: Machine, now: datetime, port: int = 0) -> dict[str, Any]:
+def new_node(
+    name: str, status: NodeStatus, machine: Machine, now: datetime, port: int = 0, taints: Sequence[Taint] = ()
+) -> dict[str, Any]:
     """Return the Node with which a node registers. `port` is its kubelet's; 0 = none."""
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": _labels(name, status)}}
+    node: dict[str, Any] = {"apiVersion": "v1", "kind": "Node"}
+    node["metadata"] = {"name": name, "labels": _labels(name, status)}
+    if taints:
+        node["spec"] = {"taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in taints]}
     return {**node, "status": node_status({}, status, machine, now, port)}
 
 

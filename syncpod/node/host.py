@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import struct
+from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -38,6 +39,16 @@ def read_host(root: Path = Path("/")) -> Host:
         masked_paths=_thermal_throttles(root),
         resolver=read_resolver(root),
     )
+
+
+def require_own_addresses(addresses: Iterable[str]) -> None:
+    """Raise OSError, with the address, for one that no interface of this machine has."""
+    for address in addresses:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind((address, 0))
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, address) from None
 
 
 def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeContext:

@@ -23,6 +23,7 @@ from syncpod.settings.values import (
     duration_seconds,
     flag,
     host_and_port,
+    ip_addresses,
     percent,
     size_bytes,
 )
@@ -110,6 +111,10 @@ class NodeSettings:
     """What pods may request together, for resources that differ from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
     node_labels: str
     """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
+    node_ip: tuple[str, ...]
+    """The node's addresses, the first being the preferred one; none = those from which the default routes leave."""
+    register_with_taints: str
+    """Taints of a Node that is made: ``dedicated=edge:NoSchedule``."""
     pod_cgroups: bool
     """Give each pod a cgroup with limits, where possible (the kubelet's cgroupsPerQOS)."""
     pod_max_pids: int
@@ -194,6 +199,8 @@ def _read(
         cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=told.get(v.CAPACITY, ""),
         node_labels=told.get(v.NODE_LABELS, ""),
+        node_ip=ip_addresses(v.NODE_IP, told.get(v.NODE_IP, "")),
+        register_with_taints=told.get(v.REGISTER_WITH_TAINTS, ""),
         pod_cgroups=flag(v.POD_CGROUPS, told.get(v.POD_CGROUPS, "true")),
         pod_max_pids=_pod_max_pids(told.get(v.POD_MAX_PIDS) or "-1"),
         allowed_unsafe_sysctls=comma_separated(told.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),

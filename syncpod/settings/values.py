@@ -42,6 +42,20 @@ def host_and_port(name: str, text: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def ip_addresses(name: str, text: str) -> tuple[str, ...]:
+    """Return one address, or two of different families; none for an empty text."""
+    given = comma_separated(text)
+    try:
+        addresses = [ipaddress.ip_address(each) for each in given]
+        if len(addresses) > 2 or len({each.version for each in addresses}) < len(addresses):
+            raise ValueError
+    except ValueError:
+        raise SettingsInvalid(
+            f"{name}={text!r}: must be an IP address, or one of IPv4 and one of IPv6, separated by a comma (--node-ip)"
+        ) from None
+    return tuple(str(each) for each in addresses)
+
+
 def comma_separated(text: str) -> tuple[str, ...]:
     """Return the items of a comma-separated list, without surrounding space and without empty items."""
     return tuple(filter(None, (part.strip() for part in text.split(","))))

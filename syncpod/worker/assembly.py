@@ -38,7 +38,7 @@ from syncpod.agent.takeover.lock import NodeLife, NodeLock
 from syncpod.agent.takeover.preconditions import CannotServe, meet_runtime, require_cluster
 from syncpod.agent.takeover.rival import refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
-from syncpod.checked_settings import labels, sysctls, verification
+from syncpod.checked_settings import labels, sysctls, taints, verification
 from syncpod.cri.client import CriClient
 from syncpod.cri.port import RuntimeVersion
 from syncpod.housekeeping_settings import housekeeping_settings
@@ -285,7 +285,7 @@ def _add_kubernetes(
             port = add_kubelet_port(agent, settings, config, context, cri, readings)
         except (SettingsInvalid, OSError) as wrong:
             raise CannotServe(str(wrong)) from None
-    add_kubernetes_tasks(agent, client, context, config, status, port)
+    add_kubernetes_tasks(agent, client, context, config, status, port, taints(settings))
 
 
 def _worker_record(

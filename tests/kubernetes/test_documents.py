@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from syncpod.fleet.taints import TaintsInvalid, parse_taints
 from syncpod.kubernetes import node as nodes
 from syncpod.kubernetes.bound_pod import bound_pod
 from syncpod.kubernetes.merge_patch import merge_patch
@@ -193,6 +197,30 @@ def test_a_node_registers_with_its_labels_and_the_kubelets_version_that_it_follo
     assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.2+syncpod.0.1.0"
     assert node["status"]["capacity"] == {"pods": "110", "cpu": "2"}
     assert nodes.labels_patch(node, "n1", node_status()) is None
+
+
+def test_a_new_node_has_the_taints_of_its_settings() -> None:
+    taints = parse_taints("dedicated=edge:NoSchedule,spare:NoExecute")
+    node = nodes.new_node("n1", node_status(), Machine("m", "s", "b"), AT, taints=taints)
+    assert node["spec"]["taints"] == [
+        {"key": "dedicated", "value": "edge", "effect": "NoSchedule"},
+        {"key": "spare", "value": "", "effect": "NoExecute"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("edge", "its effect must be one of NoSchedule, PreferNoSchedule, NoExecute"),
+        ("edge:Never", "its effect must be one of NoSchedule, PreferNoSchedule, NoExecute"),
+        ("=x:NoSchedule", "taint '=x:NoSchedule': "),
+        ("a=b c:NoSchedule", "taint 'a=b c:NoSchedule': "),
+        ("a:NoExecute,a=b:NoExecute", "taint 'a=b:NoExecute': is named twice; write key=value:effect"),
+    ],
+)
+def test_a_taint_that_is_none_is_named(text: str, wrong: str) -> None:
+    with pytest.raises(TaintsInvalid, match=re.escape(wrong)):
+        parse_taints(text)
 
 
 def test_foreign_parts_of_a_node_stay() -> None:

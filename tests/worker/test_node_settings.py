@@ -14,6 +14,7 @@ import pytest
 from syncpod.checked_settings import labels, require_valid
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import settings as command
+from syncpod.node.host import require_own_addresses
 from syncpod.settings import directories
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.directories import (
@@ -485,3 +486,20 @@ def test_kept_settings_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         (tmp_path / "node-settings.json").write_text(rubbish)
         with pytest.raises(SettingsInvalid, match=r"node-settings\.json cannot be read .*: restore it, or remove it"):
             read_kept_settings(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.300", "node", "10.0.0.1,10.0.0.2", "10.0.0.1,fd00::1,fd00::2"])
+def test_the_nodes_addresses_are_one_of_each_family(text: str) -> None:
+    with pytest.raises(SettingsInvalid) as wrong:
+        node_settings({"SYNCPOD_NODE_IP": text})
+    assert str(wrong.value).startswith(
+        f"SYNCPOD_NODE_IP={text!r}: must be an IP address, or one of IPv4 and one of IPv6"
+    )
+    assert node_settings({"SYNCPOD_NODE_IP": "10.0.0.1, fd00::1"}).node_ip == ("10.0.0.1", "fd00::1")
+
+
+def test_the_nodes_addresses_are_the_machines() -> None:
+    require_own_addresses(("127.0.0.1",))
+    with pytest.raises(OSError, match="Cannot assign requested address") as wrong:
+        require_own_addresses(("127.0.0.1", "192.0.2.1"))
+    assert wrong.value.filename == "192.0.2.1"

@@ -21,6 +21,8 @@ VALUES = {
     "cgroup_parent": "pods",
     "capacity": "pods=7",
     "node_labels": "disk=ssd",
+    "node_ip": "127.0.0.1,::1",
+    "register_with_taints": "dedicated=edge:NoSchedule",
     "pod_cgroups": "false",
     "pod_max_pids": "-1",
     "allowed_unsafe_sysctls": "net.core.*",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import SystemRandom
 from typing import Any, Final
 
+from syncpod.fleet.offers import Taint
 from syncpod.kubernetes import node as documents
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, Machine
@@ -44,10 +45,14 @@ class Registration:
         machine: Machine,
         *,
         port: int = 0,
+        taints: Sequence[Taint] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write what `status` returns of the node, and its kubelet's port (0 = none); `clock` is steady, in seconds."""
-        self._port = port
+        """Write what `status` returns of the node, and its kubelet's port (0 = none); a new Node gets `taints`.
+
+        `clock` is steady, in seconds.
+        """
+        self._port, self._taints = port, taints
         self._client, self._name, self._status, self._machine, self._clock = client, name, status, machine, clock
         self._node: Mapping[str, Any] = {}
         self._lease: Mapping[str, Any] | None = None
@@ -98,7 +103,8 @@ class Registration:
         """
         status = await self._status()
         try:
-            node = documents.new_node(self._name, status, self._machine, datetime.now(UTC), self._port)
+            now = datetime.now(UTC)
+            node = documents.new_node(self._name, status, self._machine, now, self._port, self._taints)
             self._node = await self._client.ask("POST", _NODES, body=node)
             log.info("node %s is registered with the cluster", self._name)
             return

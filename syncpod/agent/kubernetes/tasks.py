@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from temporalio.client import Client
 
@@ -22,6 +22,7 @@ from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods
 from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.pod_workflows import PodWorkflows
+from syncpod.fleet.offers import Taint
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
@@ -41,12 +42,13 @@ def add_kubernetes_tasks(
     config: Kubeconfig,
     status: Callable[[], Awaitable[NodeStatus]],
     port: int,
+    taints: Sequence[Taint],
 ) -> None:
     """Have the node be part of a cluster for as long as the agent runs.
 
-    `status` returns the node's own. `port` is the kubelet's; 0 = it has none.
+    `status` returns the node's own. `port` is the kubelet's; 0 = it has none. A Node that is made gets `taints`.
     """
-    link = _KubernetesLink(agent, client, context, config, status, port)
+    link = _KubernetesLink(agent, client, context, config, status, port, taints)
     agent.published_pods.watch(link.published)
     agent.published_pods.watch_gone(link.gone)
     agent.add_background_task("cluster", link.run)
@@ -61,9 +63,10 @@ class _KubernetesLink:
         config: Kubeconfig,
         status: Callable[[], Awaitable[NodeStatus]],
         port: int,
+        taints: Sequence[Taint],
     ) -> None:
         self._agent, self._context, self._config, self._status = agent, context, config, status
-        self._node, self._state_dir, self._port = context.name, context.state_dir, port
+        self._node, self._state_dir, self._port, self._taints = context.name, context.state_dir, port, taints
         self._workflows = PodWorkflows(client, node_task_queue(self._node))
         self._desired: DesiredPods | None = None
         self._deletions: Deletions | None = None
@@ -138,7 +141,9 @@ class _KubernetesLink:
             for state in agent.pods():
                 self.published(state)
             identity = await asyncio.to_thread(machine)
-            registration = Registration(api, self._node, node_events.status, identity, port=self._port)
+            registration = Registration(
+                api, self._node, node_events.status, identity, port=self._port, taints=self._taints
+            )
 
             async def keep_mirrors() -> None:
                 await registration.registered.wait()

@@ -84,6 +84,8 @@ FIELDS: Final = (
     # --- the node -----------------------------------------------------------------------------------------------------
     Field(_FLAG_ONLY, "text", "hostname-override", v.NODE),
     Field(_FLAG_ONLY, "text", "node-labels", v.NODE_LABELS),
+    Field(_FLAG_ONLY, "text", "node-ip", v.NODE_IP),
+    _derived("registerWithTaints", "objects", "register-with-taints"),
     Field(_FLAG_ONLY, "text", "cloud-provider", refused="a node of ours has no cloud provider"),
     _refused("providerID", "text", "a node of ours has no cloud provider", flag="provider-id"),
     _refused("registerNode", "bool", "a node of ours registers itself", True, flag="register-node"),
@@ -188,9 +190,7 @@ FIELDS: Final = (
     _set("allowedUnsafeSysctls", "words", v.ALLOWED_UNSAFE_SYSCTLS, "allowed-unsafe-sysctls"),
     _derived("maxPods", "int", "max-pods"),
     _derived("cgroupRoot", "text", "cgroup-root"),
-    _refused(
-        "cgroupDriver", "text", "pods' cgroups are made in the cgroup file system", "cgroupfs", flag="cgroup-driver"
-    ),
+    _warned("cgroupDriver", "text", "the runtime's own is used", "cgroupfs", "systemd", flag="cgroup-driver"),
     _set("cgroupsPerQOS", "bool", v.POD_CGROUPS, "cgroups-per-qos"),
     _refused("podsPerCore", "int", "use maxPods", 0, flag="pods-per-core"),
     _refused("cpuManagerPolicy", "text", _NO_MANAGER, "none", flag="cpu-manager-policy"),

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, Field, is_true_for, is_unset
 from syncpod.cli.kubelet.reading import Given, KubeletInputInvalid
+from syncpod.fleet.taints import TaintsInvalid, parse_taints
 from syncpod.settings import variables as v
 
 STATE_DIRECTORY: Final = "syncpod"
@@ -28,6 +29,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     v.POD_CGROUPS: "true",
     v.KUBELET_PORT: "10250",
     v.NODE_LABELS: "",
+    v.NODE_IP: "",
     v.MANIFEST_DIR: "",
     v.ALLOWED_UNSAFE_SYSCTLS: "",
 }
@@ -105,6 +107,7 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
     variables[v.CAPACITY] = f"pods={most}"
     cgroup = given.of("cgroupRoot", "").strip("/")
     variables[v.CGROUP_PARENT] = f"{cgroup}/{_CGROUP}" if cgroup else _CGROUP
+    yield from _taints(given, variables)
     yield from _pulls(given, variables)
     yield from _healthz(given, variables)
     yield from _log_format(given, variables)
@@ -112,6 +115,23 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
     images, runtime = given.of("imageServiceEndpoint", ""), variables.get(v.RUNTIME_ENDPOINT, "")
     if images and images != runtime:
         yield f"imageServiceEndpoint: must be {runtime or 'absent'}: one socket serves containers and images"
+
+
+def _taints(given: Given, variables: dict[str, str]) -> Iterator[str]:
+    """Put the taints of a new Node, which a flag gives as texts, and a file as objects."""
+    texts: list[str] = []
+    for position, each in enumerate(given.of("registerWithTaints", [])):
+        if isinstance(each, dict) and set(each) <= {"key", "value", "effect", "timeAdded"} and "key" in each:
+            each = f"{each['key']}={each.get('value', '')}:{each.get('effect', '')}"
+        if not isinstance(each, str):
+            yield f"registerWithTaints[{position}]: must have key, value and effect"
+            continue
+        texts.append(each)
+    variables[v.REGISTER_WITH_TAINTS] = ",".join(texts)
+    try:
+        parse_taints(variables[v.REGISTER_WITH_TAINTS])
+    except TaintsInvalid as wrong:
+        yield f"registerWithTaints: {wrong}"
 
 
 def _pulls(given: Given, variables: dict[str, str]) -> Iterator[str]:

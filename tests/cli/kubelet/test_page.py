@@ -34,6 +34,7 @@ DERIVED = {
     "cgroupRoot": "pods' cgroups are below `kubepods` in it",
     "failSwapOn": "as with a kubelet: on a machine with swap, nothing starts unless it is false",
     "failCgroupV1": "if true, nothing starts on a machine with cgroup v1",
+    "registerWithTaints": "taints of a Node that is made",
     "featureGates": "a warning for each: there are no such switches",
     "healthzPort": "health and metrics, on `healthzBindAddress`; 10248 by default, 0 = none",
     "healthzBindAddress": "127.0.0.1 by default",
