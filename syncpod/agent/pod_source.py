@@ -16,14 +16,14 @@ from temporalio.client import WorkflowExecution
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures, with_untold
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
-from syncpod.agent.unattended_pods import WHY, Unattended, UnattendedPods
+from syncpod.agent.unattended_pods import Unattended, UnattendedPods
 from syncpod.api.client import ANSWER_SECONDS
 from syncpod.api.listed import Recorded
 from syncpod.api.source import CannotSay, Told
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.running_steps import PendingStep, RunningStep, steps_of
-from syncpod.node.orphan_mark import marked
-from syncpod.node.recorded_pods import recorded_pod
+from syncpod.node.orphan_mark import NO_WORKFLOW, marked
+from syncpod.node.recorded_pods import bare_pod, recorded_pod
 from syncpod.pod import pod_to_wire
 from syncpod.temporal.pod_search_attributes import attribute, recorded_as
 from syncpod.translation.context import NodeContext
@@ -200,8 +200,8 @@ class NodePods:
             return run.published.answer(part) if run is not None else otherwise
 
         def pod() -> dict[str, Any]:
-            bare = {"metadata": {"name": listing.name, "namespace": listing.namespace, "uid": listing.uid}, "spec": {}}
-            return marked(told("pod", recorded_pod(self.state_dir, lone.workflow_id, listing.uid) or bare), WHY)
+            bare = bare_pod(listing.namespace, listing.name, listing.uid, (each.name for each in listing.containers))
+            return marked(told("pod", recorded_pod(self.state_dir, lone.workflow_id, listing.uid) or bare), NO_WORKFLOW)
 
         def tell(part: str, *_: Any) -> Any:
             match part:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from syncpod.agent.open_pods import OpenPods
 from syncpod.lifecycle.observed import ObservedPod
@@ -18,9 +18,6 @@ from syncpod.node.pod_records import read_pod_record
 from syncpod.node.tombstones import tombstone_at
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
-
-WHY: Final = "its workflow has ended or is not known to the Temporal server; this is what it told last"
-"""Why such a pod is marked."""
 
 
 class Unattended(NamedTuple):

@@ -72,7 +72,7 @@ async def _pods(client: Client, namespace: str, name: str, conditions: Selector)
 
     if name:
         named = await read_pod(client, namespace, name)
-        fetched_pods = [named] if named is not None else await lone_pods(namespace, [name])
+        fetched_pods = [named] if named is not None else await lone_pods(client, namespace, [name])
         if not fetched_pods:
             raise Failure(missing((client.service_client.config.target_host, client.namespace), namespace, name))
     else:

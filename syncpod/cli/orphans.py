@@ -17,18 +17,33 @@ def note_orphans(pods: Iterable[Mapping[str, Any]]) -> None:
     """Print a note for each of these printed pods that has no workflow."""
     for pod in pods:
         if why_orphaned(pod):
-            metadata = pod["metadata"]
-            namespace, name = str(metadata.get("namespace") or "default"), str(metadata["name"])
-            remark(f"Note: pod {printable(name)} {without_workflow(namespace, name)}")
+            remark(f"Note: pod {printable(str(pod['metadata']['name']))} {without_workflow(pod)}")
 
 
-def without_workflow(namespace: str, name: str) -> str:
-    """Return the sentence about such a pod that follows its name."""
+def without_workflow(pod: Mapping[str, Any]) -> str:
+    """Return the sentence about such a pod, as it is printed, that follows its name."""
+    metadata = pod["metadata"]
+    namespace, name = str(metadata.get("namespace") or "default"), str(metadata["name"])
     us, flag = shlex.quote(program()), "" if namespace == "default" else f" -n {namespace}"
+    if _is_of_directory(metadata):
+        return printable(
+            "runs without a workflow: its manifest is in the node's directory, so the node gives it one again by "
+            f"itself, within a minute, and restarts nothing (`{us} explain{flag} {name}`)"
+        )
     return printable(
         f"runs without a workflow, so nothing is decided for it: `{us} adopt{flag} {name}` gives it one and restarts "
         f"nothing, `{us} prune{flag} {name}` ends it"
     )
+
+
+def _is_of_directory(metadata: Mapping[str, Any]) -> bool:
+    """Say whether the pod's manifest is, or was, in the node's directory; by the annotations of a static pod."""
+    from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
+    from syncpod.pod.static import HASH_ANNOTATION
+
+    annotations = metadata.get("annotations") or {}
+    made_from = annotations.get(HASH_ANNOTATION)
+    return annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE and made_from == metadata.get("uid")
 
 
 def note_earlier(name: str) -> None:
@@ -42,20 +57,26 @@ def note_earlier(name: str) -> None:
 def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the pods of a namespace (None = all) that run without a workflow on this machine's node.
 
-    With `names`, only these. Its worker tells it now; [] if there is none that can say, or if commands are sent to
-    another server than the worker's. Blocks.
+    With `names`, only these. Its worker tells it now. If that has ended, what runs in the runtime is returned: the
+    caller knows which of these have workflows. [] if neither says it, or if commands are sent to another server than
+    the worker's. Blocks.
     """
     from syncpod.api import client
+    from syncpod.cli.machine.pods_at_rest import pods_at_rest
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.worker_record import read_worker_record
 
     try:
         directory = settings().state_dir
     except BadInput:
         return []
-    worker = serving(directory)
+    lives = serving(directory)
+    worker = lives or read_worker_record(directory)
     if worker is None or os.environ.get("TEMPORAL_ADDRESS", worker.address) != worker.address:
         return []
+    if lives is None:
+        return pods_at_rest(directory, worker, namespace, names)
     told = client.listed(directory, "pods", namespace, names)
     pods = [] if told is None else [pod for pod in told["items"] if not names or pod["metadata"]["name"] in names]
     return [pod for pod in pods if why_orphaned(pod)]

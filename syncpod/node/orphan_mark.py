@@ -10,6 +10,9 @@ ANNOTATION: Final = "syncpod.dev/orphan"
 STATUS: Final = "Orphan"
 """Its STATUS in lists."""
 
+NO_WORKFLOW: Final = "its workflow has ended or is not known to the Temporal server; this is what it told last"
+"""Why such a pod is marked."""
+
 
 def marked(pod: Mapping[str, Any], why: str) -> dict[str, Any]:
     """Return the pod's document with the mark. The rest of it is what its workflow told last."""

@@ -1,18 +1,42 @@
-"""A pod as its workflow published it last, from its snapshot on this machine: readable without a server or a worker."""
+"""A pod as its workflow published it last, from its files on this machine: readable without a server or a worker."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from syncpod.node.pod_records import RECORD_NAME
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
 
 
 def recorded_pod(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any] | None:
-    """Return the Pod with its last status as JSON; None if this machine has no record of it. Blocks."""
+    """Return the Pod with its last status as JSON; None if this machine has no record of it. Blocks.
+
+    The status is in the snapshot, which is written a moment after the pod's record: without it, the status is empty.
+    """
     if not uid or "/" in uid or uid.startswith("."):
         return None
+    return _from_snapshot(state_dir, workflow_id, uid) or _from_record(state_dir, workflow_id, uid)
+
+
+def bare_pod(namespace: str, name: str, uid: str, containers: Iterable[str]) -> dict[str, Any]:
+    """Return a Pod of which nothing is recorded: what the runtime knows of it, with the names of its containers."""
+    named = [{"name": each} for each in sorted(set(containers))]
+    return {"metadata": {"name": name, "namespace": namespace, "uid": uid}, "spec": {"containers": named}}
+
+
+def _from_record(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any] | None:
+    try:
+        pod = json.loads((state_dir / "pods" / uid / RECORD_NAME).read_bytes())["pod"]
+        is_its = workflow_id.endswith(f"/{pod['metadata']['name']}") and isinstance(pod["spec"], dict)
+        return {**pod, "status": {}} if is_its else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _from_snapshot(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any] | None:
     try:
         said = json.loads((state_dir / "pods" / uid / SNAPSHOT_NAME).read_bytes())
         snapshot = said["next_input"]["snapshot"]

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from temporalio.client import Client
@@ -36,6 +36,7 @@ from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+GONE: Final = "SANDBOX_NOTREADY"
 
 
 def stray(uid: str, standing: Standing, *, made: int = 0, runs: bool = True, namespace: str = "default") -> Stray:
@@ -178,6 +179,24 @@ async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
     done = await syncpod("adopt", "--all")
     assert (done.code, done.out.count("adopted; running: c-u")) == (0, 30), done.err
     assert (started, asked, most) == ([True] * 30, 1, 8)
+
+
+async def test_what_a_deletion_has_left_is_no_pod_to_adopt(
+    syncpod: Command, place: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = stray("u1", "none", runs=False)
+    ended = replace(alive, pod=replace(alive.pod, sandboxes=(replace(alive.pod.sandboxes[0], state=GONE),)))
+    assert not listing.is_leaving(place, alive)
+
+    async def chosen(*_: object, **__: object) -> Any:
+        return [ended], ()
+
+    monkeypatch.setattr(listing, "here", lambda: place)
+    monkeypatch.setattr(listing, "chosen", chosen)
+    done = await syncpod("adopt", "--all")
+    assert (done.code, done.out, done.err) == (0, "", "No pods without a workflow\n")
+    named = await syncpod("adopt", "cat")
+    assert (named.code, "has no record of what its manifest says" in named.err) == (1, True), named
 
 
 async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name_alone(

@@ -51,7 +51,7 @@ def adopt(
     would leave the pod an orphan, which its node kills.
     """
     from syncpod.cli.several import do_all
-    from syncpod.cli.strays.listing import chosen, here, named_only, require_choice
+    from syncpod.cli.strays.listing import chosen, here, named_only, require_choice, staying
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
 
@@ -64,7 +64,8 @@ def adopt(
     place = here()
 
     async def work(client: Client) -> None:
-        strays, nameless = await chosen(client, place, names, namespace=namespace, keys=tuple(manifests))
+        found, nameless = await chosen(client, place, names, namespace=namespace, keys=tuple(manifests))
+        strays = await staying(place, found) if everything else found
         if nameless:
             remark(f"Note: {len(nameless)} of what runs names no pod, and cannot be adopted; see `syncpod node`")
         if force and len({(each.pod.namespace, each.pod.name) for each in strays}) < len(strays):

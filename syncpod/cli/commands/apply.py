@@ -157,7 +157,7 @@ async def apply_all(
         async with slots:
             return await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
 
-    there = _known_here(admissions)
+    there = await asyncio.to_thread(_running_alone, admissions)
     applied: list[Applied] = []
     failures: list[Failure] = []
     applying = {asyncio.create_task(apply_one(pod)): pod for pod, _ in admissions}
@@ -187,16 +187,18 @@ async def apply_all(
     return applied
 
 
-def _known_here(admissions: Iterable[Admission]) -> set[tuple[str, str]]:
-    """Return which of these pods, by namespace and name, run on this machine's node as its worker knows them."""
-    from syncpod.api.client import reports
-    from syncpod.cli.machine.settings import settings
+def _running_alone(admissions: Iterable[Admission]) -> set[tuple[str, str]]:
+    """Return which of these pods, by namespace and name, run on this machine's node without a workflow. Blocks.
+
+    If its worker has ended, those that run there: whoever begins a workflow of such a name knows that there was none.
+    """
+    from syncpod.cli.orphans import orphans_here
 
     names: dict[str, list[str]] = {}
     for pod, _ in admissions:
         names.setdefault(pod.metadata.namespace or "default", []).append(pod.metadata.name)
-    told = (reports(settings().state_dir, namespace, of, at_once=True) or () for namespace, of in names.items())
-    return {(str(one["metadata"]["namespace"]), str(one["metadata"]["name"])) for some in told for one in some}
+    found = (one for namespace, of in names.items() for one in orphans_here(namespace, of))
+    return {(str(one["metadata"]["namespace"]), str(one["metadata"]["name"])) for one in found}
 
 
 async def _missing_features(client: Client, applied: Applied) -> list[str]:

@@ -95,7 +95,7 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
             found = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
             fetched_pods = [fetched for fetched in found if fetched is not None]
             if len(fetched_pods) < len(names):
-                fetched_pods += await lone_pods(namespace, names)
+                fetched_pods += await lone_pods(client, namespace, names)
         else:
             fetched_pods = await list_pods(client, namespace, conditions)
         note_orphans(fetched.document for fetched in fetched_pods)

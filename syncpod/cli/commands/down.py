@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+    from temporalio.client import Client
+    from temporalio.envconfig import ClientConnectConfig
+
+    from syncpod.cli.strays.listing import Stray
     from syncpod.settings.node import NodeSettings
 
+_AT_ONCE: Final = 8
+"""How many pods without a workflow are ended at a time."""
 _REMOVAL_SECONDS: Final = 10.0
 """How long the removal of what the pods have left is waited for."""
 _LOOK_SECONDS: Final = 0.05
@@ -126,6 +132,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                     remark("No worker runs: one is started to delete the pods")
                 local_processes.start_node(here, choose(here), server)
                 try:
+                    _end_orphans(server.config, here)
                     delete_all(server.config, here, patience)
                     _let_the_node_remove(directory)
                 except Failure as failure:
@@ -147,6 +154,42 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
         # The worker that only deletes pods was started otherwise than the node's next one should be.
         if kept.node and kept_settings(directory) != kept:
             write_kept_settings(directory, kept)
+
+
+def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
+    """End the pods that run without a workflow, with their own grace periods. Raises Failure."""
+    from syncpod.cli.machine.worker_process import serving
+    from syncpod.cli.several import do_all
+    from syncpod.cli.strays.listing import Here, chosen, staying
+    from syncpod.cli.strays.removal import prune_pod
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.pod_apply import has_search_attributes
+    from syncpod.translation.context import NodeContext
+
+    worker = serving(here.state_dir)
+    if worker is None:
+        return
+    node = NodeContext(
+        name=worker.node,
+        state_dir=here.state_dir,
+        memory_dir=Path(worker.memory_dir),
+        log_dir=here.log_dir,
+        cluster="",
+        cgroup_parent=here.cgroup_parent,
+    )
+    place = Here(node, worker.endpoint)
+
+    async def work(client: Client) -> None:
+        strays, _ = await chosen(client, place, (), namespace="")
+        has_attributes = await has_search_attributes(client)
+
+        async def end(stray: Stray) -> None:
+            await prune_pod(client, place, stray, None, has_attributes=has_attributes)
+            say(f'pod "{stray.pod.name}" deleted')
+
+        await do_all([end(stray) for stray in await staying(place, strays)], at_once=_AT_ONCE)
+
+    session.run_on(config, work, here.state_dir)
 
 
 def _let_the_node_remove(directory: Path) -> None:

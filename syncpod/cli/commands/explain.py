@@ -344,7 +344,7 @@ def _without_workflow(records: PodRunRecords) -> str:
     orphan = orphan_of(life.namespace, life.name) if records.gone is None else None
     if orphan is None or orphan["metadata"].get("uid") != life.uid:
         return ""
-    return f"it {without_workflow(life.namespace, life.name)}"
+    return f"it {without_workflow(orphan)}"
 
 
 def _logs_in(log_dir: Path, life: PodRun) -> HasLog:

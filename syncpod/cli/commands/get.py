@@ -323,7 +323,7 @@ async def _find(client: Client, names: Sequence[str], request: _Request) -> list
         read = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
         found = [fetched for fetched in read if fetched is not None]
         if len(found) < len(read):
-            found += await lone_pods(namespace, names)
+            found += await lone_pods(client, namespace, names)
     else:
         found = await list_pods(client, request.namespace, request.conditions)
     if is_of_documents(request.output):

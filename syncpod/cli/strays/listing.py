@@ -19,6 +19,7 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import local_node
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_records
+from syncpod.node.tombstones import tombstone_at
 from syncpod.translation.context import NodeContext
 
 if TYPE_CHECKING:
@@ -182,6 +183,19 @@ def _claim(stray: Stray) -> tuple[bool, float, str]:
     """Return a pod's claim to its name, for comparison: whether any of it runs, since when (epoch seconds), its UID."""
     made = stray.pod.made_at
     return stray.pod.running > 0, made.timestamp() if made is not None else 0.0, stray.pod.uid
+
+
+async def staying(place: Here, strays: Sequence[Stray]) -> list[Stray]:
+    """Return these pods without what a deletion has left, which the node removes by itself."""
+    return [each for each in strays if not await asyncio.to_thread(is_leaving, place, each)]
+
+
+def is_leaving(place: Here, stray: Stray) -> bool:
+    """Say whether nothing of a pod runs any more and its node removes the rest: its life is over. Blocks."""
+    pod = stray.pod
+    if pod.is_alive:
+        return False
+    return stray.record is None or tombstone_at(place.node, pod.uid, pod.incarnation) is not None
 
 
 def refusal_of_open(stray: Stray) -> str:

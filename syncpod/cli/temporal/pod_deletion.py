@@ -29,6 +29,7 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
 from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.sources import list_of
+from syncpod.node.orphan_mark import why_orphaned
 from syncpod.settings.node import NodeSettings
 from syncpod.temporal.pending_steps import pending_steps
 
@@ -120,12 +121,13 @@ def pods_of(config: ClientConnectConfig, node: str) -> list[FetchedPod]:
 def delete_all(config: ClientConnectConfig, here: NodeSettings, patience: timedelta | None) -> None:
     """Delete all pods of this machine's node, showing their progress, and return when they are gone.
 
-    `patience` None = their longest grace period and half a minute. Raises Failure naming those that have not ended.
+    Those that run without a workflow are left alone: nothing would heed the signal. `patience` None = the longest grace
+    period of the pods and half a minute. Raises Failure naming those that have not ended.
     """
 
     async def work(client: Client) -> None:
         for _ in range(_ROUNDS):
-            fetched_pods = await _pods(client, here.node)
+            fetched_pods = [one for one in await _pods(client, here.node) if not why_orphaned(one.document)]
             if not fetched_pods:
                 return
             await _delete(client, fetched_pods, patience)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -28,6 +28,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod, silence
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.orphans import orphan_of, orphans_here, without_workflow
 from syncpod.cli.temporal.liveness import judged, unserved_queue
 from syncpod.cli.temporal.pod_reads import PublishedAnswer, is_open, query_pod, told_by_this_node
@@ -67,8 +68,8 @@ def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, 
 
 def not_found(name: str, namespace: str) -> Failure:
     """Return the failure to find a pod's workflow. Of a pod that runs without one here, it says so, and what to do."""
-    if orphan_of(namespace, name) is not None:
-        return Failure(f'pod "{name}" {without_workflow(namespace, name)}')
+    if (orphan := orphan_of(namespace, name)) is not None:
+        return Failure(f'pod "{name}" {without_workflow(orphan)}')
     return Failure(no_such_pod(name, namespace))
 
 
@@ -140,7 +141,7 @@ async def require_reachable(client: Client, namespace: str, name: str) -> Fetche
 
     Nothing may be changed by what this returns: an apply would begin another pod. Raises as `require_pod`.
     """
-    lone = await lone_pods(namespace, [name])
+    lone = await lone_pods(client, namespace, [name])
     return lone[0] if lone else await require_pod(client, namespace, name)
 
 
@@ -191,15 +192,31 @@ async def list_pods(
 
     found = await judged(client, [one for one in await asyncio.gather(*map(read, executions.values())) if one])
     if nodes is None:
-        found = [*found, *await lone_pods(namespace)]
+        found = [*found, *await lone_pods(client, namespace)]
     fetched_pods = [fetched for fetched in found if selector.matches(fetched.pod.metadata.labels)]
     return sorted(fetched_pods, key=lambda fetched: fetched.key)
 
 
-async def lone_pods(namespace: str | None, names: Sequence[str] = ()) -> list[FetchedPod]:
-    """Return the pods that run on this machine's node without a workflow, marked, as `orphans_here` does."""
+async def lone_pods(client: Client, namespace: str | None, names: Sequence[str] = ()) -> list[FetchedPod]:
+    """Return the pods that run on this machine's node without a workflow, marked; with `names`, only these."""
     found = await asyncio.to_thread(orphans_here, namespace, names)
+    if found and serving(settings().state_dir) is None:  # what runs is known, but not what has a workflow
+        some = asyncio.Semaphore(_AT_ONCE_AGAIN)
+        attended = await asyncio.gather(*(_has_workflow(client, wire["metadata"], some) for wire in found))
+        found = [wire for wire, has_one in zip(found, attended, strict=True) if not has_one]
     return [FetchedPod(Pod.model_validate(wire), wire, current=True) for wire in found]
+
+
+async def _has_workflow(client: Client, metadata: Mapping[str, Any], some: asyncio.Semaphore) -> bool:
+    """Say whether a workflow of a pod's name is open, or may be."""
+    handle = handle_of(client, str(metadata.get("namespace") or "default"), str(metadata["name"]))
+    try:
+        async with some:
+            return (await handle.describe(rpc_timeout=_RPC)).status not in ENDED
+    except RPCError as error:
+        return error.status != RPCStatusCode.NOT_FOUND
+    except ValueError:  # a state that the SDK does not know
+        return True
 
 
 def with_last_state(fetched: FetchedPod) -> FetchedPod:

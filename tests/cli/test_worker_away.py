@@ -1,0 +1,112 @@
+"""Pods whose workflows somebody has ended while the node's worker was away, or before it knew them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.settings.worker_record import read_worker_record
+from tests.agent.waiting import until
+from tests.cli.conftest import Result, program
+from tests.cli.machine import EMBEDDED, Run, machine, remains
+from tests.cli.test_signed_node import run
+from tests.cli.up_processes import state_of
+from tests.runtimes.processes import kill
+from tests.runtimes.temporal import temporal_program
+
+
+@pytest.fixture(scope="module")
+def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    directory = tmp_path_factory.mktemp("away")
+    with machine(EMBEDDED, request, directory) as environ:
+        (directory / "manifests").mkdir(mode=0o755)
+        yield environ | {"MANIFESTS": str(directory / "manifests")}
+
+
+@pytest.fixture(scope="module")
+def syncpod(environ: dict[str, str]) -> Run:
+    def command(*arguments: str, stdin: str = "") -> Result:
+        return program(*arguments, environ=environ, stdin=stdin)
+
+    upped = command("up", "--embedded", "--manifests", environ["MANIFESTS"])
+    assert upped.code == 0, upped.err
+    return command
+
+
+def pod(name: str) -> dict[str, Any]:
+    script = f"echo {name} runs; trap exit TERM; sleep 3600 & wait"
+    container = {"name": "app", "image": "busybox:1", "command": ["sh", "-c", script]}
+    spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def end_workflow(environ: dict[str, str], name: str) -> None:
+    server = json.loads((state_of(environ) / "server.json").read_text())["address"]
+    terminate = ("workflow", "terminate", "--workflow-id", f"pod/default/{name}", "--address", server)
+    done = run(str(temporal_program()), *terminate, environ={"TEMPORAL_CONFIG_FILE": os.devnull})
+    assert done.code == 0, done.err
+
+
+def status_of(syncpod: Run, name: str) -> str:
+    lines = (line.split() for line in syncpod("get", "pods").out.splitlines())
+    return next((words[2] for words in lines if words[0] == name), "")
+
+
+def end_worker(environ: dict[str, str]) -> None:
+    worker = read_worker_record(state_of(environ))
+    assert worker is not None
+    kill([worker.pid])
+
+
+def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_its_earlier_life_is_told_of(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    for name in ("alone", "attended"):
+        applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod(name)))
+        assert applied.code == 0, applied.err
+    end_worker(environ)
+    end_workflow(environ, "alone")
+
+    ways = "Note: pod alone runs without a workflow, so nothing is decided for it: `"
+    for asked in (("get", "pods"), ("get", "pods", "alone"), ("tree",), ("describe", "pod", "alone")):
+        told = syncpod(*asked)
+        assert told.code == 0 and ways in told.err, told
+    assert (status_of(syncpod, "alone"), status_of(syncpod, "attended")) == ("Orphan", "Running?")
+    assert syncpod("logs", "alone").out == "alone runs\n"
+    refused = syncpod("delete", "pod", "alone")
+    assert (refused.code, "syncpod prune alone` ends it" in refused.err) == (1, True), refused
+
+    assert syncpod("up").code == 0
+    again = syncpod("apply", "-f", "-", stdin=json.dumps(pod("alone")))
+    assert again.out == "pod/alone created\n"
+    assert "Note: an earlier pod alone runs, and somebody has ended its workflow: its node ends it before" in again.err
+
+
+async def test_an_orphan_of_the_manifest_directory_is_said_to_get_its_workflow_by_itself(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    (Path(environ["MANIFESTS"]) / "static.json").write_text(json.dumps(pod("static")))
+    name = f"static-{environ['SYNCPOD_NODE']}"
+    await until(lambda: status_of(syncpod, name) == "Running")
+    end_workflow(environ, name)
+    listed = syncpod("get", "pods").err
+    if f"pod {name} runs" in listed:  # the node may have been quicker
+        assert "the node gives it one again by itself" in listed
+        assert f"prune {name}" not in listed
+    await until(lambda: status_of(syncpod, name) == "Running")
+
+
+def test_down_ends_pods_that_run_without_a_workflow(syncpod: Run, environ: dict[str, str]) -> None:
+    applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod("left")))
+    assert applied.code == 0, applied.err
+    end_worker(environ)
+    end_workflow(environ, "left")
+    ended = syncpod("down")
+    assert ended.code == 0, ended.err
+    assert ended.out.count('pod "left" deleted') == 1
+    assert remains(environ) == []
