@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from syncpod.kubernetes.pod_status import FINISHED
-from syncpod.objects import ObjectRef, references
+from syncpod.objects import ObjectRef, TokenNeed, references, token_needs
 from syncpod.pod import Pod, PodInvalid, admit, parse_ephemeral_container, parse_pod, pod_to_wire
 from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
 from syncpod.pod.static import HASH_ANNOTATION
@@ -39,7 +39,9 @@ class BoundPod:
     warnings: tuple[str, ...]
     """What of it the node leaves out, a sentence for each field."""
     refs: frozenset[ObjectRef]
-    """The ConfigMaps and Secrets of the cluster that it refers to."""
+    """The ConfigMaps, Secrets and tokens of the cluster that it refers to."""
+    tokens: tuple[TokenNeed, ...]
+    """The tokens among them."""
     grace: int | None
     """Seconds that it has left to end, as its deletion says; None = it is not deleted."""
 
@@ -63,8 +65,11 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
     namespace, name, uid = (str(metadata.get(each) or "") for each in ("namespace", "name", "uid"))
     if not (namespace and name and uid):
         return None
-    made = _document(given) if known is None else (known.document, known.refusal, known.warnings, known.refs)
-    document, refusal, warnings, refs = made
+    made = (
+        _document(given)
+        if known is None
+        else _Made(known.document, known.refusal, known.warnings, known.tokens, known.refs)
+    )
     grace = metadata.get("deletionGracePeriodSeconds")
     is_deleted = bool(metadata.get("deletionTimestamp"))
     return BoundPod(
@@ -72,10 +77,11 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
         name=name,
         uid=uid,
         phase=str(_mapping(given.get("status")).get("phase") or ""),
-        document=document,
-        refusal=refusal,
-        warnings=warnings,
-        refs=refs,
+        document=made.document,
+        refusal=made.refusal,
+        warnings=made.warnings,
+        refs=made.refs,
+        tokens=made.tokens,
         grace=_number(grace) if is_deleted else None,
     )
 
@@ -87,10 +93,17 @@ def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
     return *(metadata.get(name) for name in kept), given.get("spec")
 
 
-def _document(
-    given: Mapping[str, Any],
-) -> tuple[Mapping[str, Any] | None, str, tuple[str, ...], frozenset[ObjectRef]]:
-    """Return the pod for its workflow, "", warnings, and the objects it refers to; or None and why there is none."""
+class _Made(NamedTuple):
+    """What depends on a Pod's document alone: see `BoundPod`."""
+
+    document: Mapping[str, Any] | None = None
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+    tokens: tuple[TokenNeed, ...] = ()
+    refs: frozenset[ObjectRef] = frozenset()
+
+
+def _document(given: Mapping[str, Any]) -> _Made:
     metadata, spec = _mapping(given.get("metadata")), dict(_mapping(given.get("spec")))
     ephemeral = spec.pop("ephemeralContainers", None)
     kept = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
@@ -106,14 +119,21 @@ def _document(
         # A server may be newer than this node: fields that it alone knows are no reason to refuse a pod.
         pod: Pod = parse_pod(bare, strict=False)
         admitted = admit(pod)
-        joined = [pod_to_wire(parse_ephemeral_container(each, strict=False)) for each in ephemeral or ()]
+        joined = tuple(parse_ephemeral_container(each, strict=False) for each in ephemeral or ())
     except PodInvalid as wrong:
-        return None, str(wrong), (), frozenset()
-    refs = frozenset(each.ref for each in references(admitted.pod))
+        return _Made(refusal=str(wrong))
     document = pod_to_wire(admitted.pod)
     if joined:
-        document["spec"]["ephemeralContainers"] = joined
-    return document, "", tuple(str(each) for each in admitted.warnings), refs
+        document["spec"]["ephemeralContainers"] = [pod_to_wire(each) for each in joined]
+    whole = admitted.pod.model_copy(
+        update={"spec": admitted.pod.spec.model_copy(update={"ephemeral_containers": joined})}
+    )
+    return _Made(
+        document=document,
+        warnings=tuple(str(each) for each in admitted.warnings),
+        tokens=tuple(token_needs(whole)),
+        refs=frozenset(each.ref for each in references(whole)),
+    )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

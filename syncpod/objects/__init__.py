@@ -6,11 +6,13 @@ from syncpod.objects.references import Reference, Use, references, resolve
 from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_for, ref_of
 from syncpod.objects.replacing import Change, ObjectRefused
 from syncpod.objects.store import ABSENT, ObjectStore, ObjectUnknown, ObjectUnreadable
+from syncpod.objects.tokens import TOKEN_KEY, TokenNeed, token_needs, token_ref
 from syncpod.objects.values import values
 
 __all__ = [
     "ABSENT",
     "KINDS",
+    "TOKEN_KEY",
     "Change",
     "FormerSecret",
     "Kind",
@@ -21,11 +23,14 @@ __all__ = [
     "ObjectUnknown",
     "ObjectUnreadable",
     "Reference",
+    "TokenNeed",
     "Use",
     "admit_object",
     "ref_for",
     "ref_of",
     "references",
     "resolve",
+    "token_needs",
+    "token_ref",
     "values",
 ]

@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from syncpod.objects.refs import ObjectRef, ref_of
+from syncpod.objects.refs import ObjectRef, Origin, ref_of
 from syncpod.pod import Secret
 
 _DIRECTORY: Final = "former"
@@ -32,14 +32,14 @@ class FormerSecret:
     file: Path
 
 
-def keep_former(root: Path, file: Path, *, is_clusters: bool) -> None:
+def keep_former(root: Path, file: Path, origin: Origin) -> None:
     """Keep what a Secret's file has, which is about to be replaced or removed. Blocks. Raises OSError.
 
     `root` is the directory of a node's Secrets. The content is not copied: the file only gets another name.
     """
     directory = root / _DIRECTORY
     directory.mkdir(mode=0o700, exist_ok=True)
-    name = f"{_OF_CLUSTER if is_clusters else ''}{uuid.uuid4().hex}"
+    name = f"{_OF_CLUSTER if origin else ''}{uuid.uuid4().hex}"
     os.link(file, directory / name, follow_symlinks=False)
 
 
@@ -51,7 +51,7 @@ def former_secrets(root: Path) -> Iterator[tuple[FormerSecret, Secret]]:
             held = Secret.model_validate_json(file.read_bytes())
         except (FileNotFoundError, ValidationError):
             continue
-        yield FormerSecret(ref_of(held, is_clusters=file.name.startswith(_OF_CLUSTER)), file), held
+        yield FormerSecret(ref_of(held, "cluster" if file.name.startswith(_OF_CLUSTER) else ""), file), held
 
 
 def begin_knowing(root: Path) -> None:

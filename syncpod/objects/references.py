@@ -6,8 +6,10 @@ from typing import Literal
 
 from syncpod.objects.refs import Kind, ObjectRef, ref_for
 from syncpod.objects.store import ObjectStore
+from syncpod.objects.tokens import token_ref
 from syncpod.objects.values import values
 from syncpod.pod import Container, EnvFromSource, EnvVar, Pod, Volume
+from syncpod.pod.origin import is_of_cluster
 
 Use = Literal["env", "volume", "pull"]
 
@@ -28,6 +30,8 @@ class Reference:
 
 def references(pod: Pod) -> tuple[Reference, ...]:
     """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
+
+    The tokens that a cluster issues for it are among them: a node keeps them as Secrets.
 
     An object that is named twice appears twice. The Secrets of storage drivers (CSI, iSCSI and so on) are not included:
     pods with such volumes are refused (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
@@ -105,3 +109,6 @@ def _of_volume(pod: Pod, volume: Volume, here: str) -> Iterator[Reference]:
             yield reference("ConfigMap", part.config_map.name, part.config_map.optional, f"{path}.configMap")
         if part.secret is not None:
             yield reference("Secret", part.secret.name, part.secret.optional, f"{path}.secret")
+        if part.service_account_token is not None and is_of_cluster(pod.metadata):
+            token = token_ref(pod, part.service_account_token)
+            yield Reference(token, False, None, f"{path}.serviceAccountToken", "volume")

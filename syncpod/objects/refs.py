@@ -1,7 +1,7 @@
 """A reference to an object: kind, namespace and name."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from syncpod.pod import ConfigMap, Pod, Secret
 from syncpod.pod.origin import is_of_cluster
@@ -9,7 +9,14 @@ from syncpod.pod.origin import is_of_cluster
 Kind = Literal["ConfigMap", "Secret"]
 """The kinds of objects that a node keeps."""
 
+Origin = Literal["", "cluster", "token"]
+"""Where an object comes from: "" = it was applied on the node, or by its fleet; it is one of the node's Kubernetes
+cluster; or a token that the cluster has issued for a pod, which is kept as a Secret."""
+
 KINDS: Final[tuple[Kind, ...]] = ("ConfigMap", "Secret")
+
+
+ORIGINS: Final[tuple[Origin, ...]] = get_args(Origin)
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -19,18 +26,22 @@ class ObjectRef:
     kind: Kind
     namespace: str
     name: str
-    is_clusters: bool = False
-    """It is an object of the node's Kubernetes cluster; else one that was applied on the node, or by its fleet."""
+    origin: Origin = ""
+
+    @property
+    def is_clusters(self) -> bool:
+        """Whether it comes from the node's Kubernetes cluster."""
+        return self.origin != ""
 
     def __str__(self) -> str:
-        return f'{self.kind.lower()} "{self.name}"'
+        return "service account token" if self.origin == "token" else f'{self.kind.lower()} "{self.name}"'
 
 
-def ref_of(found: ConfigMap | Secret, *, is_clusters: bool = False) -> ObjectRef:
+def ref_of(found: ConfigMap | Secret, origin: Origin = "") -> ObjectRef:
     """Return the reference to an object; one without a namespace is in ``default``."""
-    return ObjectRef(found.kind, found.metadata.namespace or "default", found.metadata.name, is_clusters)
+    return ObjectRef(found.kind, found.metadata.namespace or "default", found.metadata.name, origin)
 
 
 def ref_for(pod: Pod, kind: Kind, name: str) -> ObjectRef:
     """Return what a pod means by a name: a pod of the cluster means the cluster's objects, any other the node's."""
-    return ObjectRef(kind, pod.metadata.namespace or "default", name, is_of_cluster(pod.metadata))
+    return ObjectRef(kind, pod.metadata.namespace or "default", name, "cluster" if is_of_cluster(pod.metadata) else "")

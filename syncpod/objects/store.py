@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from syncpod.kernel.atomic_file import replace_file, sync_directory
 from syncpod.objects.former import FormerSecret, begin_knowing, former_secrets, keep_former, known_since
-from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_of
+from syncpod.objects.refs import KINDS, ORIGINS, Kind, ObjectRef, Origin, ref_of
 from syncpod.objects.replacing import Change, ObjectRefused, replaced
 from syncpod.objects.values import values
 from syncpod.pod import ConfigMap, Secret
@@ -29,8 +29,6 @@ from syncpod.pod.validation import syntax
 from syncpod.pod.wire import to_wire
 
 _DIRECTORIES: Final[dict[Kind, str]] = {"ConfigMap": "configmaps", "Secret": "secrets"}
-_OF_CLUSTER: Final = "cluster-"
-"""Prefix of the directories with the objects of a Kubernetes cluster."""
 ABSENT: Final = "absent"
 """The version of a cluster's object that does not exist there."""
 _SUFFIX: Final = ".json"
@@ -46,6 +44,10 @@ _DRAFT: Final = ".draft"
 _LOCK: Final = ".lock"
 
 
+_whys: Final[dict[tuple[Path, ObjectRef], str]] = {}
+"""Why objects are not known, as this process has learned it: its steps and its agent have a store each."""
+
+
 class ObjectUnreadable(ValueError):
     """A file of the store does not hold what the store wrote.
 
@@ -54,13 +56,14 @@ class ObjectUnreadable(ValueError):
 
 
 class ObjectUnknown(ObjectUnreadable):
-    """The node has not learned yet whether its cluster has an object; the text is the kubelet's.
+    """The node has not learned yet whether its cluster has an object, or has no token yet; the text is the kubelet's.
 
-    Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in vain.
+    Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in vain, and token/token_manager.go.
     """
 
-    def __init__(self, ref: ObjectRef) -> None:
-        super().__init__(f"failed to sync {ref.kind.lower()} cache: timed out waiting for the condition")
+    def __init__(self, ref: ObjectRef, why: str) -> None:
+        text = f"failed to sync {ref.kind.lower()} cache: timed out waiting for the condition"
+        super().__init__(f"failed to fetch token: {why or 'no answer yet'}" if ref.origin == "token" else text)
 
 
 class ObjectStore:
@@ -107,12 +110,12 @@ class ObjectStore:
             self._write(ref_of(kept), _to_json(kept))
             return True
 
-    def keep(self, found: ConfigMap | Secret) -> bool:
+    def keep(self, found: ConfigMap | Secret, origin: Origin = "cluster") -> bool:
         """Keep what an object of the cluster is now; say whether it has changed.
 
         Raises ObjectRefused for too many Secrets, ValueError for an invalid name.
         """
-        ref = ref_of(found, is_clusters=True)
+        ref = ref_of(found, origin)
         _require_name(ref)
         with self._locked(ref.kind):
             try:
@@ -121,7 +124,7 @@ class ObjectStore:
                 held = None
             if held == found:
                 return False
-            self._require_room(found, is_clusters=True)
+            self._require_room(found, origin)
             if held is not None and values(held) != values(found):
                 self._keep_former(ref)
             self._write(ref, _to_json(found))
@@ -138,6 +141,15 @@ class ObjectStore:
     def forget(self, ref: ObjectRef) -> None:
         """Keep an object of the cluster no longer: whether it exists is not known from now on."""
         self.delete(ref)
+        self.explain(ref, "")
+
+    def explain(self, ref: ObjectRef, why: str) -> None:
+        """Have this process say of an object that is not known why that is so; "" = nothing is known of that."""
+        place = self._file(ref), ref
+        if why:
+            _whys[place] = why
+        else:
+            _whys.pop(place, None)
 
     def version(self, ref: ObjectRef) -> str | None:
         """Return what `versions` has for one object; None if it has nothing."""
@@ -156,7 +168,7 @@ class ObjectStore:
         text = _text(self._file(ref))
         if ref.is_clusters:
             if text is None:
-                raise ObjectUnknown(ref)
+                raise ObjectUnknown(ref, _whys.get((self._file(ref), ref), ""))
             if not text:
                 return None
         return None if text is None else _parsed(text, self._file(ref), ref.kind)
@@ -166,7 +178,7 @@ class ObjectStore:
 
         Those of the cluster are not among them. Raises ObjectUnreadable.
         """
-        refs = sorted(ref for ref, _entry in self._entries(kind, (False,)) if namespace in (None, ref.namespace))
+        refs = sorted(ref for ref, _entry in self._entries(kind, ("",)) if namespace in (None, ref.namespace))
         found = (self.get(ref) for ref in refs)
         return tuple(held for held in found if held is not None)
 
@@ -213,10 +225,11 @@ class ObjectStore:
 
     def _keep_former(self, ref: ObjectRef) -> None:
         """Keep what a Secret is until now. The caller holds the lock."""
-        if ref.kind == "Secret" and self.version(ref) not in (None, ABSENT):
-            keep_former(self._roots["Secret"], self._file(ref), is_clusters=ref.is_clusters)
+        # A token holds the one before it, and the others are worth nothing.
+        if ref.kind == "Secret" and ref.origin != "token" and self.version(ref) not in (None, ABSENT):
+            keep_former(self._roots["Secret"], self._file(ref), ref.origin)
 
-    def _require_room(self, kept: ConfigMap | Secret, *, is_clusters: bool = False) -> None:
+    def _require_room(self, kept: ConfigMap | Secret, origin: Origin = "") -> None:
         """Raise ObjectRefused for a Secret with more values than this node can hide. The caller holds the lock."""
         if not isinstance(kept, Secret):
             return
@@ -226,7 +239,7 @@ class ObjectStore:
         # Most nodes have so few that they need not be read.
         if more + sum(files) // _LEAST_BYTES <= MOST_VALUES:
             return
-        others = sorted(ref for ref, _ in self._entries("Secret") if ref != ref_of(kept, is_clusters=is_clusters))
+        others = sorted(ref for ref, _ in self._entries("Secret") if ref != ref_of(kept, origin))
         held = [secret for ref in others if (secret := self.get(ref)) is not None]
         now = more + sum(len(values(secret)) for secret in held)
         former = sum(len(values(secret)) for _, secret in self.former())
@@ -237,16 +250,14 @@ class ObjectStore:
                 "given: delete Secrets that no pod uses, or pods that are older than the changes"
             )
 
-    def _entries(
-        self, kind: Kind, clusters: tuple[bool, ...] = (False, True)
-    ) -> Iterator[tuple[ObjectRef, os.stat_result]]:
+    def _entries(self, kind: Kind, origins: tuple[Origin, ...] = ORIGINS) -> Iterator[tuple[ObjectRef, os.stat_result]]:
         """Yield the objects of a kind, in no order; one that is added or removed meanwhile may be missed."""
-        for is_clusters in clusters:
-            for namespace in _scan(self._directory(kind, is_clusters)):
+        for origin in origins:
+            for namespace in _scan(self._directory(kind, origin)):
                 if not namespace.is_dir(follow_symlinks=False):
                     continue
                 for entry in _scan(Path(namespace.path)):
-                    ref = ObjectRef(kind, namespace.name, _object_name(entry.name), is_clusters)
+                    ref = ObjectRef(kind, namespace.name, _object_name(entry.name), origin)
                     if _is_name(ref):
                         with contextlib.suppress(FileNotFoundError):
                             status = entry.stat(follow_symlinks=False)
@@ -260,10 +271,10 @@ class ObjectStore:
         return replaced(self.get(ref), wanted, now=now, uid=str(uuid.uuid4()))
 
     def _file(self, ref: ObjectRef) -> Path:
-        return self._directory(ref.kind, ref.is_clusters) / ref.namespace / _file_name(ref.name)
+        return self._directory(ref.kind, ref.origin) / ref.namespace / _file_name(ref.name)
 
-    def _directory(self, kind: Kind, is_clusters: bool) -> Path:
-        return self._roots[kind] / f"{_OF_CLUSTER if is_clusters else ''}{_DIRECTORIES[kind]}"
+    def _directory(self, kind: Kind, origin: Origin) -> Path:
+        return self._roots[kind] / f"{origin}{origin and '-'}{_DIRECTORIES[kind]}"
 
     def _draft(self, kind: Kind) -> Path:
         return self._roots[kind] / _DRAFT

@@ -185,7 +185,8 @@ def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
         warnings = [_filled_in(pod), *warnings]
     if has_run and spec.node_name:
         spec = spec.model_copy(update={"node_name": ""})
-    if tokens := {volume.name for volume in spec.volumes if _is_token_volume(volume)}:
+    tokens = {volume.name for volume in spec.volumes if _is_token_volume(volume)}
+    if tokens and not is_of_cluster(pod.metadata):
         names = ", ".join(sorted(tokens))
         warnings.append(Problem("spec.volumes", f"dropped {names}: no API server issues tokens here"))
         spec = _without_volumes(spec, tokens)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from syncpod.pod.amounts import HUGE_PAGES
 from syncpod.pod.defaults import DEFAULT_SCHEDULER_NAME
 from syncpod.pod.kinds import Pod
+from syncpod.pod.origin import is_of_cluster
 from syncpod.pod.problems import Problem
 from syncpod.pod.static import FROM_NODE, HASH_ANNOTATION
 from syncpod.pod.validation.scheduling import is_default_toleration
@@ -45,6 +46,8 @@ _NO_ISSUER = (
     "as it was before"
 )
 
+_PROJECTED = "volumes[].projected.sources[]"
+
 REFUSED = (
     Rule("<>.volumeDevices", "block volumes"),
     Rule("<>.resources.claims", "resource claims"),
@@ -56,13 +59,16 @@ REFUSED = (
         if name != "name" and field.alias not in _SUPPORTED_VOLUMES
     ),
     *(
-        Rule(f"volumes[].projected.sources[].{name}", f"what only an API server can issue, as {name} is{_NO_ISSUER}")
+        Rule(f"{_PROJECTED}.{name}", f"what only an API server can issue, as {name} is{_NO_ISSUER}")
         for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
     ),
     Rule("resourceClaims", "resource claims"),
     Rule("os.name", "operating systems other than linux", ("linux",)),
     Rule("securityContext.windowsOptions", "Windows"),
 )
+
+_OF_CLUSTER = tuple(rule for rule in REFUSED if rule.path == f"{_PROJECTED}.serviceAccountToken")
+"""What pods of a Kubernetes cluster are given nevertheless."""
 
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
 _NO_CLASSES = "has no effect here: no API server knows classes; what a node short of something goes by is spec.priority"
@@ -71,6 +77,9 @@ _NO_API_SERVER = "has no effect here: no API server issues tokens"
 _NO_LASTING_VOLUME = "has no effect here: it is for volumes that outlive their pod"
 
 _SECCOMP_ANNOTATIONS = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/")
+
+_WITHOUT_CLUSTER = (_NO_SCHEDULER, _NO_CLASSES, _NO_API_SERVER)
+"""What is untrue of a pod of a Kubernetes cluster, which has a scheduler, classes and tokens."""
 
 WITHOUT_EFFECT = (
     Rule("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", _NO_SCHEDULER),
@@ -99,6 +108,7 @@ def check_supported(pod: Pod) -> tuple[Problem, ...]:
             *(
                 Problem(path, f"not supported yet: {rule.sentence}")
                 for rule in REFUSED
+                if rule not in _OF_CLUSTER or not is_of_cluster(pod.metadata)
                 for path in _matches(spec, rule)
             ),
             *_refused_resources(spec),
@@ -108,10 +118,11 @@ def check_supported(pod: Pod) -> tuple[Problem, ...]:
 
 def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
     """Return a warning for each field that is accepted and has no effect here."""
-    spec = to_wire(pod).get("spec", {})
-    warnings = [Problem(path, rule.sentence) for rule in WITHOUT_EFFECT for path in _matches(spec, rule)]
+    spec, clusters = to_wire(pod).get("spec", {}), is_of_cluster(pod.metadata)
+    rules = [rule for rule in WITHOUT_EFFECT if not clusters or rule.sentence not in _WITHOUT_CLUSTER]
+    warnings = [Problem(path, rule.sentence) for rule in rules for path in _matches(spec, rule)]
     added = (FROM_NODE,) if HASH_ANNOTATION in pod.metadata.annotations else ()
-    if any(each not in added and not is_default_toleration(each) for each in pod.spec.tolerations):
+    if not clusters and any(each not in added and not is_default_toleration(each) for each in pod.spec.tolerations):
         warnings.append(Problem("spec.tolerations", _NO_SCHEDULER))
     warnings += [
         Problem(

@@ -86,7 +86,7 @@ def _in_memory(volume: Volume, node: NodeContext) -> bool:
     if volume.secret is not None:
         return True
     if volume.projected is not None:
-        return any(source.secret is not None for source in volume.projected.sources)
+        return any(source.secret or source.service_account_token for source in volume.projected.sources)
     return volume.empty_dir is not None and volume.empty_dir.medium == "Memory" and not node.may_mount
 
 

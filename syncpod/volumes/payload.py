@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from syncpod.objects import Kind, ObjectRef, ref_for
+from syncpod.objects import TOKEN_KEY, Kind, ObjectRef, ref_for, token_ref
 from syncpod.pod import Pod, Volume
 from syncpod.pod.meta import KeyToPath
+from syncpod.pod.origin import is_of_cluster
 from syncpod.pod.volumes import DownwardAPIVolumeFile, VolumeProjection
 
 DEFAULT_MODE: Final = 0o644
@@ -25,6 +26,8 @@ MOST_BYTES: Final = 32 * 2**20
 thousand times; the files lie in memory. Difference: the kubelet writes them all."""
 _LONGEST_PATH = 4096
 _LONGEST_NAME = 255
+_PRIVATE: Final = 0o600
+"""The mode of a token that is given to a user or a group (projected.go, v1.36, collectData)."""
 
 Objects = Mapping[ObjectRef, Mapping[str, bytes]]
 """The existing ConfigMaps and Secrets: each one's bytes by key."""
@@ -48,6 +51,8 @@ class PayloadFile:
 
     data: bytes = field(repr=False)
     mode: int
+    owner: int | None = None
+    """The user to which it is given; None = it stays the worker's."""
 
 
 Payload = Mapping[str, PayloadFile]
@@ -75,7 +80,17 @@ class TextSource:
     mode: int | None
 
 
-Source = ObjectSource | TextSource
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """One file with a token that the node's cluster issues for the pod; without `mode` it has the volume's."""
+
+    ref: ObjectRef
+    path: str
+    mode: int | None
+    owner: int | None
+
+
+Source = ObjectSource | TextSource | TokenSource
 
 
 def sources(volume: Volume, path: str, pod: Pod, text_of: TextOf) -> tuple[Source, ...] | None:
@@ -155,6 +170,10 @@ def _projected(part: VolumeProjection, path: str, pod: Pod, text_of: TextOf) -> 
         return (_object(pod, "Secret", secret.name, secret.items, secret.optional),)
     if part.downward_api is not None:
         return _texts(part.downward_api.items, f"{path}.downwardAPI", text_of)
+    if (token := part.service_account_token) is not None and is_of_cluster(pod.metadata):
+        user, security = token_owner(pod), pod.spec.security_context
+        is_given = user is not None or (security is not None and security.fs_group is not None)
+        return (TokenSource(token_ref(pod, token), token.path, _PRIVATE if is_given else None, user),)
     kind = next((name for name in _OF_AN_API_SERVER if getattr(part, _OF_AN_API_SERVER[name]) is not None), "")
     raise PayloadError(f"{path}{kind and '.'}{kind}: {'no API server issues one here' if kind else 'has no source'}")
 
@@ -164,6 +183,17 @@ _OF_AN_API_SERVER: Final = {
     "clusterTrustBundle": "cluster_trust_bundle",
     "podCertificate": "pod_certificate",
 }
+
+
+def token_owner(pod: Pod) -> int | None:
+    """Return the user to which a pod's tokens are given: the one as whom all its containers run, if the pod says so.
+
+    Mirrors volume/util/util.go, v1.36, FsUserFrom.
+    """
+    whole = pod.spec.security_context.run_as_user if pod.spec.security_context is not None else None
+    contexts = [each.security_context for each in (*pod.spec.init_containers, *pod.spec.containers)]
+    users = {whole if each is None or each.run_as_user is None else each.run_as_user for each in contexts}
+    return users.pop() if len(users) == 1 else None
 
 
 def _object(pod: Pod, kind: Kind, name: str, items: tuple[KeyToPath, ...], optional: bool | None) -> ObjectSource:
@@ -177,9 +207,14 @@ def _texts(items: Sequence[DownwardAPIVolumeFile], path: str, text_of: TextOf) -
 
 def _files(source: Source, objects: Objects, mode: int) -> Iterator[tuple[str, PayloadFile]]:
     if isinstance(source, TextSource):
-        yield _clean(source.path), PayloadFile(source.text.encode(), mode if source.mode is None else source.mode)
+        yield _clean(source.path), PayloadFile(source.text.encode(), _or(source.mode, mode))
         return
     held = objects.get(source.ref)
+    if isinstance(source, TokenSource):
+        if held is None:
+            raise PayloadError(f"{source.ref} not found", source.ref)
+        yield _clean(source.path), PayloadFile(held[TOKEN_KEY], _or(source.mode, mode), source.owner)
+        return
     if held is None:
         if not source.optional:
             raise PayloadError(f"{source.ref} not found", source.ref)
@@ -191,6 +226,10 @@ def _files(source: Source, objects: Objects, mode: int) -> Iterator[tuple[str, P
             yield _clean(item.path), PayloadFile(held[item.key], mode if item.mode is None else item.mode)
         elif not source.optional:
             raise PayloadError(_MISSING_KEY[source.ref.kind].format(item.key), source.ref)
+
+
+def _or(said: int | None, otherwise: int) -> int:
+    return otherwise if said is None else said
 
 
 def _clean(path: str) -> str:

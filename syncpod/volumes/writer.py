@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from syncpod.volumes.payload import Payload
+from syncpod.volumes.payload import Payload, PayloadFile
 
 DATA: Final = "..data"
 _DATA_DRAFT: Final = "..data_tmp"
 _SET: Final = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d+")
 """The name of a directory that holds one set of files."""
 _DIRECTORY = 0o755
+_READABLE: Final = 0o444
 _NANOSECONDS = 1_000_000_000
 
 
@@ -97,8 +98,22 @@ def _make_set(volume: Path, payload: Payload) -> str:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(directory / path, flags, 0o600), "wb") as opened:
             opened.write(file.data)
-            os.fchmod(opened.fileno(), file.mode)
+            os.fchmod(opened.fileno(), _mode(opened.fileno(), file))
     return directory.name
+
+
+def _mode(opened: int, file: PayloadFile) -> int:
+    """Give a file to its user, if it has one, and return its mode.
+
+    A worker that may not give files to others leaves it for all to read, as that of a pod that names no user. (The
+    kubelet, which is root, only logs such a failure.)
+    """
+    if file.owner is not None:
+        try:
+            os.fchown(opened, file.owner, -1)
+        except PermissionError:
+            return file.mode | _READABLE
+    return file.mode
 
 
 def _make_directory(volume: Path) -> Path:

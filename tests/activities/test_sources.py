@@ -110,8 +110,8 @@ async def test_missing_sources_are_reported_and_watched_before_the_start_which_t
 
 
 async def test_a_pod_of_a_cluster_waits_until_it_is_known_whether_the_cluster_has_an_object(bench: Bench) -> None:
-    wanted = ObjectRef("Secret", "default", "keys", is_clusters=True)
-    settings = ObjectRef("ConfigMap", "default", "set", is_clusters=True)
+    wanted = ObjectRef("Secret", "default", "keys", origin="cluster")
+    settings = ObjectRef("ConfigMap", "default", "set", origin="cluster")
     pod = bench.pod(
         container(
             command=["sh", "-c", 'echo "$token/$colour"'],

@@ -245,7 +245,7 @@ async def test_a_failed_signal_to_a_waiting_pod_is_retried(scene: Scene) -> None
 
 # --- objects of a cluster ---------------------------------------------------------------------------------------------
 
-THEIRS = replace(SETTINGS, is_clusters=True)
+THEIRS = replace(SETTINGS, origin="cluster")
 
 
 def _of_cluster(uid: str, **more: Any) -> Pod:
@@ -282,7 +282,7 @@ async def test_a_new_worker_waits_for_what_is_required_and_absent(scene: Scene) 
         make_directories(own_directories(uid, scene.node))
         pod = _of_cluster(uid, configMap={"name": name, "optional": optional})
         write_pod_record(scene.node, PodRecord(pod=pod))
-        scene.store.note_absent(ObjectRef("ConfigMap", "default", name, is_clusters=True))
+        scene.store.note_absent(ObjectRef("ConfigMap", "default", name, origin="cluster"))
     await scene.refresh().look()
     assert scene.told == [(*WEB, 'configmap "settings"')]
 

@@ -292,7 +292,7 @@ async def test_a_refusal_is_told_though_temporal_does_not_answer_at_first(
 
 
 async def test_a_pod_begins_once_what_it_refers_to_is_known(api: ApiServer, node: Node) -> None:
-    keys = ObjectRef("Secret", "default", "keys", is_clusters=True)
+    keys = ObjectRef("Secret", "default", "keys", origin="cluster")
     await api.put(object_path("Secret", "keys"), given("Secret", "keys", k="word"))
     api.faults.extend([Fault("GET", "secrets", "403")] * 3)
     await api.put(pod_path("web"), pod("web", spec={"imagePullSecrets": [{"name": "keys"}]}))

@@ -152,17 +152,6 @@ def test_a_field_of_a_newer_server_is_no_reason_to_refuse_a_pod() -> None:
     assert found.document is not None
 
 
-def test_a_token_that_is_not_mounted_is_named() -> None:
-    volume = {
-        "name": "kube-api-access-x",
-        "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]},
-    }
-    found = bound_pod(pod("web", spec={"volumes": [volume]}))
-    assert found is not None
-    assert found.document is not None
-    assert [each for each in found.warnings if "kube-api-access-x" in each]
-
-
 def test_a_deleted_pod_has_its_grace_period_and_one_without_name_is_none() -> None:
     given = pod("web", metadata={"deletionTimestamp": "2026-11-01T00:00:00Z", "deletionGracePeriodSeconds": 5})
     found = bound_pod(given)

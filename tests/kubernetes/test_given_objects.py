@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from syncpod.agent.kubernetes import given_objects
+from syncpod.agent.kubernetes import followed_object, given_objects
 from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
 from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.bound_pod import bound_pod
@@ -24,15 +24,15 @@ from syncpod.kubernetes.given_object import NotAnObject, given_object
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.node.directories import make_directories, own_directories
 from syncpod.node.pod_records import PodRecord, mark_pod_record, write_pod_record
-from syncpod.objects import ABSENT, ObjectRef, ObjectStore, ObjectUnknown, references, values
+from syncpod.objects import ABSENT, ObjectRef, ObjectStore, ObjectUnknown, TokenNeed, references, values
 from syncpod.pod import Pod
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault, given, object_path, pod, served, write_kubeconfig
 from tests.objects.objects import config_map
 from tests.translation.translation import NODE
 
-SETTINGS = ObjectRef("ConfigMap", "default", "settings", is_clusters=True)
-KEYS = ObjectRef("Secret", "default", "keys", is_clusters=True)
+SETTINGS = ObjectRef("ConfigMap", "default", "settings", origin="cluster")
+KEYS = ObjectRef("Secret", "default", "keys", origin="cluster")
 
 
 class Node:
@@ -48,7 +48,7 @@ class Node:
     def start(self, refs: Iterable[ObjectRef]) -> None:
         """Follow what pods refer to."""
         self.running = [asyncio.ensure_future(self.given.run())]
-        self.given.want(refs)
+        self.given.want(refs, ())
 
     async def stop(self) -> None:
         """As a worker that ends."""
@@ -76,6 +76,7 @@ async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
     """A server; failures are followed by short waits."""
     monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(given_objects, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(followed_object, "RETRY_SECONDS", 0.02)
     async with served() as server:
         yield server
 
@@ -179,20 +180,20 @@ async def test_what_was_kept_serves_until_the_server_has_answered(api: ApiServer
 
 async def test_what_no_pod_uses_any_more_is_forgotten_and_not_before(api: ApiServer, node: Node) -> None:
     await api.put(object_path("Secret", "keys"), given("Secret", "keys", k="word"))
-    node.store.note_absent(ObjectRef("ConfigMap", "default", "of-an-earlier-worker", is_clusters=True))
+    node.store.note_absent(ObjectRef("ConfigMap", "default", "of-an-earlier-worker", origin="cluster"))
     node.store.put(config_map())
     await node.given.tidy()  # the pods have not been listed yet
     assert len(node.store.versions()) == 2
     node.used = [KEYS]  # a pod that was deleted with force still ends here
     node.start([KEYS, SETTINGS])
     await until(lambda: node.has(KEYS) == {"k": b"word"} and node.has(SETTINGS) == ABSENT)
-    node.given.want([])
+    node.given.want([], ())
     await until(lambda: node.has(SETTINGS) is None)
     assert set(node.store.versions()) == {KEYS, ObjectRef("ConfigMap", "default", "a")}
     node.used = []
     await until(lambda: node.has(KEYS) is None)
     await until(lambda: not api.watches)
-    node.given.want([KEYS])
+    node.given.want([KEYS], ())
     await until(lambda: node.has(KEYS) == {"k": b"word"})
 
 
@@ -235,7 +236,7 @@ def test_a_pod_of_the_cluster_means_the_clusters_objects_and_any_other_the_nodes
     }
     theirs = bound_pod(pod("web", spec=spec))
     assert theirs is not None
-    assert theirs.refs == {SETTINGS, KEYS, ObjectRef("Secret", "default", "registry", is_clusters=True)}
+    assert theirs.refs == {SETTINGS, KEYS, ObjectRef("Secret", "default", "registry", origin="cluster")}
     ours = Pod.model_validate({"metadata": {"name": "web"}, "spec": spec})
     assert not any(each.ref.is_clusters for each in references(ours))
 
@@ -259,3 +260,17 @@ async def test_the_objects_of_a_pod_are_used_until_it_has_finished(tmp_path: Pat
     assert list(await used()) == [KEYS]
     mark_pod_record(node, record, "finished")
     assert list(await used()) == []
+
+
+async def test_a_pods_token_is_kept_until_the_pod_has_finished(api: ApiServer, node: Node) -> None:
+    need = TokenNeed(ObjectRef("Secret", "default", "u-1", "token"), "web", "u", "default", "", 3600)
+    node.start([])
+    node.given.want([need.ref], [need])
+    await until(lambda: node.has(need.ref) == {"token": b"token-1-of-default"})
+    node.used = [need.ref]
+    node.given.want([], [])  # the pod was deleted with force, and still ends here
+    await node.given.tidy()
+    assert node.has(need.ref) is not None
+    node.used = []
+    await until(lambda: node.has(need.ref) is None)
+    assert len(api.token_requests) == 1

@@ -226,7 +226,7 @@ def test_any_object_that_is_put_is_read_back_unchanged(
 
 
 def clusters(kind: str = "ConfigMap") -> ObjectRef:
-    return ObjectRef("Secret" if kind == "Secret" else "ConfigMap", "default", "a", is_clusters=True)
+    return ObjectRef("Secret" if kind == "Secret" else "ConfigMap", "default", "a", origin="cluster")
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])

@@ -1,4 +1,4 @@
-"""Keeps the ConfigMaps and Secrets of the cluster that the node's pods refer to, in the node's store.
+"""Keeps the ConfigMaps, Secrets and tokens of the cluster that the node's pods refer to, in the node's store.
 
 One by one by name, each by a list and a watch of its own: the Node authorizer permits a node no more, and only as long
 as a pod that is bound to it refers to the object (plugin/pkg/auth/authorizer/node, v1.36). What the store has serves
@@ -15,15 +15,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
+from syncpod.agent.kubernetes.followed_object import FollowedObject
+from syncpod.agent.kubernetes.followed_token import FollowedToken, forget_token
 from syncpod.agent.record_cache import RecordCache
 from syncpod.kubernetes.client import ApiClient
-from syncpod.kubernetes.given_object import NotAnObject, given_object, path_of
-from syncpod.kubernetes.reflector import ObjectKey, Reflector
 from syncpod.node.pod_records import PodRecord
-from syncpod.objects import ObjectRef, ObjectRefused, ObjectStore, references
+from syncpod.objects import ObjectRef, ObjectStore, TokenNeed, references
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -37,15 +37,27 @@ Uses = Callable[[], Awaitable[Iterable[ObjectRef]]]
 """Returns the objects that pods refer to of which something may still run here. Raises OSError."""
 
 
+class _Follower(Protocol):
+    """`FollowedObject` or `FollowedToken`."""
+
+    is_known: bool
+
+    @property
+    def trouble(self) -> str: ...
+
+    @property
+    def has_said(self) -> bool: ...
+
+    def keep_again(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
 @dataclass(eq=False)
 class _Followed:
-    reflector: Reflector
+    follower: _Follower
     since: float
-    is_known: bool = False
-    """The store has what the API server has answered."""
-    trouble: str = ""
-    """Why the store does not have what the API server has; "" = it has."""
-    task: asyncio.Task[None] | None = field(default=None, repr=False)
+    task: asyncio.Task[None]
 
 
 def used_objects(node: NodeContext) -> Uses:
@@ -81,12 +93,14 @@ class GivenObjects:
         """
         self._client, self._store, self._uses, self._tell, self._clock = client, store, uses, tell, clock
         self._followed: dict[ObjectRef, _Followed] = {}
+        self._tokens: dict[ObjectRef, TokenNeed] = {}
         self._bound: frozenset[ObjectRef] | None = None
         """What the pods refer to that the cluster lists; None = it has listed nothing yet."""
         self._complaint = ""
 
-    def want(self, refs: Iterable[ObjectRef]) -> None:
-        """Take which objects the pods refer to that the cluster lists."""
+    def want(self, refs: Iterable[ObjectRef], tokens: Iterable[TokenNeed]) -> None:
+        """Take which objects and tokens the pods refer to that the cluster lists."""
+        self._tokens = {need.ref: need for need in tokens}
         self._bound = frozenset(refs)
         for ref in self._bound - self._followed.keys():
             self._follow(ref)
@@ -95,7 +109,7 @@ class GivenObjects:
         """Say whether a pod need not wait any longer for the first answers about what it refers to."""
         now = self._clock()
         followed = (self._followed.get(ref) for ref in refs)
-        return all(each is not None and (each.is_known or now - each.since >= PATIENCE_SECONDS) for each in followed)
+        return all(each and (each.follower.is_known or now - each.since >= PATIENCE_SECONDS) for each in followed)
 
     async def run(self) -> None:
         """Forget what no pod refers to any more, until cancelled; end all watches then."""
@@ -120,64 +134,28 @@ class GivenObjects:
         for ref in self._followed.keys() - used:
             await _ended([self._followed.pop(ref)])
         kept = {ref for ref in await asyncio.to_thread(self._store.versions) if ref.is_clusters}
-        for ref in kept - self._followed.keys():
-            await asyncio.to_thread(self._store.forget, ref)
+        for ref in kept - self._followed.keys() - used:
+            await asyncio.to_thread(forget_token if ref.origin == "token" else ObjectStore.forget, self._store, ref)
             if (followed := self._followed.get(ref)) is not None:  # it was asked for meanwhile: store it again
-                followed.reflector.news.set()
+                followed.follower.keep_again()
 
     def _follow(self, ref: ObjectRef) -> None:
-        reflector = Reflector(
-            self._client,
-            path_of(ref),
-            ref.kind,
-            params={"fieldSelector": f"metadata.name={ref.name}"},
-            level=logging.DEBUG,
-            clock=self._clock,
-        )
-        followed = self._followed[ref] = _Followed(reflector, self._clock())
-        followed.task = asyncio.create_task(self._keep(ref, followed), name=f"{ref} in namespace {ref.namespace}")
+        follower: _Follower
+        if ref.origin == "token":
+            need = self._tokens.get(ref)
+            if need is None:  # the cluster no longer lists its pod, and would issue none
+                return
+            follower = FollowedToken(self._client, self._store, need, self._tell)
+        else:
+            follower = FollowedObject(self._client, self._store, ref, self._tell, self._clock)
+        running = asyncio.create_task(follower.run(), name=f"{ref} in namespace {ref.namespace}")
+        self._followed[ref] = _Followed(follower, self._clock(), running)
         asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._tell)
-
-    async def _keep(self, ref: ObjectRef, followed: _Followed) -> None:
-        """Follow an object, and keep in the store what it is; an immutable one only until it is known."""
-        following = asyncio.create_task(followed.reflector.run(), name=f"watch of {ref} in {ref.namespace}")
-        try:
-            is_final = False
-            while not is_final:
-                await followed.reflector.news.wait()
-                followed.reflector.news.clear()
-                if not followed.reflector.is_complete:
-                    continue
-                try:
-                    is_final = await self._store_it(ref, followed.reflector)
-                    followed.is_known, followed.trouble = True, ""
-                except (OSError, ObjectRefused, NotAnObject, ValueError) as error:
-                    self._fail(ref, followed, str(error))
-                self._tell()
-        finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-
-    async def _store_it(self, ref: ObjectRef, reflector: Reflector) -> bool:
-        """Keep what an object is now; say whether it never changes. Raises OSError, ObjectRefused, NotAnObject."""
-        document = reflector.objects.get(ObjectKey(ref.namespace, ref.name))
-        if document is None:
-            await asyncio.to_thread(self._store.note_absent, ref)
-            return False
-        found = given_object(ref, document)
-        await asyncio.to_thread(self._store.keep, found)
-        return bool(found.immutable)
-
-    def _fail(self, ref: ObjectRef, followed: _Followed, why: str) -> None:
-        """Log why an object cannot be kept, and try again with its next change, or soon."""
-        if followed.trouble != why:
-            followed.trouble = why
-            log.warning("%s in namespace %s cannot be kept: %s", ref, ref.namespace, why)
-        asyncio.get_running_loop().call_later(LOOK_SECONDS, followed.reflector.news.set)
 
     def _complain(self) -> None:
         """Log once why objects cannot be followed, however many they are."""
-        troubles = {ref: each.reflector.trouble for ref, each in self._followed.items() if each.reflector.trouble}
+        said = {ref for ref, each in self._followed.items() if each.follower.has_said}
+        troubles = {ref: why for ref, why in self.troubles().items() if ref not in said}
         ref = min(troubles, default=None)
         complaint = "" if ref is None else f"{ref} in namespace {ref.namespace}: {troubles[ref]}"
         if complaint and complaint != self._complaint:
@@ -187,12 +165,12 @@ class GivenObjects:
 
     def troubles(self) -> Mapping[ObjectRef, str]:
         """Return why the store may not have what the API server has, by object."""
-        found = {ref: each.trouble or each.reflector.trouble for ref, each in self._followed.items()}
+        found = {ref: each.follower.trouble for ref, each in self._followed.items()}
         return {ref: why for ref, why in found.items() if why}
 
 
 async def _ended(followed: Iterable[_Followed]) -> None:
-    tasks = [each.task for each in followed if each.task is not None]
+    tasks = [each.task for each in followed]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,96 @@
+"""One ConfigMap or Secret of the cluster, followed by a list and a watch of its own, and kept in the node's store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from syncpod.kubernetes.client import ApiClient
+from syncpod.kubernetes.given_object import NotAnObject, given_object, path_of
+from syncpod.kubernetes.reflector import ObjectKey, Reflector
+from syncpod.objects import ObjectRef, ObjectRefused, ObjectStore
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 5.0
+"""After so long it is tried again to keep an object that could not be kept."""
+
+
+class FollowedObject:
+    """One object. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        store: ObjectStore,
+        ref: ObjectRef,
+        tell: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """Keep the object in `store`; `tell` is called each time that is tried. `clock` is steady, in seconds."""
+        self._store, self._ref, self._tell = store, ref, tell
+        self._reflector = Reflector(
+            client,
+            path_of(ref),
+            ref.kind,
+            params={"fieldSelector": f"metadata.name={ref.name}"},
+            level=logging.DEBUG,
+            clock=clock,
+        )
+        self.is_known = False
+        """The store has what the API server has answered."""
+        self._trouble = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why the store may not have what the API server has; "" if it has."""
+        return self._trouble or self._reflector.trouble
+
+    @property
+    def has_said(self) -> bool:
+        """Whether the log has that trouble already."""
+        return bool(self._trouble)
+
+    def keep_again(self) -> None:
+        """Keep once more what is known: the store may have lost it."""
+        self._reflector.news.set()
+
+    async def run(self) -> None:
+        """Follow the object until cancelled; an immutable one only until it is known."""
+        ref, reflector = self._ref, self._reflector
+        following = asyncio.create_task(reflector.run(), name=f"watch of {ref} in {ref.namespace}")
+        try:
+            is_final = False
+            while not is_final:
+                await reflector.news.wait()
+                reflector.news.clear()
+                if not reflector.is_complete:
+                    continue
+                try:
+                    is_final = await self._keep()
+                    self.is_known, self._trouble = True, ""
+                except (OSError, ObjectRefused, NotAnObject, ValueError) as error:
+                    self._fail(str(error))
+                self._tell()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _keep(self) -> bool:
+        """Keep what the object is now; say whether it never changes. Raises OSError, ObjectRefused, NotAnObject."""
+        document = self._reflector.objects.get(ObjectKey(self._ref.namespace, self._ref.name))
+        if document is None:
+            await asyncio.to_thread(self._store.note_absent, self._ref)
+            return False
+        found = given_object(self._ref, document)
+        await asyncio.to_thread(self._store.keep, found)
+        return bool(found.immutable)
+
+    def _fail(self, why: str) -> None:
+        """Log why the object cannot be kept, and try again with its next change, or soon."""
+        if self._trouble != why:
+            self._trouble = why
+            log.warning("%s in namespace %s cannot be kept: %s", self._ref, self._ref.namespace, why)
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self.keep_again)

@@ -1,0 +1,169 @@
+"""One token of a service account that a pod's volumes show: requested, kept in the node's store, and rotated.
+
+Mirrors token/token_manager.go, v1.36: a token is replaced after 80 % of its life, or after a day. Difference: while no
+new one can be had, the one that has expired stays where it is, and the pod's other files are kept up to date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from secrets import SystemRandom
+from typing import Any, Final
+
+from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.reflector import Backoff
+from syncpod.objects import TOKEN_KEY, ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, TokenNeed
+from syncpod.objects.tokens import expiry, former_token, kept_token
+from syncpod.objects.values import values
+from syncpod.pod import ConfigMap, Secret
+from syncpod.redaction import of_process
+
+log = logging.getLogger(__name__)
+
+LONGEST: Final = timedelta(hours=24)
+JITTER: Final = timedelta(seconds=10)
+LOOK_SECONDS: Final = 60.0
+"""Between two looks at the clock, which may be set, or stand still while the machine sleeps."""
+_CHANCE: Final = SystemRandom().random
+
+
+class NoToken(Exception):
+    """The API server's answer is no token; the text shows nothing of it."""
+
+
+class FollowedToken:
+    """One token. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        store: ObjectStore,
+        need: TokenNeed,
+        tell: Callable[[], None],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        chance: Callable[[], float] = _CHANCE,
+    ) -> None:
+        """Keep the token in `store`; `tell` is called when it is known. `chance` returns a number from 0 to 1."""
+        self._client, self._store, self._need, self._tell = client, store, need, tell
+        self._now, self._chance = now, chance
+        self.is_known = False
+        """The store has a token that was valid when this was last looked at, or has just been requested."""
+        self.trouble = ""
+        """Why there is no newer token; "" if none is due."""
+        self._again = asyncio.Event()
+
+    @property
+    def has_said(self) -> bool:
+        """Whether the log has that trouble already."""
+        return True
+
+    def keep_again(self) -> None:
+        """Look once more whether the store has the token."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Keep the token valid until cancelled."""
+        backoff = Backoff(time.monotonic, self._chance)
+        while True:
+            try:
+                wait = await self._round()
+            except (ApiError, Unreachable, NoToken, OSError, ObjectRefused) as error:
+                self._fail(str(error))
+                wait = backoff.next(error)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._again.wait()
+                self._again.clear()
+            except TimeoutError:
+                continue
+
+    async def _round(self) -> float:
+        """Request a token if one is due; return seconds after which to look again."""
+        held = await asyncio.to_thread(self._held)
+        due = None if held is None else self._due(held)
+        if held is not None and due is not None and self._now() < due:
+            self._succeed()
+            return min((due - self._now()).total_seconds() + 1, LOOK_SECONDS)
+        token, expires = await self._request()
+        of_process.add([token])  # before anything has it
+        await asyncio.to_thread(self._keep, token, expires, held)
+        if held is not None and (old := former_token(held)):
+            await asyncio.to_thread(of_process.forget, [old])
+        self._succeed()
+        return 0.0
+
+    def _held(self) -> ConfigMap | Secret | None:
+        try:
+            return self._store.get(self._need.ref)
+        except ObjectUnreadable:
+            return None
+
+    def _keep(self, token: str, expires: datetime, held: ConfigMap | Secret | None) -> None:
+        self._store.keep(kept_token(self._need.ref, token, expires, held), "token")
+
+    def _due(self, held: ConfigMap | Secret) -> datetime | None:
+        """Return when a token is to be replaced; None = at once."""
+        expires = expiry(held)
+        if expires is None or TOKEN_KEY not in values(held):
+            return None
+        life, jitter = timedelta(seconds=self._need.seconds), JITTER * self._chance()
+        return min(expires - life + LONGEST, expires - life / 5) - jitter
+
+    async def _request(self) -> tuple[str, datetime]:
+        """Return a new token, and when it expires. Raises ApiError, Unreachable, NoToken."""
+        need = self._need
+        spec: dict[str, Any] = {
+            "audiences": [need.audience] if need.audience else [],
+            "expirationSeconds": need.seconds,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": need.pod, "uid": need.uid},
+        }
+        answer = await self._client.ask(
+            "POST",
+            f"/api/v1/namespaces/{need.ref.namespace}/serviceaccounts/{need.service_account}/token",
+            body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": spec},
+        )
+        status = answer.get("status")
+        token = status.get("token") if isinstance(status, dict) else None
+        try:
+            expires = datetime.fromisoformat(str((status or {})["expirationTimestamp"]))
+        except (KeyError, TypeError, ValueError):
+            raise NoToken("the API server's answer is no token") from None
+        if not isinstance(token, str) or not token or expires.tzinfo is None:
+            raise NoToken("the API server's answer is no token")
+        return token, expires
+
+    def _succeed(self) -> None:
+        self.trouble = ""
+        self._store.explain(self._need.ref, "")
+        if not self.is_known:
+            self.is_known = True
+            self._tell()
+
+    def _fail(self, why: str) -> None:
+        need = self._need
+        if self.trouble != why:
+            self.trouble = why
+            log.warning(
+                "pod %s/%s has no new token of service account %s: %s",
+                need.ref.namespace,
+                need.pod,
+                need.service_account,
+                why,
+            )
+        self._store.explain(need.ref, why)
+
+
+def forget_token(store: ObjectStore, ref: ObjectRef) -> None:
+    """Keep a token no longer, and hide its value no more: nothing is left of its pod. Blocks. Raises OSError."""
+    try:
+        held = store.get(ref)
+    except ObjectUnreadable:
+        held = None
+    store.forget(ref)
+    if held is not None:
+        of_process.forget(each.decode(errors="surrogateescape") for each in values(held).values())

@@ -1,0 +1,94 @@
+"""The tokens of service accounts that a cluster issues for a pod: what a pod needs, and how a node keeps one.
+
+A node keeps a token as it keeps a Secret of the cluster, in memory and with its value hidden, under a name that it
+makes of the pod and of what the token is for. It is no object of the cluster, and no pod can name it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from syncpod.objects.refs import ObjectRef
+from syncpod.objects.values import values
+from syncpod.pod import ConfigMap, ObjectMeta, Pod, Secret
+from syncpod.pod.volumes import ServiceAccountTokenProjection
+
+TOKEN_KEY: Final = "token"
+_FORMER_KEY: Final = "former"
+_EXPIRES: Final = "syncpod.dev/expires"
+_DEFAULT_SECONDS: Final = 3600
+_DEFAULT_ACCOUNT: Final = "default"
+
+
+@dataclass(frozen=True)
+class TokenNeed:
+    """A token that a pod's volumes show."""
+
+    ref: ObjectRef
+    """The node's name for it."""
+    pod: str
+    uid: str
+    """Of the pod: the token is valid only as long as that one exists."""
+    service_account: str
+    audience: str
+    """"" = the API server itself."""
+    seconds: int
+    """How long it is to be valid."""
+
+
+def token_ref(pod: Pod, wanted: ServiceAccountTokenProjection) -> ObjectRef:
+    """Return the node's name for a token of a pod. Two sources that want the same share one."""
+    said = f"{wanted.audience}\0{_seconds(wanted)}\0{pod.spec.service_account_name or _DEFAULT_ACCOUNT}"
+    digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return ObjectRef("Secret", pod.metadata.namespace or "default", f"{pod.metadata.uid}-{digest}", "token")
+
+
+def token_needs(pod: Pod) -> Iterator[TokenNeed]:
+    """Yield the tokens that a pod of a cluster needs, one for each source that wants one."""
+    for volume in pod.spec.volumes:
+        for part in volume.projected.sources if volume.projected is not None else ():
+            if (wanted := part.service_account_token) is not None:
+                yield TokenNeed(
+                    token_ref(pod, wanted),
+                    pod.metadata.name,
+                    pod.metadata.uid,
+                    pod.spec.service_account_name or _DEFAULT_ACCOUNT,
+                    wanted.audience,
+                    _seconds(wanted),
+                )
+
+
+def kept_token(ref: ObjectRef, token: str, expires: datetime, before: ConfigMap | Secret | None) -> Secret:
+    """Return what a node keeps of a token; `before` is what it had until now.
+
+    The token before is kept with it, since a program that has read it may still write it: its value stays hidden until
+    the next one comes.
+    """
+    data = {TOKEN_KEY: token.encode()}
+    if before is not None and TOKEN_KEY in values(before):
+        data[_FORMER_KEY] = values(before)[TOKEN_KEY]
+    metadata = ObjectMeta(name=ref.name, namespace=ref.namespace, annotations={_EXPIRES: expires.isoformat()})
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    return Secret(metadata=metadata, data=encoded, type="Opaque")
+
+
+def former_token(kept: ConfigMap | Secret) -> str:
+    """Return the token before; "" if there is none."""
+    return values(kept).get(_FORMER_KEY, b"").decode()
+
+
+def expiry(kept: ConfigMap | Secret) -> datetime | None:
+    """Return the time at which a kept token expires; None if that cannot be read."""
+    try:
+        return datetime.fromisoformat(kept.metadata.annotations[_EXPIRES])
+    except (KeyError, ValueError):
+        return None
+
+
+def _seconds(wanted: ServiceAccountTokenProjection) -> int:
+    return wanted.expiration_seconds or _DEFAULT_SECONDS
