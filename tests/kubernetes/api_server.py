@@ -178,20 +178,16 @@ class ApiServer:
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
         document = await request.json()
-<<<<<<< HEAD
         if request.path.endswith("reviews"):
             return self._review(request.path, document)
-=======
         if request.path.endswith("/token"):
             return self._issue(request.path.split("/")[-2], document["spec"])
->>>>>>> a834fe5b (A pod of a Kubernetes cluster is given its service account's token: requested for the pod, rotated, in memory alone)
         path = f"{request.path}/{document['metadata']['name']}"
         if path in self.objects:
             return _status(409, "AlreadyExists", "it exists")
         document["metadata"].setdefault("uid", f"uid-of-{document['metadata']['name']}")
         return web.json_response(await self.put(path, document), status=201)
 
-<<<<<<< HEAD
     def _review(self, path: str, document: dict[str, Any]) -> web.StreamResponse:
         spec = document["spec"]
         self.reviews.append(document)
@@ -204,7 +200,7 @@ class ApiServer:
             assert (wanted["resource"], wanted["name"]) == ("nodes", "n1")
             status = {"allowed": (spec["user"], wanted["verb"], wanted["subresource"]) in self.allowed}
         return web.json_response({**document, "status": status}, status=201)
-=======
+
     def _issue(self, account: str, spec: dict[str, Any]) -> web.Response:
         """Issue a token of a service account."""
         self.token_requests.append(spec)
@@ -214,7 +210,6 @@ class ApiServer:
             "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         return web.json_response({"kind": "TokenRequest", "spec": spec, "status": status}, status=201)
->>>>>>> a834fe5b (A pod of a Kubernetes cluster is given its service account's token: requested for the pod, rotated, in memory alone)
 
     async def _put(self, request: web.Request) -> web.StreamResponse:
         document = await request.json()
