@@ -1,9 +1,9 @@
 """What a start needs before it creates its container: the images, the start mark, the files, and what CRI is asked for.
 
-A start that follows another step has this done while the runtime is busy with the one before it (`activities.ahead`).
-Whatever that one may still change is looked up later: once its step only has to read the pod for the last time. By then
-the sandbox is there, the init container has succeeded, or the container runs. So all of it is looked up as late as the
-kubelet would, and still costs no time between the two starts.
+If a start follows another step, all this is done while the runtime is busy with that step (`activities.pipelining`).
+Things that this step may still change are looked up once it only has to read the pod for the last time. By then the
+sandbox is there, the init container has succeeded, or the container runs. So each is looked up as late as in a kubelet,
+and still costs no time between the two starts.
 """
 
 from __future__ import annotations

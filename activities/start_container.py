@@ -9,7 +9,6 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.ahead import Created, made_ahead
 from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_hook_ended, note_start, noted_start, which_counts
@@ -20,6 +19,7 @@ from activities.containers.unanswered_start import end_noted
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
+from activities.pipelining import Created, made_ahead
 from activities.preparing import Configured, Prepared, configure
 from activities.step_attempt import Interrupted, PodFault, Polls, StepAttempt, warning
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
@@ -47,7 +47,7 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
     Looks at the instance of this restart and incarnation, at first and after each inconclusive answer:
 
     - running, or exited after it had started: adopted; an exited one is returned as exited, never started again.
-    - created by this try, perhaps before its turn (`activities.ahead`): started.
+    - created by this try, perhaps before its turn (`activities.pipelining`): started.
     - a start that the runtime refused: the fault is raised again. It is an exit like any other, with code 128.
     - created by another try, or a start that was cut off before anything ran: the step waits while a start of it is
       under way, else removes it and creates it again with the same number. (A runtime that died between create and

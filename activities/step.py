@@ -10,13 +10,12 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.ahead import drop_ahead
 from activities.node.context import Node
 from activities.node.fences import StaleFence
 from activities.node.metrics import AttemptOutcome, count_attempt
 from activities.node.uid_owners import UID_IN_USE
+from activities.pipelining import begun_after_first, claim_of, drop_ahead, in_company
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
-from activities.together import begun_after_first, claim_of, in_company
 from syncpod.cri.errors import CriError
 from syncpod.messages.step_table import Interruption, Stage
 from syncpod.messages.steps import (

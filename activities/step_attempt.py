@@ -117,7 +117,7 @@ class StepAttempt:
         self.mark_finishing: Callable[[], None] = _nobody_hears
         """Called once the step has succeeded and only has to read the pod: whatever follows it may then be created."""
         self.ahead: MadeEarly | None = None
-        """What is made for the start while it waits for the step that it follows (`activities.ahead`)."""
+        """What is made for the start while it waits for the step that it follows (`activities.pipelining`)."""
         self.idle_seconds = 0.0
         """How long it only waited for the step that it follows."""
         self._may_know = True

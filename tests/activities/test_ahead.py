@@ -38,7 +38,7 @@ every_containerd = pytest.mark.every_runtime("what else a runtime does meanwhile
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine changes nothing: an exit that comes late counts."""
-    monkeypatch.setattr("activities.together.HELD_SECONDS", 60.0)
+    monkeypatch.setattr("activities.pipelining.HELD_SECONDS", 60.0)
     monkeypatch.setattr(quick_end, "LINGER_SECONDS", 60.0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities import ahead, start_container, together
+from activities import pipelining, start_container
 from activities.containers import quick_end
 from activities.images.presence import FoundImages
 from activities.node import pairs
@@ -30,7 +30,7 @@ from tests.agent.waiting import until
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine changes nothing: results are kept back as long as need be, and an exit that comes late counts."""
-    monkeypatch.setattr(together, "HELD_SECONDS", 60.0)
+    monkeypatch.setattr(pipelining, "HELD_SECONDS", 60.0)
     monkeypatch.setattr(quick_end, "LINGER_SECONDS", 60.0)
 
 
@@ -81,7 +81,7 @@ async def test_a_start_whose_image_is_missing_is_not_begun(bench: Bench) -> None
 async def test_a_start_without_its_sandbox_in_this_worker_is_not_begun(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(together, "COMES_SECONDS", 0.0)
+    monkeypatch.setattr(pipelining, "COMES_SECONDS", 0.0)
     pod = bench.pod()
     await pod.create_sandbox()
     request = pod.start_request(follows=pod.fence)
@@ -94,7 +94,7 @@ async def test_a_start_without_its_sandbox_in_this_worker_is_not_begun(
 async def test_a_start_in_which_a_worker_died_goes_on_without_its_sandbox(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(together, "COMES_SECONDS", 0.0)
+    monkeypatch.setattr(pipelining, "COMES_SECONDS", 0.0)
     pod = bench.pod()
     await pod.create_sandbox()
     request = pod.start_request().model_copy(update={"follows": pod.fence - 1})
@@ -168,7 +168,7 @@ async def test_nothing_starts_in_a_sandbox_whose_step_was_asked_to_let_go(
 
 
 async def test_a_waiting_start_lets_go_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "COMES_SECONDS", 60.0)
+    monkeypatch.setattr(pipelining, "COMES_SECONDS", 60.0)
     pod = bench.pod()
     _, second = pair(pod)
     start = pod.step(StepName.START_CONTAINER, second)
@@ -251,7 +251,7 @@ async def test_what_comes_after_the_one_before_has_ended_goes_by_its_end(bench: 
 async def test_a_start_of_a_dead_worker_goes_on_only_if_it_had_begun(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(together, "COMES_SECONDS", 0.0)
+    monkeypatch.setattr(pipelining, "COMES_SECONDS", 0.0)
     pod = chained(bench)
     await pod.create_sandbox()
     await init_started(pod, init_request(pod, "a")).result()
@@ -305,7 +305,7 @@ async def test_a_start_that_was_asked_to_let_go_is_followed_by_nothing(
 
 async def test_the_end_of_a_step_counts_only_for_a_while(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "KEPT_SECONDS", 0.0)
-    monkeypatch.setattr(together, "COMES_SECONDS", 0.0)
+    monkeypatch.setattr(pipelining, "COMES_SECONDS", 0.0)
     pod = chained(bench)
     await pod.create_sandbox()
     first = init_request(pod, "a")
@@ -366,7 +366,7 @@ async def test_a_start_is_prepared_while_the_one_before_it_reads_the_pod(
         configured.append(request.container)
         return await configure(attempt, request, *more)
 
-    monkeypatch.setattr(ahead, "prepare", noted)
+    monkeypatch.setattr(pipelining, "prepare", noted)
     monkeypatch.setattr(PodReader, "read", late)
     monkeypatch.setattr(start_container, "configure", counted)
     a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
@@ -381,7 +381,7 @@ async def test_a_start_that_cannot_be_prepared_does_everything_itself(
     async def refused(attempt: StepAttempt, request: StartContainer) -> None:
         raise OSError("the disk is full just now")
 
-    monkeypatch.setattr(ahead, "prepare", refused)
+    monkeypatch.setattr(pipelining, "prepare", refused)
     a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
     assert (a.outcome, b.outcome) == (Outcome.DONE, Outcome.DONE)
 
@@ -396,7 +396,7 @@ async def test_nothing_is_prepared_after_an_init_container_that_failed_again(
     async def noted(attempt: StepAttempt, request: StartContainer) -> None:
         prepared.append(request.container)
 
-    monkeypatch.setattr(ahead, "prepare", noted)
+    monkeypatch.setattr(pipelining, "prepare", noted)
     _, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
     assert (b.outcome, prepared) == (Outcome.NOT_BEGUN, [])
 

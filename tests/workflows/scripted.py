@@ -23,7 +23,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from activities.together import HELD_SECONDS, is_as_expected, is_kept_back, may_be_followed
+from activities.pipelining import HELD_SECONDS, is_as_expected, is_kept_back, may_be_followed
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import build_id

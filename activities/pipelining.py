@@ -1,8 +1,23 @@
-"""Steps that begin early: a start waits here, in the worker, for the step that it follows.
+"""Starts that begin before their turn: each start of a new pod waits, in the worker, for the step that it follows.
 
-That is the step that makes the sandbox, or starts the container before. So no start waits for the server and for the
-workflow, which together take longer than all else between two starts. The last start of a pod and the step before it
-also end at the same time, so that one workflow task takes both results.
+The first step makes the sandbox, or starts the container before; the second one is the start that follows it for
+certain (`follower` in `workflows/pod/decide.py`). Neither the server nor the workflow, which together take longer than
+all else, stands between the two::
+
+    first   begun ──► waits for the runtime ──► reads the pod ──► ended ··· its result may be kept back ···► over
+              │               │ mark_waiting         │ mark_finishing │                                    ▲
+              │ came          ▼                      ▼                │                                    │
+    second  waits ──► prepared, CreateContainer; waits (`Ahead`) ──► as expected? ──yes──► acts ──► over ──┘
+              │                                                       │ no
+              └── no first step has come, or it has failed ───────────┴──► what was made is removed: NOT_BEGUN
+
+- The second step prepares itself at `mark_waiting`; if it looks into volumes, at `mark_finishing`.
+- Nobody sees a container before its turn: it is in no listing of this worker, counts in no metric, and has no start
+  mark. If its turn does not come, it is removed, and the next to act in the pod waits for that (`Fences.join`).
+- If the worker dies, the next try of the start finds a container that was never told to start, and clears it away.
+- The last start of a pod and the step before it end at the same time, so that one workflow task takes both results.
+
+What both steps know of each other is their `Pair` (`activities/node/pairs.py`).
 """
 
 from __future__ import annotations
@@ -11,22 +26,26 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from opentelemetry import trace
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.ahead import Ahead, drop_ahead, is_its, remove_never_started
-from activities.containers.noted_starts import noted_start
+from activities.containers.noted_starts import noted_start, which_counts
+from activities.containers.removal import remove_unstarted
+from activities.images.presence import FoundImages
 from activities.node.clock import monotonic
 from activities.node.fences import Claim
 from activities.node.pairs import Failed
-from activities.preparing import looks_into_volumes
-from activities.step_attempt import Interrupted, NotYet, StepAttempt
+from activities.preparing import Prepared, looks_into_volumes, prepare
+from activities.step_attempt import Interrupted, MadeEarly, NotYet, StepAttempt
+from syncpod.cri.errors import CriError, DeadlineExceeded
 from syncpod.messages import ObservedContainer
 from syncpod.messages.startup import has_come_to, in_order
 from syncpod.messages.steps import CreateSandbox, Outcome, StartContainer, StepInput, StepResult
+from syncpod.node.reader import Instance
 from syncpod.pod import Pod
 
 Request = TypeVar("Request", bound=StepInput)
@@ -225,3 +244,114 @@ def _span(name: str) -> AbstractContextManager[trace.Span]:
 async def _until(*ends: asyncio.Future[Any]) -> None:
     """Wait for the first of these to end."""
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
+
+# --- what is made before the turn ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Created:
+    """A container that was asked for before its turn."""
+
+    images: FoundImages
+    pod_ips: tuple[str, ...]
+    """The pod's addresses, of which its files and its environment tell."""
+    id: str
+    """"" if the runtime did not answer in time: the container may still appear."""
+
+
+@dataclass(frozen=True)
+class MadeAhead:
+    """What was made for a start before its turn."""
+
+    prepared: Prepared | None = None
+    """None where an image was missing, or something went wrong: the start does all of it itself, and reports that."""
+    created: Created | None = None
+
+
+class Ahead(MadeEarly):
+    """Makes what a start needs while it waits for its turn, its container too where that is possible.
+
+    Whoever has one ends it with `drop`, which removes what nobody has taken.
+    """
+
+    def __init__(self, attempt: StepAttempt, request: StartContainer, claim: Claim) -> None:
+        self._attempt, self._request, self._claim = attempt, request, claim
+        self._instance = Instance(request.ref.uid, request.ref.incarnation, request.container, request.restart)
+        self._is_sent = self._is_taken = False
+        self._container_id = ""
+        self._work = asyncio.create_task(self._make())
+
+    async def take(self) -> MadeAhead:
+        """Return what was made: the turn has come, and from now on it is the start's own. Raises Interrupted."""
+        await self._attempt.interruptible(asyncio.wait({self._work}))
+        self._is_taken = True
+        self._attempt.node.reader.show(self._instance)
+        failed = self._work.cancelled() or self._work.exception() is not None
+        return MadeAhead() if failed else self._work.result()
+
+    async def drop(self) -> None:
+        """End the work, and remove the container that was created unless it was taken. Raises CriError, OSError.
+
+        A call that was sent is awaited. If the removal fails, the next try of the start clears the container away.
+        """
+        if not self._is_sent:
+            self._work.cancel()
+        await asyncio.gather(self._work, return_exceptions=True)
+        try:
+            if self._is_sent and not self._is_taken:
+                await self._remove()
+        finally:
+            self._attempt.node.reader.show(self._instance)
+            self._attempt.node.fences.leave(self._attempt.ref, self._attempt)
+
+    async def _make(self) -> MadeAhead:
+        attempt, request, node = self._attempt, self._request, self._attempt.node
+        prepared = await prepare(attempt, request)
+        if prepared is None or prepared.configured is None or which_counts(prepared.mark, request) is not None:
+            return MadeAhead(prepared)
+        if attempt.asked or not node.fences.join(attempt.ref, self._claim, attempt):
+            return MadeAhead(prepared)
+        node.reader.hide(self._instance)
+        self._is_sent = True
+        asked = prepared.configured
+        try:
+            self._container_id = await node.cri.create_container(request.sandbox_id, asked.container, asked.sandbox)
+        except DeadlineExceeded:
+            pass
+        except CriError:  # if the turn comes, the start asks again, and reports what is wrong
+            return MadeAhead(prepared)
+        return MadeAhead(prepared, Created(prepared.images, asked.pod_ips, self._container_id))
+
+    async def _remove(self) -> None:
+        """Remove the container. If the runtime has not said which one it is, look whether there is one."""
+        if self._container_id:
+            await remove_unstarted(self._attempt, self._container_id)
+            return
+        self._attempt.node.reader.show(self._instance)
+        await remove_never_started(self._attempt, self._request)
+
+
+async def made_ahead(attempt: StepAttempt) -> MadeAhead:
+    """Return what was made for the start while it waited, and have it belong to the start. Raises Interrupted."""
+    return await attempt.ahead.take() if isinstance(attempt.ahead, Ahead) else MadeAhead()
+
+
+async def drop_ahead(attempt: StepAttempt) -> None:
+    """Undo what was made for the start while it waited, except what the start has taken. Raises CriError, OSError."""
+    ahead, attempt.ahead = attempt.ahead, None
+    if ahead is not None:
+        await ahead.drop()
+
+
+def is_its(instance: ObservedContainer, request: StartContainer) -> bool:
+    """Say whether an instance is the one that a start makes, whichever try of it has made it."""
+    named = instance.name == request.container and instance.restart_count == request.restart
+    return named and instance.incarnation == request.ref.incarnation
+
+
+async def remove_never_started(attempt: StepAttempt, request: StartContainer) -> None:
+    """Remove what earlier tries of a start have created and nobody has told to start. Raises CriError, OSError."""
+    for each in (await attempt.read()).containers:
+        if is_its(each, request) and each.state == "created":
+            await remove_unstarted(attempt, each.id)
