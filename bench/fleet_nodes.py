@@ -28,15 +28,15 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeCondition, NodeView, SourceView, SyncPods, node_workflow_id
 from syncpod.node.host import read_host
 from syncpod.objects import ObjectStore
-from syncpod.pod import ObjectMeta
 from syncpod.settings.invitation import Invitation
 from syncpod.translation.context import Host, NodeContext
+from tests.agent.published import OfNoPod
 
 _ROOM = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 
 
 @dataclass(frozen=True)
-class State:
+class State(OfNoPod):
     """The state that a workflow of the node would have published."""
 
     uid: str
@@ -44,28 +44,15 @@ class State:
     at: datetime
     is_gone: bool = False
     is_unready: bool = False
-    is_followed: bool = False
-    ended_life: None = None
     history_length: int = 1
 
-    @property
-    def metadata(self) -> ObjectMeta:
-        """Return nothing: the fleet's part of the node does not ask for it."""
-        return ObjectMeta()
+    def pod(self) -> dict[str, Any]:
+        """Return the Pod."""
+        return dict(self.answers["pod"])
 
-    def journal_records(self, since: datetime | None) -> None:
-        """Return nothing for the journal."""
-
-    def summary(self) -> None:
-        """Return nothing for the node's page."""
-
-    def answer(self, query: str, *args: Any) -> Any:
-        """Return the answer to the query. Raises KeyError."""
-        return self.answers[query]
-
-    def next_input(self) -> dict[str, Any]:
-        """Return nothing to continue from."""
-        return {}
+    def node(self) -> dict[str, Any]:
+        """Return the node."""
+        return dict(self.answers["node"])
 
 
 class SimulatedMember:

@@ -7,14 +7,15 @@ waits behind all other workflow tasks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio.client import WorkflowExecution
 
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
-from syncpod.agent.probing.untold import UntoldFailures, with_untold
+from syncpod.agent.pod_reads import PodWithoutWorkflow, PodWithUntold, RecordedPod
+from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.agent.unattended_pods import Unattended, UnattendedPods
 from syncpod.api.client import ANSWER_SECONDS
@@ -22,10 +23,7 @@ from syncpod.api.listed import Recorded
 from syncpod.api.source import CannotSay, Told
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.running_steps import PendingStep, RunningStep, steps_of
-from syncpod.node.orphan_mark import NO_WORKFLOW, marked
-from syncpod.node.recorded_pods import bare_pod, recorded_pod
-from syncpod.pod import pod_to_wire
-from syncpod.temporal.pod_search_attributes import attribute, recorded_as
+from syncpod.temporal.pod_search_attributes import attribute
 from syncpod.translation.context import NodeContext
 
 _FEW: Final = 50
@@ -111,7 +109,7 @@ class NodePods:
 
         Raises CannotSay.
         """
-        if not one.tell("under_way"):
+        if not one.reads.steps():
             return ()
         if self._open_pods is None:
             raise CannotSay
@@ -182,39 +180,15 @@ class NodePods:
     # --- what is told of one ------------------------------------------------------------------------------------------
 
     def _told(self, workflow_id: str, run: PublishedRun) -> Told:
-        untold = tuple(self._untold(run.published.uid))
-
-        def tell(part: str, *args: Any) -> Any:
-            said = run.published.answer(part, *args)
-            return with_untold(said, untold) if part == "events" else said
-
-        return Told(*_key(workflow_id), run.run_id, tell)
+        published, untold = run.published, tuple(self._untold(run.published.uid))
+        return Told(*_key(workflow_id), run.run_id, PodWithUntold(published, untold) if untold else published)
 
     def _as_orphan(self, lone: Unattended, run: PublishedRun | None) -> Told:
-        """Return a pod without a workflow: what that told last, marked. Nothing is decided for it any more."""
+        """Return a pod without a workflow: its last published state, marked."""
         listing = lone.listing
-        if run is not None and run.published.uid != listing.uid:
-            run = None
-
-        def told(part: str, otherwise: Any) -> Any:
-            return run.published.answer(part) if run is not None else otherwise
-
-        def pod() -> dict[str, Any]:
-            bare = bare_pod(listing.namespace, listing.name, listing.uid, (each.name for each in listing.containers))
-            return marked(told("pod", recorded_pod(self.state_dir, lone.workflow_id, listing.uid) or bare), NO_WORKFLOW)
-
-        def tell(part: str, *_: Any) -> Any:
-            match part:
-                case "pod":
-                    return pod()
-                case "plan":
-                    return {**told("plan", {}), "steps": [], "holds": []}
-                case "under_way":
-                    return []
-                case _:
-                    return told(part, [])
-
-        return Told(listing.namespace, listing.name, run.run_id if run is not None else "", tell)
+        last = run if run is not None and run.published.uid == listing.uid else None
+        reads = PodWithoutWorkflow(self.state_dir, lone, last.published if last is not None else None)
+        return Told(listing.namespace, listing.name, last.run_id if last is not None else "", reads)
 
 
 def _key(workflow_id: str) -> tuple[str, str]:
@@ -224,11 +198,5 @@ def _key(workflow_id: str) -> tuple[str, str]:
 
 def _as_recorded(execution: WorkflowExecution) -> Told:
     """Return a pod as the server has recorded it."""
-
-    def tell(part: str, *_: Any) -> Mapping[str, Any]:
-        if part != "pod":
-            raise KeyError(part)
-        return pod_to_wire(recorded_as(execution))
-
     columns = Recorded(attribute(execution, "PodStatus") or "", attribute(execution, "PodRestarts"))
-    return Told(*_key(execution.id), execution.run_id, tell, columns)
+    return Told(*_key(execution.id), execution.run_id, RecordedPod(execution), columns)

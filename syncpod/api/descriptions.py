@@ -28,10 +28,10 @@ async def describe_pod(source: PodSource, asked: Request, namespace: str, name: 
 
 
 def _description(one: Told, pending: Sequence[PendingStep], pages: str) -> Mapping[str, Any]:
-    document = one.tell("pod")
+    document = one.reads.pod()
     pod = Pod.model_validate(document)
-    events = tuple(read_events(one.tell("events")))
-    facts = facts_of(pod, one.run, pages, events, one.tell("plan"), pending)
+    events = tuple(read_events(one.reads.events()))
+    facts = facts_of(pod, one.run, pages, events, one.reads.plan(), pending)
     annotations = {ANNOTATION: why} if (why := why_orphaned(document)) else {}
     return {
         "kind": "PodDescription",

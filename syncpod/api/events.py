@@ -34,7 +34,7 @@ async def list_events(source: PodSource, asked: Request, namespace: str | None) 
     now = datetime.now(UTC)
 
     def found() -> list[PodEvent]:
-        present = [event for one in told for event in events_of(one.tell("pod"), one.tell("events"))]
+        present = [event for one in told for event in events_of(one.reads.pod(), one.reads.events())]
         return by_time([*present, *gone_events(source.state_dir, source.node, present, namespace, now)])
 
     def chosen(event: PodEvent) -> Iterator[dict[str, Any]]:

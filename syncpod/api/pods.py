@@ -75,7 +75,7 @@ async def plan_of(source: PodSource, asked: Request, namespace: str, name: str) 
     one = await one_pod(source, asked, namespace, name)
     update = asked.one("update") or "apply"
     found = {"metadata": _metadata(one), "run": one.run}
-    return Answer(rendered_alone(lambda: {**_KIND_OF_REPORT, **found, "plan": one.tell("plan", candidate, update)}))
+    return Answer(rendered_alone(lambda: {**_KIND_OF_REPORT, **found, "plan": one.reads.plan(candidate, update)}))
 
 
 _KIND_OF_REPORT: Final = {"kind": "PodReport", "apiVersion": "syncpod.dev/v1"}
@@ -118,7 +118,7 @@ async def one_pod(source: PodSource, asked: Request, namespace: str, name: str) 
 
 
 def _listed(one: Told) -> ListedPod:
-    document = {"apiVersion": "v1", "kind": "Pod"} | one.tell("pod")
+    document = {"apiVersion": "v1", "kind": "Pod"} | one.reads.pod()
     return ListedPod(document, current=one.recorded is None, recorded=one.recorded or NOTHING_RECORDED)
 
 
@@ -127,4 +127,5 @@ def _metadata(one: Told) -> dict[str, str]:
 
 
 def _report(one: Told, parts: Sequence[str]) -> Mapping[str, Any]:
-    return {**_KIND_OF_REPORT, "metadata": _metadata(one), "run": one.run} | {part: one.tell(part) for part in parts}
+    found = {part: PARTS[part](one.reads) for part in parts}
+    return {**_KIND_OF_REPORT, "metadata": _metadata(one), "run": one.run, **found}

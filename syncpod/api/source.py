@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from syncpod.api.listed import Recorded
+from syncpod.messages.reads import PodReads
 from syncpod.messages.running_steps import PendingStep
 
-PARTS: Final = ("pod", "plan", "history", "events", "under_way")
-"""What a pod's workflow tells of it; see :meth:`workflows.pod.published.PublishedPod.answer`."""
+PARTS: Final[Mapping[str, Callable[[PodReads], Any]]] = {
+    "pod": lambda of: of.pod(),
+    "plan": lambda of: of.plan(),
+    "history": lambda of: of.history(),
+    "events": lambda of: of.events(),
+    "under_way": lambda of: of.steps(),
+}
+"""What a report of a pod may include, by the name that a request gives it."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +29,10 @@ class Told:
     name: str
     run: str
     """The run of its workflow that has told it; "" = none has."""
-    tell: Callable[..., Any]
-    """Returns one of :data:`PARTS` as JSON, given the part's name and arguments. Any thread may call it; it may take a
-    while. Raises KeyError for a part that there is not."""
+    reads: PodReads
+    """Reads one state of it. That may take a while."""
     recorded: Recorded | None = None
-    """Its columns, if all that is known of it is what Temporal recorded last: then its one part is `pod`."""
+    """Its columns, if nothing is known of it but what Temporal recorded last: then only `reads.pod` answers."""
 
     @property
     def key(self) -> tuple[str, str]:

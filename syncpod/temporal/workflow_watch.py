@@ -32,9 +32,9 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, Workflo
 from temporalio.workflow import Info
 
 from syncpod.messages.pod_summary import PodSummary
+from syncpod.messages.reads import NodeReads, PodReads
 from syncpod.temporal.pods_page import pods_page
 from syncpod.temporal.published.lives import Life
-from syncpod.temporal.published.reads import Reads
 from syncpod.temporal.published.records import Records
 from syncpod.temporal.published.removals import EndsLives
 from syncpod.temporal.queries import AHEAD
@@ -64,7 +64,7 @@ _FAILURES: Final = frozenset(
 )
 
 
-class Published(Life, Reads, Records, EndsLives, Protocol):
+class Published(Life, PodReads, NodeReads, Records, EndsLives, Protocol):
     """The state of a run at the end of one of its tasks. It never changes, and may be read in any thread."""
 
     @property

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
+from syncpod.journal.records import TaskRecords
 from syncpod.pod import ObjectMeta
 
 
 class OfNoPod:
-    """The part of a published state that says which pod it is of, and what that has left: none and nothing."""
+    """A published state that is of no pod, has left nothing, and answers nothing."""
 
     is_followed = False
     ended_life = None
@@ -14,3 +18,29 @@ class OfNoPod:
     @property
     def metadata(self) -> ObjectMeta:
         return ObjectMeta()
+
+    def pod(self) -> dict[str, Any]:
+        return {}
+
+    def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
+        return {}
+
+    def history(self) -> list[dict[str, Any]]:
+        return []
+
+    def events(self) -> list[dict[str, Any]]:
+        return []
+
+    def steps(self) -> list[str]:
+        return []
+
+    def node(self) -> dict[str, Any]:
+        return {}
+
+    def next_input(self) -> dict[str, Any]:
+        return {}
+
+    def summary(self) -> None: ...
+
+    def journal_records(self, since: datetime | None) -> TaskRecords | None:
+        return None

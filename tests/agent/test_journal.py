@@ -34,6 +34,7 @@ from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
 from syncpod.temporal.senders import Sent
 from syncpod.translation.context import NodeContext
+from tests.agent.published import OfNoPod
 from tests.agent.waiting import until
 from tests.e2e.faults_disk import filled, small_disk
 from tests.journal.records import NOON, WEB, at, ended, exit_line, records_of
@@ -42,7 +43,7 @@ REF = PodRef(**WEB._asdict())
 
 
 @dataclass
-class Shown:
+class Shown(OfNoPod):
     """What a workflow has published."""
 
     said: TaskRecords
@@ -57,15 +58,9 @@ class Shown:
     def is_gone(self) -> bool:
         return self.said.is_gone
 
-    def summary(self) -> None: ...
-
     def journal_records(self, since: datetime | None) -> TaskRecords:
         self.asked.append(since)
         return self.said
-
-    def answer(self, query: str, *args: Any) -> Any: ...
-
-    def next_input(self) -> dict[str, Any]: ...  # type: ignore[empty-body]
 
 
 def shown(seconds: float = 1, life: PodRun = WEB, **more: Any) -> Shown:

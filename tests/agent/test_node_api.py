@@ -50,22 +50,15 @@ class Shown(OfNoPod):
     is_unready: bool = False
     under_way: Sequence[str] = ()
 
-    def journal_records(self, since: datetime | None) -> None: ...
+    def pod(self) -> dict[str, Any]:
+        metadata = {"uid": self.uid, "name": self.name, "namespace": "default"}
+        return {"metadata": metadata, "spec": {}, "text": "ü" * 200_000}
 
-    def summary(self) -> None: ...
+    def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
+        return {"holds": [], "asked": [candidate, update]}
 
-    def answer(self, query: str, *args: Any) -> Any:
-        match query:
-            case "under_way":
-                return list(self.under_way)
-            case "events":
-                return []
-            case "plan":
-                return {"holds": [], "asked": list(args)}
-            case "pod":
-                metadata = {"uid": self.uid, "name": self.name, "namespace": "default"}
-                return {"metadata": metadata, "spec": {}, "text": "ü" * 200_000}
-        raise KeyError(query)
+    def steps(self) -> list[str]:
+        return list(self.under_way)
 
     def next_input(self) -> dict[str, Any]:
         return {"snapshot": {"incarnation": "i"}, "decisions": 1}

@@ -323,7 +323,7 @@ async def test_without_a_stored_state_a_pod_is_restarted_from_its_record(
             handle = await crashed_once(client, node, "recorded")
     published = healer.published_pods.newest(handle.id)
     assert published is not None
-    pod = Pod.model_validate(published.published.answer("pod"))
+    pod = Pod.model_validate(published.published.pod())
     incarnation = published.published.next_input()["snapshot"]["incarnation"]
     pod_directory(context, "uid-recorded").mkdir(parents=True)
     write_pod_record(context, PodRecord(pod=pod, incarnation=incarnation, admitted=True))

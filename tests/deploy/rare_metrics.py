@@ -29,15 +29,8 @@ class BeingDeleted(OfNoPod):
 
     uid, at, history_length, is_gone, is_unready = "u1", _DUE, 7, False, True
 
-    def journal_records(self, since: datetime | None) -> None: ...
-
-    def summary(self) -> None: ...
-
-    def answer(self, query: str, *args: Any) -> Any:
+    def pod(self) -> dict[str, Any]:
         return {"metadata": {"namespace": "default", "name": "stuck", "uid": "u1", "deletionTimestamp": str(_DUE)}}
-
-    def next_input(self) -> dict[str, Any]:
-        return {}
 
 
 async def serve(port: int, directory: Path) -> None:

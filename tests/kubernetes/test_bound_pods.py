@@ -61,9 +61,8 @@ class State:
     def __init__(self, uid: str, phase: str) -> None:
         self.uid, self._phase = uid, phase
 
-    def answer(self, query: str, *args: Any) -> Any:
+    def pod(self) -> dict[str, Any]:
         """The pod with its status."""
-        assert query == "pod"
         ready = {"type": "Ready", "status": "True"}
         return {"status": {"phase": self._phase, "conditions": [ready], "observedGeneration": 1}}
 

@@ -51,9 +51,10 @@ class State:
             annotations["kubernetes.io/config.hash"] = self._uid
         self.metadata = ObjectMeta(name=name, namespace="default", uid=self._uid, annotations=annotations)
 
-    def answer(self, query: str, *args: Any) -> Any:
-        if query == "events":
-            return self._events
+    def events(self) -> list[dict[str, Any]]:
+        return self._events
+
+    def pod(self) -> dict[str, Any]:
         return {"spec": {"containers": [{"name": "app"}], "initContainers": [{"name": "first"}]}}
 
 

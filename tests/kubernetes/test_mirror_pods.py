@@ -35,7 +35,7 @@ class Static:
         annotations = {"kubernetes.io/config.source": FILE_SOURCE, "kubernetes.io/config.hash": uid}
         self.metadata = ObjectMeta(name="web-n1", namespace="default", uid=uid, annotations=annotations)
 
-    def answer(self, query: str, *args: Any) -> Any:
+    def pod(self) -> dict[str, Any]:
         metadata = self.metadata.model_dump(by_alias=True, exclude_defaults=True)
         spec = {"nodeName": "n1", "containers": [{"name": "app", "image": "busybox:1"}]}
         return {"metadata": metadata, "spec": spec, "status": {"phase": self._phase, "podIP": "10.0.0.7"}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -43,10 +42,25 @@ class PublishedNode:
     def journal_records(self, since: datetime | None) -> None:
         """Return None: the journal keeps nothing of the node's own workflow."""
 
-    def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returns. Raises KeyError for another one."""
-        answers: dict[str, Callable[..., Any]] = {"node": self.node}
-        return answers[query](*args)
+    def pod(self) -> dict[str, Any]:
+        """Return nothing: a node is no pod."""
+        return {}
+
+    def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
+        """Return nothing: a node is no pod."""
+        return {}
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return nothing: a node is no pod."""
+        return []
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return nothing: the events of a node are in its view."""
+        return []
+
+    def steps(self) -> list[str]:
+        """Return nothing: a node is no pod."""
+        return []
 
     def next_input(self) -> dict[str, Any]:
         """Return the input of a run that goes on from here, as JSON."""

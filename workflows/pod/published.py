@@ -6,7 +6,7 @@ run from it. It costs no history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -61,17 +61,6 @@ class PublishedPod:
         """Return what a page of several pods shows of it."""
         return temporal_ui.summary(self.state, self.holds)
 
-    def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returns, or `under_way`. Raises KeyError for another."""
-        answers: dict[str, Callable[..., Any]] = {
-            "pod": self.pod,
-            "plan": self.plan,
-            "history": self.history,
-            "events": self.events,
-            "under_way": self.steps,
-        }
-        return answers[query](*args)
-
     def next_input(self) -> dict[str, Any]:
         """Return the input of a run that goes on from here, as JSON."""
         return start.next_input(self.state)
@@ -98,6 +87,10 @@ class PublishedPod:
     def ended_life(self) -> EndedLife | None:
         """The life that is over, whose remains the node removes; None while it goes on."""
         return EndedLife(self.state.ref, self.state.stopped_sandboxes) if self.is_gone else None
+
+    def node(self) -> dict[str, Any]:
+        """Return nothing: a pod is no node."""
+        return {}
 
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit, oldest first."""

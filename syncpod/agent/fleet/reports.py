@@ -112,7 +112,7 @@ class FleetReports:
         self._known = known
         newest = self._published.newest(self._node)
         if newest is not None and newest is not self._node_run:
-            self._node_run, self._view = newest, NodeView.model_validate(newest.published.answer("node"))
+            self._node_run, self._view = newest, NodeView.model_validate(newest.published.node())
 
     def _pods(self) -> dict[str, PodReport]:
         """Return the reports of the fleet's pods by key, including pods that the node cannot even start."""
@@ -172,7 +172,7 @@ def reachable(endpoint: str, addresses: Sequence[str]) -> str:
 
 def _read(run: PublishedRun) -> _Known:
     """Return the parts of a pod's state that a report needs."""
-    pod: dict[str, Any] = run.published.answer("pod")
+    pod = run.published.pod()
     meta, status = pod.get("metadata", {}), pod.get("status", {})
     printed = printed_status(pod)
     namespace, name = meta.get("namespace") or "default", meta.get("name", "")

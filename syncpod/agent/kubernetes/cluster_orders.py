@@ -26,8 +26,8 @@ class KnownPod(Protocol):
     def uid(self) -> str:
         """The pod's UID."""
 
-    def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returned then."""
+    def pod(self) -> dict[str, Any]:
+        """Return the whole Pod with its status."""
 
 
 class ClusterOrders:
@@ -62,7 +62,7 @@ class ClusterOrders:
         known = self._known(metadata["namespace"], metadata["name"]) if ephemeral else None
         if known is None or known.uid != metadata["uid"]:
             return ephemeral
-        there = {each["name"] for each in known.answer("pod")["spec"].get("ephemeralContainers", ())}
+        there = {each["name"] for each in known.pod()["spec"].get("ephemeralContainers", ())}
         return [each for each in ephemeral if each["name"] not in there]
 
     async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:

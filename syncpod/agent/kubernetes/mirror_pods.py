@@ -43,8 +43,8 @@ class StaticPod(Protocol):
     def is_followed(self) -> bool:
         """Whether it is a pod in whose place another one begins when it ends."""
 
-    def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returned then."""
+    def pod(self) -> dict[str, Any]:
+        """Return the whole Pod with its status."""
 
 
 class MirrorPods:
@@ -147,7 +147,7 @@ class MirrorPods:
             return
         if not (node_uid := self._node_uid()):
             raise Unreachable("the node is not registered yet")
-        await self._make(key, mirror_of(static.answer("pod"), uid, self._node, node_uid))
+        await self._make(key, mirror_of(static.pod(), uid, self._node, node_uid))
 
     async def _may_run(self, key: ObjectKey, mirror: Mapping[str, Any]) -> bool:
         """Say whether a mirror's pod has a workflow, of which a new worker has not heard yet. Raises RPCError."""

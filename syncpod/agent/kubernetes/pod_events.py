@@ -46,8 +46,11 @@ class PublishedEvents(Protocol):
     def metadata(self) -> ObjectMeta:
         """The pod's metadata."""
 
-    def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returned then."""
+    def pod(self) -> dict[str, Any]:
+        """Return the whole Pod with its status."""
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the pod's events, oldest first."""
 
 
 class PodEvents:
@@ -113,7 +116,7 @@ class PodEvents:
         """Return the pod's events that are newer than those that were given to the writer, the newest first."""
         seen = max(self._seen.get(uid, _LONG_AGO), datetime.now(UTC) - KEPT)
         found = []
-        for record in reversed(state.answer("events")):
+        for record in reversed(state.events()):
             last = datetime.fromisoformat(record["last"])
             if last <= seen:
                 break
@@ -125,7 +128,7 @@ class PodEvents:
     def _event(self, state: PublishedEvents, record: Mapping[str, Any], last: datetime) -> Event:
         meta, container = state.metadata, record["container"]
         if container and container not in self._paths.get(meta.uid, {}):
-            self._paths[meta.uid] = field_paths(state.answer("pod"))
+            self._paths[meta.uid] = field_paths(state.pod())
         path = self._paths.get(meta.uid, {}).get(container, "")
         return Event(
             subject=Subject("Pod", meta.namespace, meta.name, meta.uid, path),

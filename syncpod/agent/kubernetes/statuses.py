@@ -32,8 +32,8 @@ class PublishedStatus(Protocol):
     def uid(self) -> str:
         """The pod's UID."""
 
-    def answer(self, query: str, *args: Any) -> Any:
-        """Return what the workflow's query of this name returned then."""
+    def pod(self) -> dict[str, Any]:
+        """Return the whole Pod with its status."""
 
 
 class StatusWriter:
@@ -192,7 +192,7 @@ class StatusWriter:
         state = self._published.get(uid)
         if state is None:
             return None
-        patch = status_patch(pod, pod_status(before, status_for(pod, state.answer("pod"))))
+        patch = status_patch(pod, pod_status(before, status_for(pod, state.pod())))
         written = self._written.get(key)
         if patch is not None and written is not None and self._sent.get(key) == patch["status"]:
             return None if same(written.get("status"), before) else patch

@@ -61,7 +61,7 @@ class SeenPods:
 
 def _read(published: Iterable[Published]) -> dict[int, Wire]:
     """Return the Pods of published states, by the state's identity."""
-    return {id_: each.answer("pod") for id_, each in {id(each): each for each in published}.items()}
+    return {id_: each.pod() for id_, each in {id(each): each for each in published}.items()}
 
 
 def _lines(published: Published) -> Iterable[HistoryEntry]:

@@ -1,0 +1,108 @@
+"""Reads of pods whose published state is not all that is to be answered, or that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from temporalio.client import WorkflowExecution
+
+from syncpod.agent.probing.untold import UntoldFailures, with_untold
+from syncpod.agent.unattended_pods import Unattended
+from syncpod.api.source import CannotSay
+from syncpod.messages.reads import PodReads
+from syncpod.node.orphan_mark import NO_WORKFLOW, marked
+from syncpod.node.recorded_pods import bare_pod, recorded_pod
+from syncpod.pod import pod_to_wire
+from syncpod.temporal.pod_search_attributes import recorded_as
+
+
+@dataclass(frozen=True)
+class PodWithUntold(PodReads):
+    """A pod's published state, and failures of its probes that its workflow does not know of yet."""
+
+    published: PodReads
+    untold: Sequence[UntoldFailures]
+
+    def pod(self) -> dict[str, Any]:
+        """Return the whole Pod with its status."""
+        return self.published.pod()
+
+    def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
+        """Return the steps that would be taken now, or after an update."""
+        return self.published.plan(candidate, update)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the pod's history."""
+        return self.published.history()
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the pod's events, those of the failures included."""
+        return with_untold(self.published.events(), self.untold)
+
+    def steps(self) -> list[str]:
+        """Return the names of the steps that are under way."""
+        return self.published.steps()
+
+
+@dataclass(frozen=True)
+class PodWithoutWorkflow(PodReads):
+    """A pod that runs without a workflow: its last published state if there is one. Nothing is decided for it."""
+
+    state_dir: Path
+    lone: Unattended
+    published: PodReads | None
+
+    def pod(self) -> dict[str, Any]:
+        """Return the Pod, marked as an orphan: published, recorded on disk, or its name alone."""
+        if self.published is not None:
+            return marked(self.published.pod(), NO_WORKFLOW)
+        listing = self.lone.listing
+        bare = bare_pod(listing.namespace, listing.name, listing.uid, (each.name for each in listing.containers))
+        return marked(recorded_pod(self.state_dir, self.lone.workflow_id, listing.uid) or bare, NO_WORKFLOW)
+
+    def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
+        """Return a plan without steps."""
+        last = self.published.plan() if self.published is not None else {}
+        return {**last, "steps": [], "holds": []}
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the history that its workflow published last."""
+        return self.published.history() if self.published is not None else []
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events that its workflow published last."""
+        return self.published.events() if self.published is not None else []
+
+    def steps(self) -> list[str]:
+        """Return none."""
+        return []
+
+
+@dataclass(frozen=True)
+class RecordedPod(PodReads):
+    """A pod of which only the search attributes of its workflow are known. All but the pod raises CannotSay."""
+
+    execution: WorkflowExecution
+
+    def pod(self) -> dict[str, Any]:
+        """Return the Pod as the server has recorded it."""
+        return pod_to_wire(recorded_as(self.execution))
+
+    def plan(self, candidate: Any = None, update: str = "apply") -> NoReturn:
+        """Raise CannotSay."""
+        raise CannotSay
+
+    def history(self) -> NoReturn:
+        """Raise CannotSay."""
+        raise CannotSay
+
+    def events(self) -> NoReturn:
+        """Raise CannotSay."""
+        raise CannotSay
+
+    def steps(self) -> NoReturn:
+        """Raise CannotSay."""
+        raise CannotSay
