@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
 from syncpod.messages.fleet import FLEET_QUEUE
-from syncpod.worker.ending import end_process
 from syncpod.worker.fleet import run
+from syncpod.worker.process import end_process
 from syncpod.worker.served import ServedByFleet
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow

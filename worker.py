@@ -14,8 +14,7 @@ from activities.fleet_remote_command import remote_command_answer
 from activities.registry import node_steps, questions, steps
 from syncpod.cri.client import CriClient
 from syncpod.messages.identity import node_task_queue
-from syncpod.worker.ending import end_process
-from syncpod.worker.process import run
+from syncpod.worker.process import end_process, run
 from syncpod.worker.served import ServedByNode
 from syncpod.worker.serving import CriOf
 from workflows.node.workflow import NodeWorkflow

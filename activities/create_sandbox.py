@@ -10,10 +10,9 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers, tell_hooks
+from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
 from activities.containers.noted_starts import with_noted_starts
 from activities.containers.removal import remove_dead, remove_sandbox
-from activities.containers.targets import kill_target
 from activities.images.presence import missing_images
 from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod

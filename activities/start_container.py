@@ -9,12 +9,11 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers, tell_hooks
+from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
 from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_hook_ended, note_start, noted_start, which_counts
 from activities.containers.quick_end import read_once_started
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
-from activities.containers.targets import kill_target
 from activities.containers.unanswered_start import end_noted
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target

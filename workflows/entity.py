@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -26,7 +26,6 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.signature import PURPOSE
     from syncpod.messages.signed import OVERTAKEN, RESULT, Accepted, Commands, Refused, plain
     from workflows.alarm import Alarm
-    from workflows.signal import Signal
 
 PAUSE: Final = timedelta(milliseconds=1)
 """The shortest timer: it ends a workflow task and begins the next one."""
@@ -41,6 +40,13 @@ The bytes are those that a run adds to the snapshot that it has begun with, or e
 continue as new at once, and do nothing else."""
 SNAPSHOTS: Final = 2
 """How many times its snapshot's size a run may add at least. What a node of a fleet is sent is as large as that."""
+
+
+class Signal(NamedTuple):
+    """A signal's name and its payloads."""
+
+    name: str
+    args: tuple[Any, ...]
 
 
 class Inbox(Protocol):

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from syncpod.messages.problem import payload_problem
+from syncpod.messages.command_table import payload_problem
 from syncpod.pod import PodInvalid
 
 REJECTED: Final = "Rejected"

@@ -12,9 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from activities.containers.ending import Selection, end_containers, tell_hooks
+from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
-from activities.containers.targets import kill_target
 from activities.node.context import Node
 from activities.node.ownership import is_ours
 from activities.pods.removal import stop_and_remove

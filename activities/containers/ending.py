@@ -1,4 +1,7 @@
-"""Ending containers: SIGTERM and a grace for each, in order, until the runtime lists none of them as alive."""
+"""Ending containers: SIGTERM and a grace for each, in order, until the runtime lists none of them as alive.
+
+The spec of a container's pod says how it is to be stopped.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from activities.containers.removal import remove_unstarted
 from activities.step_attempt import Polls, StepAttempt
 from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.steps import KillTarget
+from syncpod.pod import Pod
 
 Selection = Sequence[tuple[ObservedContainer, KillTarget]]
 """Containers to end, and how to end each."""
@@ -123,3 +127,18 @@ def _what_is_waited_for(attempt: StepAttempt, chosen: Selection) -> str:
         reverse=True,
     )
     return "waits for " + ", ".join(f"{name} to stop (at most {seconds} s)" for seconds, name in left)
+
+
+def kill_target(id_: str, name: str, pod: Pod | None, *, grace_seconds: int, with_hook: bool) -> KillTarget:
+    """Return how to stop an instance of a container: with its preStop hook, if `pod` is known and has one for it."""
+    spec = pod.spec if pod is not None else None
+    specs = {each.name: each for each in (*spec.init_containers, *spec.containers)} if spec is not None else {}
+    known = specs.get(name)
+    lifecycle, ports = (known.lifecycle, known.ports) if known is not None else (None, ())
+    return KillTarget(
+        id=id_,
+        name=name,
+        grace_seconds=grace_seconds,
+        pre_stop=lifecycle.pre_stop if lifecycle is not None and with_hook else None,
+        ports={port.name: port.container_port for port in ports if port.name},
+    )

@@ -1,13 +1,25 @@
-"""Start marks: a step notes an instance before it starts it, and looks the note up when it finds the instance gone."""
+"""Start marks: a step notes an instance before it starts it, and reads the note if the instance is gone or created."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from functools import partial
+from typing import Final
 
 from activities.step_attempt import StepAttempt
+from syncpod.cri.errors import NotFound
 from syncpod.messages import ObservedPod
 from syncpod.messages.steps import StartContainer
-from syncpod.node.start_marks import StartMark, as_ended, read_start_mark, withdraw_start_mark, write_start_mark
+from syncpod.node.pod_threads import DiskWork
+from syncpod.node.start_marks import (
+    StartMark,
+    as_ended,
+    has_start_mark,
+    read_start_mark,
+    withdraw_start_mark,
+    write_start_mark,
+)
 from syncpod.pod import Container, EphemeralContainer, Pod
 
 
@@ -93,3 +105,27 @@ async def forget_start(attempt: StepAttempt, container_id: str) -> None:
     mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
     if mark is not None:
         await asyncio.to_thread(mark.drop)
+
+
+_FORGETS_STARTS: Final = "containerd"
+"""The runtime that may list a container as created after it has run. The others ask the process or its supervisor."""
+
+
+async def may_have_begun(attempt: StepAttempt, container_id: str) -> bool:
+    """Say whether the process of a created container may have run.
+
+    A containerd that is killed while it starts a container knows nothing of that start afterwards: it kills what it
+    finds, and lists the container as created (restart.go, 1.6 to 2.4, loadContainer). Trusting that state would run the
+    container a second time. But the node noted the start, and the runtime opens the container's log before it creates
+    the process: without a mark or a log nothing has run. Raises CriError, OSError.
+    """
+    cri, context = attempt.node.cri, attempt.node.context
+    if not await asyncio.to_thread(has_start_mark, context, attempt.ref.uid, container_id):
+        return False
+    if (await cri.version()).name != _FORGETS_STARTS:
+        return False
+    try:
+        log = (await cri.container_status(container_id)).log_path
+    except NotFound:
+        return True
+    return bool(log) and await attempt.on_disk(DiskWork.LOGS, partial(os.path.lexists, log))

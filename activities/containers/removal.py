@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from activities.containers.begun import may_have_begun
 from activities.containers.leftovers import discard, end_what_was_lost
+from activities.containers.noted_starts import may_have_begun
 from activities.node.clock import monotonic
 from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import NotFound, StillStarting, TaskLeft

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from activities.node.agent_port import AgentPort
 from activities.node.fences import Fences
 from activities.node.hooks import PreStops
-from activities.node.known_images import KnownImages
 from activities.node.ledger import Ledger
 from activities.node.pairs import Pairs
 from activities.node.pod_queues import PodQueue
 from activities.node.pulls import Pulls, PullSettings
-from activities.node.readiness import Readiness
+from activities.node.recent_answers import KnownImages, Readiness
 from activities.node.stops import Stops
 from activities.node.uid_owners import UidOwners
 from activities.node.views import LastViews

@@ -9,11 +9,10 @@ from typing import Final
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers, tell_hooks
+from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import with_noted_starts
-from activities.containers.targets import kill_target
 from activities.pods.admission import finish
 from activities.step_attempt import Polls, StepAttempt
 from syncpod.cri.errors import NotFound

@@ -26,8 +26,8 @@ from syncpod.agent.senders import AskServer, Command, Senders
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
 from syncpod.journal.records import HistoryEntry, Instance, PodRun, TaskRecords
-from syncpod.kernel.boot import boot_id
 from syncpod.kernel.daemon_thread import in_daemon_thread
+from syncpod.kernel.machine import boot_id
 from syncpod.messages.identity import PodRef
 from syncpod.node.log_end import end_of_log
 from syncpod.node.secret_values import WITHHELD, may_have_unknown

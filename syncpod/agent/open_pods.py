@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.running_steps import PendingStep
 from syncpod.temporal.pending_steps import pending_steps
-from syncpod.temporal.pod_queries import open_pods
+from syncpod.temporal.pod_search_attributes import open_pods
 from syncpod.temporal.pod_start import ENDED
 
 _RPC: Final = timedelta(seconds=8)

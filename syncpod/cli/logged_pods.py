@@ -67,7 +67,7 @@ async def _pods(client: Client, namespace: str, name: str, conditions: Selector)
     """Return the named pod, or the selected ones, as `_found` does. Raises Failure."""
     import asyncio
 
-    from syncpod.cli.machine.journaled_pods import missing
+    from syncpod.cli.machine.own_journal import missing
     from syncpod.cli.temporal.pods import list_pods, lone_pods, read_pod
 
     if name:

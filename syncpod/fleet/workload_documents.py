@@ -17,11 +17,10 @@ from syncpod.fleet.when_lost import WHEN_LOST, WhenLost, when_lost
 from syncpod.fleet.workload_traits import KINDS, is_per_node, one_of
 from syncpod.pod import LabelSelector, ObjectMeta, Pod, PodInvalid, PodSpec, Problem, admit, readmit
 from syncpod.pod.admission import without_cluster
-from syncpod.pod.intstr import IntOrString
 from syncpod.pod.parse import parse_with_template
 from syncpod.pod.support import is_of_placement
 from syncpod.pod.validation.metadata import check_object_metadata, check_selector
-from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
+from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, IntOrString, Model
 
 LARGEST_NUMBER: Final = 9_999_999
 """The largest number of a pod: pods are named after their workload and a number, as in ``web-7``."""

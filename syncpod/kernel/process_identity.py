@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncpod.kernel.boot import boot_id
+from syncpod.kernel.machine import boot_id
 from syncpod.kernel.procfs import process_stat
 
 

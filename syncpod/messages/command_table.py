@@ -3,6 +3,7 @@
 A signal or an update is a command. The tables are `pod_commands`, `node_commands` and `fleet_commands`. A workflow's
 handlers, its rules for signatures, the decoding of payloads, the descriptions that ``temporal workflow metadata``
 shows, and the tables of docs/temporal.md are made from the rows; docs/code-map.md lists the places of a new one.
+`payload_problem` says in one sentence what is wrong with a payload.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from syncpod.messages.identity import Message
 
@@ -191,3 +192,11 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return {}
     return list(value) if isinstance(value, tuple) else value
+
+
+def payload_problem(wrong: ValidationError) -> str:
+    """Return the first problem, after the path of its field if it is about one: ``contaner: unknown field``."""
+    problem = wrong.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    what = "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+    return f"{where}: {what}" if where else what

@@ -1,8 +1,9 @@
-"""What workflows show: a pod's search attributes, and the JSON of events and of a pod's history."""
+"""What workflows show: a pod's search attributes and its summary, and the JSON of events and of a pod's history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
@@ -95,3 +96,16 @@ class ComesBefore(Message):
     """Its requests by resource; cpu in millicores, everything else in its own unit."""
     ports: tuple[tuple[str, str, int], ...] = ()
     """Address, protocol and number of each port of the node that it takes."""
+
+
+@dataclass(frozen=True)
+class PodSummary:
+    """One pod, in one line."""
+
+    pod: str
+    """``namespace/name``."""
+    status: str
+    """As ``get pods`` prints it: ``CrashLoopBackOff``, ``Init:1/2``."""
+    restarts: int
+    why: str
+    """What it waits for, else why it is not ready; "" if neither is known."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from syncpod.kernel.architecture import architecture
+from syncpod.kernel.machine import architecture
 from syncpod.lifecycle.node_affinity import matches_node
 from syncpod.pod import Pod
 from syncpod.pod.validation.syntax import label_value, qualified_name

@@ -3,8 +3,7 @@
 from typing import Annotated
 
 from syncpod.pod.enums import URIScheme
-from syncpod.pod.intstr import IntOrString
-from syncpod.pod.wire import EMPTY_IS_UNSET, Int32, Int64, Model
+from syncpod.pod.wire import EMPTY_IS_UNSET, Int32, Int64, IntOrString, Model
 
 
 class ExecAction(Model):

@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    PlainValidator,
     SerializationInfo,
     StrictBool,
     StrictInt,
@@ -122,3 +123,13 @@ Int32 = Annotated[StrictInt, Field(ge=-(2**31), lt=2**31)]
 
 Int64 = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 """A 64-bit integer."""
+
+
+def _read(value: Any) -> int | str:
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise ValueError("must be an integer or a string")
+
+
+IntOrString = Annotated[int | str, PlainValidator(_read)]
+"""A number, or a text such as a port's name; a number in quotes is a text, as in Kubernetes."""

@@ -1,4 +1,4 @@
-"""What the server has recorded of a pod: the search attributes of its workflow."""
+"""Pods as the server has recorded them: the search attributes of their workflows, and the query that finds them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 from temporalio.client import WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 
 _KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {
@@ -50,3 +51,10 @@ def node_of(execution: WorkflowExecution) -> str:
 def attribute(execution: WorkflowExecution, name: str) -> Any:
     """Return a search attribute of a pod's workflow; None if it has none of this name yet."""
     return execution.typed_search_attributes.get(_KEYS[name])
+
+
+def open_pods(namespace: str | None) -> str:
+    """Return the query for the pods of a namespace, None = of all, whose workflows run."""
+    # Anybody can start a workflow of this type under any id.
+    ids = "pod/" if namespace is None else f"pod/{namespace}/"
+    return f"WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{ids}'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from syncpod.messages.pod_summary import PodSummary
+from syncpod.messages.queries import PodSummary
 
 _SHOWN: Final = 50
 """How many pods the page names."""

@@ -1,17 +1,20 @@
 """Interceptors that record the spans of a pod's syncs (:mod:`syncpod.temporal.sync_spans`), steps and signals.
 
-Without an OpenTelemetry SDK they add nothing to what a workflow schedules or a client sends.
+Without an OpenTelemetry SDK they add nothing to what a workflow schedules or a client sends. With one, a header carries
+the trace's context through Temporal, in the format of the interceptors of Temporal's SDKs. So if a client of any SDK
+with such an interceptor signals or starts a pod, the pod's sync appears in the client's trace.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from temporalio import activity, client, workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ApplicationError
@@ -32,7 +35,6 @@ from syncpod.live_spans import live_context
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.steps import KillContainer, PullImage, StartContainer, StepInput
 from syncpod.temporal.sync_spans import SyncSpans, below
-from syncpod.temporal.trace_header import context_of, with_context
 
 DECIDING = "syncpod_deciding"
 """Extern function ``()``. A workflow that is not replaying calls it when it is about to decide."""
@@ -204,3 +206,27 @@ class _TracedSignal(client.OutboundInterceptor):
         ) as span:
             input.headers = with_context(input.headers, span.get_span_context())
             await super().signal_workflow(input)
+
+
+_NAME: Final = "_tracer-data"
+"""The SDKs' name for it. Its payload is a JSON object of W3C Trace Context headers."""
+
+
+def with_context(headers: Mapping[str, Payload], context: SpanContext) -> dict[str, Payload]:
+    """Return headers with `context` added; unchanged if the context is not valid."""
+    if not context.is_valid:
+        return dict(headers)
+    text = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    data = json.dumps({"traceparent": text}).encode()
+    return {**headers, _NAME: Payload(metadata={"encoding": b"json/plain"}, data=data)}
+
+
+def context_of(headers: Mapping[str, Payload]) -> SpanContext:
+    """Return the context that headers carry; an invalid context if they carry none that can be read."""
+    if _NAME not in headers:
+        return INVALID_SPAN_CONTEXT
+    try:
+        _, trace_id, span_id, flags = json.loads(headers[_NAME].data)["traceparent"].split("-")
+        return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return INVALID_SPAN_CONTEXT

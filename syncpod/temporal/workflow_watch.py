@@ -31,7 +31,7 @@ from temporalio.converter import SerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from syncpod.messages.pod_summary import PodSummary
+from syncpod.messages.queries import PodSummary
 from syncpod.messages.reads import NodeReads, PodReads
 from syncpod.temporal.pods_page import pods_page
 from syncpod.temporal.published.lives import Life

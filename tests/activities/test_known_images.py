@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from activities.node import known_images
-from activities.node.known_images import FRESH_SECONDS, KnownImages
+from activities.node import recent_answers
 from activities.node.pulls import Pulls, PullSettings
+from activities.node.recent_answers import FRESH_SECONDS, KnownImages
 from syncpod.cri import CriRuntime
 
 
@@ -34,7 +34,7 @@ def images_of(runtime: Runtime, pulls: Pulls) -> Any:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(known_images, "monotonic", lambda: now[0])
+    monkeypatch.setattr(recent_answers, "monotonic", lambda: now[0])
     return now
 
 
@@ -59,9 +59,9 @@ async def test_an_image_that_is_not_there_is_asked_for_each_time(tmp_path: Path,
 
 
 async def test_few_images_are_remembered(tmp_path: Path, clock: list[float]) -> None:
-    names = [str(number) for number in range(known_images._REMEMBERED + 1)]
+    names = [str(number) for number in range(recent_answers._REMEMBERED + 1)]
     runtime = Runtime(dict.fromkeys(names, "it"))
     images = images_of(runtime, Pulls(tmp_path, PullSettings()))
     for name in names:
         await images.status(name)
-    assert len(images._known) <= known_images._REMEMBERED
+    assert len(images._known) <= recent_answers._REMEMBERED

@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from activities.node.readiness import FRESH_SECONDS, Readiness
+from activities.node.recent_answers import FRESH_SECONDS, Readiness
 from syncpod.cri.port import RuntimeStatus
 
 READY = RuntimeStatus(
@@ -27,7 +27,7 @@ async def test_a_ready_runtime_is_not_asked_again_for_a_moment_and_one_that_is_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("activities.node.readiness.monotonic", lambda: now)
+    monkeypatch.setattr("activities.node.recent_answers.monotonic", lambda: now)
     cri = AsyncMock()
     readiness = Readiness(cri)
     cri.status.return_value = READY

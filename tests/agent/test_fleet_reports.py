@@ -21,5 +21,5 @@ def test_a_copy_of_a_fleets_pod_is_not_the_fleets_and_its_requests_count(made_fo
     pod: dict[str, Any] = manifest("copy")
     annotations = {SOURCE_ANNOTATION: FLEET_SOURCE, HASH_ANNOTATION: made_for}
     pod["metadata"] |= {"namespace": "default", "uid": "its-own", "annotations": annotations}
-    found = _read(PublishedRun("run", Mock(answer=Mock(return_value=pod))))
+    found = _read(PublishedRun("run", Mock(pod=Mock(return_value=pod))))
     assert (found.is_ours, found.requests is None) == (is_ours, is_ours)

@@ -57,6 +57,9 @@ class Shown(OfNoPod):
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
         return {"holds": [], "asked": [candidate, update]}
 
+    def history(self) -> list[dict[str, Any]]:
+        raise KeyError("it is of another version")
+
     def steps(self) -> list[str]:
         return list(self.under_way)
 
@@ -188,7 +191,7 @@ async def test_known_state_is_told_with_its_run(node: Node) -> None:
     assert names_in(await known(context, None, ())) == many
     assert await known(context, "other", ()) == [] == await known(context, "defaul", ())
 
-    assert await known(context, "default", many[:2], "history") is None, "no such workflow says it: no half an answer"
+    assert await known(context, "default", many[:2], "history") is None, "there is no half an answer"
     (events,) = await known(context, "default", many[:1], "events")
     assert [event["count"] for event in events["events"]] == [3], "the failures that the workflow does not know of"
     published.take(f"pod/default/{many[0]}", "run", Shown(is_gone=True))

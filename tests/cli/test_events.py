@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 from syncpod.api.views.events import PodEvent, by_time
 from syncpod.api.views.text import Columns
-from syncpod.cli.machine import gone_events, journaled_pods
+from syncpod.cli.machine import own_journal
 from syncpod.cli.temporal import pod_reads, pods
 from syncpod.cli.view.event_lines import lines
 from syncpod.journal.reading import PodRunRecords
@@ -222,7 +222,7 @@ async def test_the_history_of_a_pod_that_temporal_has_forgotten_is_what_the_jour
         life = PodRun(namespace, wanted, "u")
         return PodRunRecords(life, at, at, gone=at + timedelta(seconds=9), lines=lines) if wanted == name else None
 
-    monkeypatch.setattr(journaled_pods, "last_life", last_life)
+    monkeypatch.setattr(own_journal, "last_life", last_life)
     shown = await syncpod("history", name, "-o", "json")
     assert [(each["kind"], each["subject"], each["restart"]) for each in json.loads(shown.out)] == [
         ("exit", "app", 2),
@@ -246,7 +246,7 @@ async def test_events_of_a_pod_that_temporal_has_forgotten_come_from_the_journal
     def with_gone(events: list[PodEvent], *_: Any) -> list[PodEvent]:
         return [*events, PodEvent("default", name, "u", "n", "", record, is_gone=True)]
 
-    monkeypatch.setattr(gone_events, "with_gone", with_gone)
+    monkeypatch.setattr(own_journal, "with_gone", with_gone)
     shown = await syncpod("events", name)
     assert shown.code == 0 and f"Pod/{name} (gone)" in shown.out, shown.err
     missing = await syncpod("events", name, "another")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from syncpod.kernel.architecture import architecture
+from syncpod.kernel.machine import architecture
 from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 
 

@@ -24,8 +24,7 @@ from syncpod.pod import (
     validate_update,
     with_defaults,
 )
-from syncpod.pod.intstr import IntOrString
-from syncpod.pod.wire import QuantityText
+from syncpod.pod.wire import IntOrString, QuantityText
 
 WORDS = st.sampled_from(
     ["a", "web", "work", "b-c", "", "a/b", "A B", "é", "yes", "1", "true", "null", "=", "'\"\\", "\n"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.kernel.boot import boot_id
+from syncpod.kernel.machine import boot_id
 from syncpod.kernel.procfs import process_stat
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
 from syncpod.runtime.processes import records

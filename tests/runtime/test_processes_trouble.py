@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.kernel.boot import boot_id
+from syncpod.kernel.machine import boot_id
 from syncpod.kernel.procfs import ProcessStat, process_stat
 from syncpod.runtime.port import Exited, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records, remains, supervised

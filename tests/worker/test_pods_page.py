@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from syncpod.messages.pod_summary import PodSummary
+from syncpod.messages.queries import PodSummary
 from syncpod.temporal.pods_page import pods_page
 
 

@@ -18,7 +18,7 @@ from temporalio.api.common.v1 import Payload
 from syncpod.live_spans import live_context
 from syncpod.temporal import sync_spans
 from syncpod.temporal.sync_spans import SyncSpans
-from syncpod.temporal.trace_header import context_of, with_context
+from syncpod.temporal.tracing import context_of, with_context
 
 NOW = datetime.now(UTC)
 ONE, OTHER = (SpanContext(number, number, is_remote=True, trace_flags=TraceFlags(1)) for number in (1, 2))

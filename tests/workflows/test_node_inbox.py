@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflows.entity import Signal
 from workflows.node.inbox import NodeInbox
-from workflows.signal import Signal
 
 
 def listed(source: Any, *pods: Any) -> dict[str, Any]:

@@ -33,14 +33,13 @@ from tests.workflows.scripted import (
     until,
 )
 from tests.workflows.test_pod_workflow import manifest, running
-from workflows.entity import LONGEST_EVENTS
+from workflows.entity import LONGEST_EVENTS, Signal
 from workflows.node.state import NodeState
 from workflows.pod import absorb, start, workflow
 from workflows.pod.inbox import PART, PodInbox
 from workflows.pod.state import PodState
 from workflows.rejections import REJECTIONS_KEPT
 from workflows.runner import workflow_runner
-from workflows.signal import Signal
 
 SUGGESTED_AT = 4096
 """The events from which a server suggests continue-as-new. Our runs do so from 1,000 events on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows.signal import Signal
+from workflows.entity import Signal
 
 
 class FleetInbox:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from workflows.signal import Signal
+from workflows.entity import Signal
 
 
 class NodeInbox:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows.signal import Signal
+from workflows.entity import Signal
 
 PART = 1_000
 """Signals absorbed between two pauses: a fraction of a second, with the listing of a large pod in each."""

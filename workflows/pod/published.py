@@ -13,8 +13,7 @@ from typing import Any
 
 from syncpod.journal.records import TaskRecords
 from syncpod.messages.identity import EndedLife
-from syncpod.messages.pod_summary import PodSummary
-from syncpod.messages.queries import write_events, write_history
+from syncpod.messages.queries import PodSummary, write_events, write_history
 from syncpod.pod import ObjectMeta, pod_to_wire
 from workflows.pod import desired, journaled, report, start, temporal_ui
 from workflows.pod.decision import Hold, UnderWay

@@ -15,7 +15,7 @@ from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.messages.pod_card import pod_card
-from syncpod.messages.pod_summary import PodSummary
+from syncpod.messages.queries import PodSummary
 from syncpod.messages.steps import Fault, KillContainer, KillPod, KillTarget, StartContainer
 from syncpod.pod import ContainerState, ContainerStatus, PodStatus
 from workflows.pod.decision import Hold, Step

@@ -22,7 +22,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
-from syncpod.kernel.architecture import architecture
+from syncpod.kernel.machine import architecture
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus, NodeView
 from syncpod.node.report import NodeReport, read_node_report
 from syncpod.pod import parse_quantity, quantity_text

@@ -88,7 +88,7 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
         from syncpod.api.views import pod_description as view
-        from syncpod.cli.machine.journaled_pods import missing
+        from syncpod.cli.machine.own_journal import missing
         from syncpod.cli.temporal.pods import list_pods, lone_pods, note_absent_nodes, read_pod
 
         if names:
@@ -114,7 +114,7 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
 def _told(names: Sequence[str], namespace: str) -> tuple[list[list[str]], list[str]] | None:
     """Return the same as this machine's worker describes it; None if the server has to be asked."""
-    from syncpod.cli.machine.journaled_pods import missing
+    from syncpod.cli.machine.own_journal import missing
     from syncpod.cli.machine.own_pods import own_server, told_description
 
     if (server := own_server()) is None:
@@ -135,7 +135,7 @@ def _told(names: Sequence[str], namespace: str) -> tuple[list[list[str]], list[s
 async def _facts(client: Client, fetched: FetchedPod) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
     from syncpod.api.descriptions import facts_of
-    from syncpod.cli.answers import read_records
+    from syncpod.cli.temporal.pod_reads import read_records
     from syncpod.cli.temporal.pods import handle_of
     from syncpod.messages.queries import read_events
     from syncpod.temporal.pending_steps import pending_steps

@@ -151,7 +151,7 @@ def _with_gone(
 ) -> list[PodEvent]:
     """Return the events and those of gone pods in this machine's journal, the newest last."""
     from syncpod.api.views.events import by_time
-    from syncpod.cli.machine.gone_events import with_gone
+    from syncpod.cli.machine.own_journal import with_gone
 
     found = with_gone(events, server, namespace, names, datetime.now(UTC))
     return by_time([event for event in found if event.record.type in types])
@@ -268,8 +268,7 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
     from temporalio.service import RPCError
 
     from syncpod.api.views.events import PodEvent, field_paths
-    from syncpod.cli.answers import read_records
-    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.cli.temporal.pod_reads import ask_pod, read_records
     from syncpod.messages.identity import pod_workflow_id
     from syncpod.messages.queries import read_events
 

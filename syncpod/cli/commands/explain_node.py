@@ -76,7 +76,7 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
 
 def _served(here: NodeSettings) -> str:
     """Return by whom the node is served."""
-    from syncpod.cli.machine.last_sign import last_sign
+    from syncpod.cli.machine.own_journal import last_sign
     from syncpod.cli.machine.worker_process import serving
 
     worker = serving(here.state_dir)

@@ -105,8 +105,7 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryEnt
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError, RPCStatusCode
 
-    from syncpod.cli.answers import read_records
-    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.cli.temporal.pod_reads import ask_pod, read_records
     from syncpod.cli.temporal.pods import handle_of, not_found
     from syncpod.cli.view.history_lines import from_events
     from syncpod.messages.queries import read_history
@@ -129,7 +128,7 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryEnt
 
 def _journaled(server: tuple[str, str], namespace: str, name: str) -> list[HistoryEntry] | None:
     """Return what this machine's journal has of the last life of a pod, with a note; None if it has nothing."""
-    from syncpod.cli.machine.journaled_pods import last_life
+    from syncpod.cli.machine.own_journal import last_life
     from syncpod.cli.view.explanation import Clock, lifetime
     from syncpod.journal.records import SENDER
 

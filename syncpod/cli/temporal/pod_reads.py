@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api import client as node_api
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import unserved_queue
 from syncpod.messages.identity import pod_workflow_id
@@ -124,3 +124,19 @@ async def query_pod(
     except (ValidationError, KeyError, RuntimeError) as wrong:  # whoever polls the task queue may answer
         raise WorkflowQueryFailedError(f"the answer cannot be read: {wrong}") from None
     return answer
+
+
+_Record = TypeVar("_Record")
+
+
+def read_records(read: Callable[[Iterable[Any]], list[_Record]], answer: Iterable[Any], what: str) -> list[_Record]:
+    """Return the records of an answer to a query; `what` names them. Raises Failure for one that is none."""
+    try:
+        return read(answer)
+    except ValidationError as wrong:
+        error = wrong.errors()[0]
+        field = ".".join(map(str, error["loc"])) or "a record"
+        raise Failure(
+            f"the pod's {what} cannot be read: {field}: {error['msg']}; perhaps its worker is of another version than "
+            "this command"
+        ) from None

@@ -36,8 +36,7 @@ from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import Pod
 from syncpod.temporal.busy_workflow import is_busy_workflow
-from syncpod.temporal.pod_queries import open_pods
-from syncpod.temporal.pod_search_attributes import attribute, node_of, recorded_as
+from syncpod.temporal.pod_search_attributes import attribute, node_of, open_pods, recorded_as
 from syncpod.temporal.pod_start import ENDED
 
 _RPC: Final = timedelta(seconds=5)

@@ -149,8 +149,8 @@ def run_on(
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
 
+    from syncpod.messages.command_table import payload_problem
     from syncpod.messages.encryption import Undecipherable
-    from syncpod.messages.problem import payload_problem
 
     async def connected() -> _Result:
         client = await connect(config, state_dir)

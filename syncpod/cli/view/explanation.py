@@ -12,13 +12,12 @@ from syncpod.api.views.durations import short_duration
 from syncpod.api.views.layout import clipped, pairs, table, wrapped
 from syncpod.api.views.text import printable
 from syncpod.cli.console import paint
-from syncpod.cli.view.absence import absence
 from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, End
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import PodRunRecords
-from syncpod.journal.records import RESTART_OF_ALL, Fact, Instance
+from syncpod.journal.records import RESTART_OF_ALL, Absence, Fact, Instance
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.lifecycle.step_name import StepName
 
@@ -444,3 +443,18 @@ def lifetime(records: PodRunRecords, clock: Clock) -> str:
     """Return from when to when a life of a pod was."""
     until = f"to {clock(records.gone)}" if records.gone is not None else "until now"
     return f"{clock(records.begun)} {until}"
+
+
+_WHY: Final = {
+    "stopped": "the previous one was stopped",
+    "died": "the previous one had died",
+    "machine": "the machine was rebooted",
+}
+
+
+def absence(one: Absence, clock: Callable[[datetime], str]) -> str:
+    """Return it as a sentence: `no worker for 29s, until 14:02:40: the previous one had died`."""
+    seconds = (one.ended - one.begun).total_seconds()
+    length = f"{seconds:.1f}s" if seconds < 10 else short_duration(one.ended - one.begun)
+    why = _WHY.get(one.how, "")
+    return f"no worker for {length}, until {clock(one.ended)}{f': {why}' if why else ''}"

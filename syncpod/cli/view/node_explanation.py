@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from syncpod.api.views.durations import age
 from syncpod.api.views.layout import pairs, table, wrapped
-from syncpod.cli.view.absence import absence
-from syncpod.cli.view.explanation import what_is_due
+from syncpod.cli.view.explanation import absence, what_is_due
 from syncpod.journal.causes import End
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.reading import NodeSummary

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-from syncpod.kernel.architecture import architecture
+from syncpod.kernel.machine import architecture
 from syncpod.runtime.images.config import ConfigInvalid, ImageConfig, parse_config
 
 _LONGEST_DOCUMENT: Final = 4 * 1024 * 1024

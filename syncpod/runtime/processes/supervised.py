@@ -29,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from syncpod.kernel.boot import boot_id
+from syncpod.kernel.machine import boot_id
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records
 from syncpod.runtime.processes.container_handle import ContainerHandle

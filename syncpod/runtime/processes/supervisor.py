@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from syncpod.kernel import libc
-from syncpod.kernel.boot import boot_id
+from syncpod.kernel.machine import boot_id
 from syncpod.runtime.cgroups import kill
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.processes import launch

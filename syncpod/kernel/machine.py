@@ -1,10 +1,20 @@
-"""The machine's architecture."""
+"""What this machine is: its architecture, and which boot of it this is."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+
+
+def boot_id() -> str:
+    """Return the kernel's random id of this boot of the machine; "" if it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
 
 _BY_MACHINE: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 

@@ -1,4 +1,4 @@
-"""Which images the node has, asked once for a crowd of pods that need the same ones."""
+"""Answers of the runtime that count for a moment, so that a crowd of pods asks it once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,37 @@ from typing import Final
 from activities.node.clock import monotonic
 from activities.node.pulls import Pulls
 from syncpod.cri import CriRuntime
-from syncpod.cri.port import ImageStatus
+from syncpod.cri.port import ImageStatus, RuntimeStatus
 
 FRESH_SECONDS: Final = 1.0
-"""How long after it was asked for an answer counts. If the image has been removed by then, the runtime refuses to make
-a container of it, and it is pulled."""
+"""How long after the question an answer counts.
+
+The kubelet asks each five seconds whether the runtime is ready, and not for each pod (kubelet.go, v1.36,
+updateRuntimeUp). If an image has been removed within that second, the runtime refuses to make a container of it, and it
+is pulled."""
 _REMEMBERED: Final = 100
+"""Images whose status is kept at most."""
+
+
+class Readiness:
+    """Remembers for a moment that the runtime and its network are ready; that they are not is asked again each time."""
+
+    def __init__(self, cri: CriRuntime) -> None:
+        """Ask `cri`."""
+        self._cri = cri
+        self._ready: RuntimeStatus | None = None
+        self._until = 0.0
+
+    async def status(self) -> RuntimeStatus:
+        """Return the runtime's status, at most :data:`FRESH_SECONDS` old. Raises CriError."""
+        now = monotonic()
+        if self._ready is not None and now < self._until:
+            return self._ready
+        self._ready = None
+        status = await self._cri.status()
+        if status.runtime_ready and status.network_ready:
+            self._ready, self._until = status, now + FRESH_SECONDS
+        return status
 
 
 class KnownImages:

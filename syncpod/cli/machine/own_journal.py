@@ -1,0 +1,66 @@
+"""What this machine's journal has: of pods that the Temporal server has forgotten, and of the node's last worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from syncpod.api import client
+from syncpod.api.gone_events import gone_events
+from syncpod.api.views.events import PodEvent
+from syncpod.cli.input.kubectl_words import no_such_pod
+from syncpod.cli.machine.object_store import memory_directory_of
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.worker_process import serving
+from syncpod.journal.reading import NoJournal, PodRunRecords, last_sign_of, lives_of
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.variables import MEMORY_DIR
+
+
+def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecords | None:
+    """Return the journal's records of the last life of a pod; None if it has none. Blocks.
+
+    If the node belongs to another server than this one (its address and namespace), its journal has nothing of the pod.
+    """
+    worker = serving(settings().state_dir)
+    if worker is not None and (worker.address, worker.namespace) != server:
+        return None
+    try:
+        lives = lives_of(settings().state_dir, namespace, name)
+    except NoJournal:
+        return None
+    return lives[-1] if lives else None
+
+
+def missing(server: tuple[str, str], namespace: str, name: str) -> str:
+    """Return the sentence that there is no pod of this name, with where to read of one that is gone. Blocks."""
+    said = no_such_pod(name, namespace)
+    if last_life(server, namespace, name) is None:
+        return said
+    return f"{said}; `syncpod explain -n {namespace} {name}` says what became of it"
+
+
+def with_gone(
+    events: Sequence[PodEvent],
+    server: tuple[str, str],
+    namespace: str | None,
+    names: Collection[str],
+    now: datetime,
+) -> list[PodEvent]:
+    """Return the events, and those of the last hour of pods that are gone from this machine's node.
+
+    Of a namespace, None = of all; with `names`, of these alone. An event that is among those given is not repeated.
+    If the node does not belong to `server` (its address and namespace), its journal has nothing of these pods.
+    """
+    worker = serving(settings().state_dir)
+    if worker is None or (worker.address, worker.namespace) != server:
+        return [*events]
+    client.settle_journal(settings().state_dir)
+    gone = gone_events(settings().state_dir, worker.node, events, namespace, now)
+    return [*events, *(event for event in gone if not names or event.pod in names)]
+
+
+def last_sign(here: NodeSettings) -> datetime | None:
+    """Return it; None if it is not known. After a reboot it may be a minute too early. Blocks."""
+    return last_sign_of(here.state_dir, memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR))))
