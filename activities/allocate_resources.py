@@ -19,12 +19,12 @@ async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -
     """Allocate what the pod now requests, or return why not: Deferred if there may be room later, else Infeasible.
 
     The allocation is written to the pod's record before it counts, so it survives a restart of the worker. A repeated
-    request gets the same answer. A deferred pod is told when there is room again. If this pod now takes less, the other
-    deferred pods are told. Nothing is applied here; resize_pod does that. A pod that is not admitted yet gets an empty
-    answer: its admission decides about what it requests then.
+    request gets the same answer. A deferred pod is notified when there is room again. If this pod now takes less, the
+    other deferred pods are notified. Nothing is applied here; resize_pod does that. A pod that is not admitted yet gets
+    an empty answer: its admission decides about what it requests then.
 
-    A new limit is Infeasible if the runtime says that it cannot enforce it. If such a limit were allocated, it could
-    not be applied, and no container of the pod could be created any more.
+    A new limit is Infeasible if the runtime reports that it cannot enforce the limit. If such a limit were allocated,
+    it could not be applied, and no container of the pod could be created any more.
 
     Mirrors allocation_manager.go, v1.36, handlePodResourcesResize. Raises OSError, CriError.
     """

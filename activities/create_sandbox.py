@@ -232,7 +232,7 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
         raise _failed(attempt, str(error)) from error
     except MountFailure as error:
         raise _mount_failed(error) from error
-    # Together, as the kubelet makes a pod's cgroup before its volumes; what the step says of itself is the latter.
+    # Together, as the kubelet makes a pod's cgroup before its volumes; the step shows the latter as what it does.
     cgroup, volumes = await asyncio.gather(
         prepare_cgroup(attempt, pod), _prepare(attempt, plan), return_exceptions=True
     )

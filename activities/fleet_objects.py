@@ -39,7 +39,7 @@ class Sealing(Protocol):
         ...
 
     def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
-        """Return the metadata and the data of what a node is told of that key. Raises OSError."""
+        """Return the metadata and the data of the message about that key to a node. Raises OSError."""
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
         """Return the metadata and the data of an object, sealed for a node. Raises ValueError if that is impossible."""

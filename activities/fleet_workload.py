@@ -49,7 +49,7 @@ from syncpod.pod import Pod, readmit
 from syncpod.temporal.signing import is_overtaken
 
 _AT_ONCE: Final = 16
-"""The most nodes that are asked at the same time, and the most workloads that are told something."""
+"""The most nodes that are asked, and the most workloads that are signalled, at the same time."""
 _QUERY: Final = timedelta(seconds=5)
 """How long a node's workflow may take to answer. One that is stuck never answers."""
 _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
@@ -195,7 +195,7 @@ async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
 
 
 def _unheard(offer: NodeOffer, owner: str) -> OwnPods:
-    """Return the pods of a workload that are in a node's list, as on a node that the fleet does not hear from."""
+    """Return the pods of a workload that are in a node's list, as on a node without contact."""
     own = [there for there in offer.pods if there.owner == owner]
     pods = tuple(PlacedPod(namespace=there.namespace, name=there.name, owner=owner) for there in own)
     return OwnPods(news=PodsChanged(node=offer.name, presence="Unknown", pods=pods), revisions=_revisions(offer, owner))

@@ -11,8 +11,8 @@ from syncpod.messages.steps import KillPod, Outcome, StepResult
 async def kill_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     """Stop the pod as `stop_pod` does. The life of a deleted pod is over then, and its workflow may end.
 
-    What is left of it is removed by the node, which knows by the tombstone that it may. Where none can be written,
-    nothing would say so later, and it is removed here.
+    The node removes the remains; the tombstone allows that. Where none can be written, nothing would say so later, and
+    it is removed here.
 
     The workflow of a deleted pod that knows of nothing to stop may have begun just now, with a pod that is there. Then
     the outcome is STOPPING, with the status that shows it: the next kill stops its containers in their order. Raises

@@ -17,7 +17,7 @@ all else, stands between the two::
 - If the worker dies, the next try of the start finds a container that was never told to start, and clears it away.
 - The last start of a pod and the step before it end at the same time, so that one workflow task takes both results.
 
-What both steps know of each other is their `Pair` (`activities/node/pairs.py`).
+Both steps share a `Pair` (`activities/node/pairs.py`), which has the state of each.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> st
     """Return the sandbox in which an earlier attempt of the start has begun; None if there is no trace of that.
 
     A container that was only created is none: it may have been created before its turn. It is cleared away, since the
-    workflow has been told nothing of it.
+    workflow does not know of it.
     """
     view = await attempt.read()
     made = [each for each in view.sandboxes if each.incarnation == request.ref.incarnation]
@@ -251,7 +251,7 @@ async def _until(*ends: asyncio.Future[Any]) -> None:
 
 @dataclass(frozen=True)
 class Created:
-    """A container that was asked for before its turn."""
+    """A container that was requested before its turn."""
 
     images: FoundImages
     pod_ips: tuple[str, ...]
@@ -272,7 +272,7 @@ class MadeAhead:
 class Ahead(MadeEarly):
     """Makes what a start needs while it waits for its turn, its container too where that is possible.
 
-    Whoever has one ends it with `drop`, which removes what nobody has taken.
+    Its owner ends it with `drop`, which removes everything that nobody has taken.
     """
 
     def __init__(self, attempt: StepAttempt, request: StartContainer, claim: Claim) -> None:

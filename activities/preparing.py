@@ -1,4 +1,4 @@
-"""What a start needs before it creates its container: the images, the start mark, the files, and what CRI is asked for.
+"""The things that a start needs before it creates its container: images, start mark, files, and the request to CRI.
 
 If a start follows another step, all this is done while the runtime is busy with that step (`activities.pipelining`).
 Things that this step may still change are looked up once it only has to read the pod for the last time. By then the
@@ -32,7 +32,7 @@ from syncpod.translation.sandbox_config import sandbox_config
 
 @dataclass(frozen=True)
 class Configured:
-    """A container whose files are made, as the runtime is asked for it."""
+    """A container whose files are made, as in the request to the runtime."""
 
     pod_ips: tuple[str, ...]
     """The pod's addresses, of which its files and its environment tell."""
@@ -42,7 +42,7 @@ class Configured:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What was looked up and made for a start before its turn had come."""
+    """The results of lookups and the files that were made for a start before its turn had come."""
 
     images: FoundImages
     mark: StartMark | None
@@ -90,7 +90,7 @@ def _mounts_parts(container: Container | EphemeralContainer) -> bool:
 async def configure(
     attempt: StepAttempt, request: StartContainer, images: FoundImages, pod_ips: tuple[str, ...], target_id: str = ""
 ) -> Configured:
-    """Make the files of a container, and return what the runtime is asked for.
+    """Make the files of a container, and return the request to the runtime.
 
     `target_id` is the container whose processes an ephemeral one is to see. Raises
     :class:`~syncpod.translation.config_error.ContainerConfigError`, SandboxConfigError, MountFailure, UnsafeName,
@@ -101,7 +101,7 @@ async def configure(
 
 @dataclass(frozen=True)
 class _Made:
-    """What was made of a container's files, and what its environment is."""
+    """The files of a container that were made, and its environment."""
 
     pod_ips: tuple[str, ...]
     variables: Mapping[str, str]

@@ -297,7 +297,7 @@ class _Start:
         raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
 
     async def _configuration(self, images: FoundImages, view: ObservedPod, prepared: Configured | None) -> Configured:
-        """Make what the container needs, unless that is done, and return what CRI is asked for. Raises PodFault."""
+        """Make what the container needs, unless that is done, and return the request to CRI. Raises PodFault."""
         pod_ips = self._pod_ips(view)
         if prepared is not None and prepared.pod_ips == pod_ips:
             return prepared

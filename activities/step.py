@@ -45,8 +45,8 @@ HEARTBEAT_SECONDS = 5.0
 heartbeat, so once its workflow has asked for that, the worker sends one each second
 (`syncpod.temporal.step_cancellation`)."""
 QUEUED_BEAT_SECONDS = 5.0
-"""How long a step may wait for other pods before a heartbeat says so. Most have their turn sooner, and what they would
-have said could hardly have been read."""
+"""How long a step may wait for other pods before a heartbeat says so. Most have their turn sooner, and hardly anybody
+could have read their heartbeats."""
 WAITING_BEAT_SECONDS = 10.0
 """The pause between two heartbeats of a step that only waits, once the server knows what for, against a heartbeat
 timeout of 30 s. Each heartbeat is a write of the server. If many pods start or end at once, nearly all of them wait,

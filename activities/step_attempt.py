@@ -112,10 +112,12 @@ class StepAttempt:
         if not (isinstance(request, StartContainer) and request.follows):
             self.acts.set()
         self.mark_waiting: Callable[[], None] = _nobody_hears
-        """Called once the step only waits for the runtime, and has most likely succeeded: what follows it may then be
-        created, unless it looks at something that the step's container may still change."""
+        """Called once the step only waits for the runtime, and has most likely succeeded. The container of the start
+        that follows may then be created, unless that start looks at something that the step's container may still
+        change."""
         self.mark_finishing: Callable[[], None] = _nobody_hears
-        """Called once the step has succeeded and only has to read the pod: whatever follows it may then be created."""
+        """Called once the step has succeeded and only has to read the pod: the container of any start that follows may
+        then be created."""
         self.ahead: MadeEarly | None = None
         """What is made for the start while it waits for the step that it follows (`activities.pipelining`)."""
         self.idle_seconds = 0.0
@@ -292,7 +294,7 @@ class StepAttempt:
         return known if known is not None and suffices(known) else None
 
     async def read(self, made: Made | None = None) -> ObservedPod:
-        """Read the pod whole from the runtime, ours alone, sooner if it is said what was just made. Raises CriError."""
+        """Read the pod whole from the runtime, ours alone; with `made`, sooner. Raises CriError."""
         return await self.node.reader.read(self.ref.uid, made=made)
 
 

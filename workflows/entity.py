@@ -39,7 +39,7 @@ takes a busy machine about a second per hundred events. The server suggests it o
 The bytes are those that a run adds to the snapshot that it has begun with, or else one with a large snapshot would
 continue as new at once, and do nothing else."""
 SNAPSHOTS: Final = 2
-"""How many times its snapshot's size a run may add at least. What a node of a fleet is sent is as large as that."""
+"""How many times its snapshot's size a run may add at least. A message to a node of a fleet is as large as that."""
 
 
 class Signal(NamedTuple):

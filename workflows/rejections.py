@@ -1,7 +1,7 @@
-"""What a workflow does not accept: why, in one sentence, and how many of its records may be about that.
+"""Messages that a workflow does not accept: why, in one sentence, and how many of its records may be about them.
 
-Whoever reaches the server can send signals that are rejected, as many as they like: the records of them must not push
-out what has happened to the pod.
+Anybody who reaches the server can send any number of signals that are rejected: the records of them must not push out
+the history of the pod.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Restarted(BaseModel):
-    """What the node's agent says about the run that is replaced."""
+    """The account of the node's agent about the run that is replaced."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -19,7 +19,7 @@ class Restarted(BaseModel):
     signals: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     """The signals that came after that state, oldest first: names and arguments."""
     left_out: int = 0
-    """How many of them are not among `signals`."""
+    """The number of those that are not among `signals`."""
 
     @property
     def sentence(self) -> str:

@@ -169,7 +169,7 @@ class Collector:
 
 
 class _Gone:
-    """What has been removed of one pod; nothing is removed twice, whatever the runtime still lists."""
+    """The removed objects of one pod; nothing is removed twice, even if the runtime still lists it."""
 
     def __init__(self) -> None:
         self._containers: set[str] = set()

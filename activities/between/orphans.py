@@ -2,7 +2,7 @@
 
 The agent finds and judges them (`syncpod.lifecycle.orphans`). Here they are ended by the same functions as in a step,
 in the turn of their pod, which is taken only where no step has it or waits for it. They are judged once more in that
-turn, so that a pod applied meanwhile is not mistaken for the one before it. What lacks the node's label is never
+turn, so that a pod applied meanwhile is not mistaken for the one before it. Nothing without the node's label is
 touched.
 """
 
@@ -56,7 +56,7 @@ class OrphanKiller:
         pod's turn. A step of the pod that arrives meanwhile gets the turn next, and finds what is left. Raises
         CriError, OSError, and what `is_orphan` raises.
 
-        Mirrors pod_workers.go, v1.36, SyncTerminatingRuntimePod, and what garbage collection does there afterwards.
+        Mirrors pod_workers.go, v1.36, SyncTerminatingRuntimePod, and the garbage collection that follows it there.
         """
         attempt = self._attempt(ref)
         async with self._node.fences.undisturbed(ref.uid, attempt) as held:

@@ -72,7 +72,7 @@ def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark |
 
 
 async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
-    """Return the listing, with the instances that were told to start and are no longer listed added as ended.
+    """Return the listing, and add as ended the instances that were started and are no longer listed.
 
     Without them, a start would be forgotten if its step was cancelled and the runtime lost it too: the container would
     count one restart too few, and an init container would run again with the same number. An end that the pod's

@@ -25,9 +25,10 @@ LINGER_SECONDS = 0.2
 _REPORT_SECONDS = 1.0
 """How long it waits for the report of an exit once the process has ended: a busy runtime may take that long."""
 _LOOK_SECONDS = 0.005
-"""How often a runtime is then asked that does not announce exits, once the process has ended or if that is not seen."""
+"""The pause between two questions to a runtime that does not announce exits, once the process has ended or is not
+seen."""
 _SELDOM_SECONDS = 0.05
-"""How often one is asked that does: it may leave one out (containerd 2.x, for a reader that is too slow). So is any
+"""The same for a runtime that does: it may leave one out (containerd 2.x, for a reader that is too slow). So is any
 other while the process runs."""
 
 

@@ -35,7 +35,7 @@ _LARGEST_ENV_FILE = 1 << 20
 """In bytes, like the limit of a ConfigMap. Difference: the kubelet reads a file of any size."""
 _LARGEST_ENV_FILES = 8 << 20
 """In bytes, of all files that one container's variables refer to: their number is the manifest's choice, and they are
-in the worker's memory at the same time. What a program can be given takes a quarter of it."""
+in the worker's memory at the same time. The largest environment that a program can have takes a quarter of it."""
 
 
 async def variables_of(
@@ -72,8 +72,8 @@ async def sub_paths_of(
 ) -> dict[int, str]:
     """Prepare the parts of volumes that a container mounts; return the path of each by the index of its mount.
 
-    The path is a place on the node, or one inside an image. What was prepared for an earlier instance is removed.
-    Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, UnsafeName, OSError.
+    The path is a place on the node, or one inside an image. Files that were prepared for an earlier instance are
+    removed. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, UnsafeName, OSError.
     """
     texts = sub_path_texts(container, variables, container_path(pod, container.name, kind))
     if not texts:

@@ -1,6 +1,6 @@
 """Seeing how a container ends whose start has no answer yet, in case the runtime never tells.
 
-Until StartContainer returns, the runtime lists the container as created, whatever its process has done. If its caller
+Until StartContainer returns, the runtime lists the container as created, even if its process has ended. If its caller
 dies within the call, containerd kills what there is, forgets how the process ended, and lists a start that failed. But
 the process may have ended by itself before, and then the kernel knew how. So this node watches the process from the
 moment when it is made, and keeps its exit code on disk for the next worker.

@@ -12,7 +12,7 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import Ingest
 
 LOOK_SECONDS = 1.0
-"""How often the runtime is asked, so that a heartbeat is at most this much out of date."""
+"""The pause between two questions to the runtime: a heartbeat is at most this much out of date."""
 
 _LAYER = "layer-"
 _MIB = 1 << 20

@@ -51,7 +51,7 @@ class Node:
     """The one place that reads a pod whole; shared with the agent, so that there is one sequence of listings."""
     context: NodeContext
     agent: AgentPort
-    """What runs beside the steps, and is told of them."""
+    """The part of the worker that runs beside the steps and is notified of them."""
     queues: Mapping[Stage, PodQueue] = field(default_factory=_queues)
     """The queues of pods that are to start, and of those that are to end or to be removed."""
     pull_settings: PullSettings = field(default_factory=PullSettings)

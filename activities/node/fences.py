@@ -69,8 +69,8 @@ class Fences:
     The older one is asked to let go, and the newer one waits for it: a call that was already sent to the runtime ends
     before the newer step looks.
 
-    A start that waits for the step before it may create its container beside that step (`join`). Whoever comes next
-    waits for it too, except a further try of the step that it follows.
+    A start that waits for the step before it may create its container beside that step (`join`). The next step waits
+    for it too, unless that is a further try of the step that it follows.
 
     A pull makes nothing in the pod, and has a lane of its own, one for each container. The same holds within a lane;
     between lanes nothing waits and nothing is refused.

@@ -34,11 +34,11 @@ class PutOff:
     rank: tuple[int, bool]
     demand: Demand
     told_of: Trigger | None = None
-    """Why there may be room again, once the pod has been told; None while it waits to be told."""
+    """Why there may be room again, once the pod has been notified; None while it waits for that."""
 
 
 class WaitsForRoom(NamedTuple):
-    """A pod that is to be told that the node has room again, and its step that asks for it."""
+    """A pod to be notified when the node has room again, and its step that asks for the room."""
 
     ref: PodRef
     step: StepName
@@ -145,7 +145,7 @@ class Page:
         return refusal
 
     def reject(self, ref: PodRef, pod: Pod) -> None:
-        """Note that a pod was not admitted for lack of room or of a host port, and is told as soon as it fits."""
+        """Note that a pod lacked room or a host port: it was not admitted, and is to be notified as soon as it fits."""
         self._rejected[ref.uid] = PutOff(ref, rank_of_resize(pod), demand_of(pod))
 
     def why_again(self, ref: PodRef, pod: Pod) -> Trigger | None:
@@ -164,8 +164,8 @@ class Page:
         """Return the pods that wait for room: to be resized, then to be admitted; by rank, then by how long they wait.
 
         The caller tells them. They then wait no longer; a pod that asks again and still finds no room waits again. So a
-        pod that no longer wants the resize is told once in vain, and not each time a pod ends. Of the pods that were
-        rejected, only as many are told as fit now: there may be many. `trigger` is why there may be room.
+        pod that no longer wants the resize is notified once in vain, and not each time a pod ends. Only as many
+        rejected pods are notified as fit now, since there may be many. `trigger` is why there may be room.
         """
         waiting = [each for each in self._put_off.values() if each.told_of is None]
         self._put_off.update((each.ref.uid, replace(each, told_of=trigger)) for each in waiting)
@@ -199,7 +199,7 @@ class Page:
         return counted
 
     def forget_others(self, uids: Collection[str]) -> bool:
-        """Stop counting all pods but these: the others were removed without the node being told.
+        """Count only these pods from now on: the others were removed without notice to the node.
 
         Return whether there were others.
         """

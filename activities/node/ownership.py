@@ -32,6 +32,6 @@ def _cluster(node: Node, sandbox: SandboxSummary) -> str:
     annotated = sandbox.annotations.get(CLUSTER_ANNOTATION, "")
     uid = sandbox.labels.get(POD_UID_LABEL, "")
     if not is_uid(uid):
-        return annotated  # it belongs to no pod, so no pod's record says more about it
+        return annotated  # it belongs to no pod, so no pod's record has more about it
     record = read_pod_record(node.context, uid)
     return cluster_of(record, sandbox.annotations.get(INCARNATION_ANNOTATION, ""), annotated)

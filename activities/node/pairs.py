@@ -1,4 +1,4 @@
-"""Pairs of steps: what has become, in this worker, of the first one, and whether the second one is over."""
+"""Pairs of steps: the state of the first one in this worker, and whether the second one is over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Failed:
-    """What a second step needs to know of a first one that has failed.
+    """The failure of a first step, as far as the second one needs it.
 
     The error itself is not kept: its traceback holds all that the step had, such as its requests to the runtime.
     """

@@ -15,7 +15,7 @@ class LastViews:
     """Remembers the listing with which the newest step of each incarnation has ended.
 
     Only steps make anything for a pod, one after the other. So for the first try of the step with the very next fence,
-    the listing has everything that was made. It lacks exits since then, and what another process has done.
+    the listing has everything that was made. It lacks exits since then, and changes by other processes.
     """
 
     def __init__(self) -> None:

@@ -26,8 +26,8 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has failed.
 
     A pod that needs what the runtime does not have is not admitted either: PodFault UnsupportedByRuntime, and it waits.
-    The workflow of a rejected one may ask again (`is_asked_again`). If it lacked room or a host port, it is
-    told as soon as it fits.
+    The workflow of a rejected one may ask again (`is_asked_again`). If it lacked room or a host port, it is notified as
+    soon as it fits.
 
     Once admitted, this life of the pod is never rejected, even if the node changes, or has lost its record of it. When
     this returns, the pod's record, which must exist, says that it was admitted, and it counts until it has finished or
@@ -100,8 +100,8 @@ async def forget(attempt: StepAttempt) -> None:
 async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
     """Stop counting pods that `syncpod prune` removed without telling the node; return whether there were any.
 
-    Call it before refusing the pod `own` for lack of room; `own` still counts. Other pods that wait for room
-    are told. Raises OSError.
+    Call it before refusing the pod `own` for lack of room; `own` still counts. Other pods that wait for room are
+    notified. Raises OSError.
     """
     records = await asyncio.to_thread(read_pod_records, node.context)
     if not page.forget_others({own.uid, *(record.pod.metadata.uid for record in records)}):

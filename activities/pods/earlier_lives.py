@@ -38,10 +38,10 @@ async def sandboxes_of_name(attempt: StepAttempt) -> tuple[SandboxSummary, ...]:
 async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummary], *, grace_seconds: int) -> str:
     """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
 
-    `listed` are the sandboxes of the name (`sandboxes_of_name`), as they were when the step began or later.
-    A name has one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any
-    more, and would run for ever. Left alone are a pod of another cluster, since its workflow may still exist, and what
-    the node is about to remove anyway. Each container has `grace_seconds`, counted from when the step was scheduled.
+    `listed` are the sandboxes of the name (`sandboxes_of_name`), as they were when the step began or later. A name has
+    one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any more, and would
+    run for ever. A pod of another cluster is left alone, since its workflow may still exist, as is one that the node is
+    about to remove anyway. Each container has `grace_seconds`, counted from when the step was scheduled.
 
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
     made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node.
@@ -101,7 +101,7 @@ async def _end(attempt: StepAttempt, elder: PodRef, kill: KillPod) -> None:
 
 
 def _uid(sandbox: SandboxSummary) -> str:
-    """Return the UID in a sandbox's labels: lists select by it, whatever its metadata says."""
+    """Return the UID in a sandbox's labels, by which lists select; its metadata may have another."""
     return sandbox.labels.get(POD_UID_LABEL, "")
 
 

@@ -53,8 +53,8 @@ async def remove_remains(
 
     Removes nothing while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
     STOPPING, with the status that shows it. Every part may be gone already, and the step may be repeated from any
-    point. What is not ours is neither listed nor touched. Sandboxes that a kill has `stopped` (ids) are not stopped
-    again.
+    point. Anything that is not ours is neither listed nor touched. Sandboxes that a kill has `stopped` (ids) are not
+    stopped again.
 
     Processes that are still in the cgroup when the runtime lists nothing of the pod any more are killed: the runtime
     started them for a caller that died meanwhile, and forgot them.

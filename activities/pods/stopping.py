@@ -22,7 +22,8 @@ from syncpod.node.pod_records import read_pod_record
 from syncpod.pod import Pod
 
 _LOOKS: Final = 6
-"""How often a listing that shows a stopped sandbox as ready is repeated, in a second, before it is stopped again."""
+"""How often in a second a listing that shows a stopped sandbox as ready is repeated before the sandbox is stopped
+again."""
 
 
 async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
@@ -30,9 +31,9 @@ async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
 
     StopPodSandbox ends containers at once, without grace. So it is called only when a listing shows none alive, or when
     the runtime has stopped every container that the pod's last step has listed. A container that appears later (its
-    start was under way) is stopped in turn, and processes that the runtime has lost track of are killed. What is not
-    ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
-    An instance that was told to start and is no longer listed is in the result, as ended (see `start_marks`).
+    start was under way) is stopped in turn, and processes that the runtime has lost track of are killed. Anything that
+    is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`. An instance that was started
+    and is no longer listed is in the result, as ended (see `start_marks`).
 
     A cancelled step ends at once with outcome STOPPING, while the stops that it sent go on. The next kill, with a
     shorter grace, sends new ones in addition.
@@ -62,7 +63,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
     while True:
         view = await end_containers(attempt, alive, suffices=partial(_shows_what_to_stop, request))
         attempt.checkpoint()
-        # Together: what the runtime has lost sight of has no grace, and the end of the sandbox does not wait for it.
+        # Together: a container that the runtime has lost has no grace, and the end of the sandbox does not wait for it.
         ending_lost = end_what_was_lost(attempt, [each.id for each in view.containers])
         for failure in await asyncio.gather(
             ending_lost, stop_sandboxes(attempt, view, stopped=request.stopped), return_exceptions=True

@@ -1,4 +1,4 @@
-"""What of a pod this node cannot do: limits that nothing enforces, and features that its runtime does not have."""
+"""The parts of a pod that this node cannot do: limits that nothing enforces, and features that its runtime lacks."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LONGEST_OWNER: Final = 512
 
 @dataclass
 class Claims:
-    """What a node's list says."""
+    """The content of a node's list."""
 
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By ``namespace/name``: v1 Pods with their defaults, as a fleet keeps them."""

@@ -4,7 +4,7 @@ A worker has a new life with each start. So a life that is new follows the one b
 that comes back after another one has taken its place goes on beside it: there are two machines.
 
 An answer may be late: the last one of a worker that was killed can arrive after the first one of its next life. So only
-an answer to a question that was asked after the present life was first heard counts. And it must happen twice: a
+an answer to a question that was asked after the first word of the present life counts. And it must happen twice: a
 machine whose memory was restored from a snapshot comes back once.
 """
 
@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict
 LIVES: Final = 4
 """How many lives are remembered: three machines must be noticed too, and a twin that is restarted again and again."""
 ENOUGH: Final = 2
-"""How often a life must come back to prove that there are two machines."""
+"""The number of returns of a life that prove that there are two machines."""
 FORGOTTEN_AFTER: Final = timedelta(minutes=15)
-"""How long no life must have come back until one machine is believed again."""
+"""How long no life must have come back until the fleet assumes one machine again."""
 NEW_FOR: Final = timedelta(minutes=5)
 """How long after the start of a life its node is asked more often, if there was a life before."""
 CLOSE_SECONDS: Final = 60.0
@@ -62,7 +62,7 @@ class Lives(BaseModel):
     def after(self, life: str, machine: str, asked: datetime, now: datetime) -> Lives:
         """Return the lives after an answer of one of them, to a question that was asked at a time; "" = it is unknown.
 
-        Whatever has come back is forgotten :data:`FORGOTTEN_AFTER` later.
+        Each life that has come back is forgotten :data:`FORGOTTEN_AFTER` later.
         """
         returns, returned_at = self.returns, self.returned_at
         if returned_at is not None and now - returned_at >= FORGOTTEN_AFTER:

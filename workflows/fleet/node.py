@@ -154,14 +154,16 @@ class FleetNodeWorkflow:
                 if len(self.doubted) >= DOUBTED:
                     continue
                 self.doubted.add(owner)
-            # Replay: no await between reading the news and taking it from `untold`. A later change is told next time.
+            # Replay: no await between reading the news and taking it from `untold`. A later change goes with the next
+            # message.
             news = state.news(owner, state.untold.pop(owner))
             self.busy.begin(f"tell {owner}", self.tell(owner, news))
 
     def tell_waiting(self) -> None:
         """Tell workloads whose pods wait for a node that this one takes pods again.
 
-        After the memo is written, which surveys read. What a run has not told when it ends is not told.
+        After the memo is written, which surveys read. Changes that a run has not passed on when it ends are not passed
+        on.
         """
         if self.state.is_open and not self.was_open:
             self.busy.begin(ANNOUNCE_ROOM, self.node.announce_room())
@@ -170,7 +172,7 @@ class FleetNodeWorkflow:
     async def tell(self, owner: str, news: PodsChanged) -> None:
         """Signal one owner. One that was known to be absent, and still is, keeps its place for a while."""
         try:
-            # Replay: numbered by the workflow, since its owner goes by the order of what each node tells it.
+            # Replay: numbered by the workflow, since the owner goes by the order of each node's messages.
             self.state.told = max(self.state.told + 1, microseconds(workflow.now()))
             marked = Marked(news, f"signal/{PODS_CHANGED.name}", self.state.told)
             await workflow.get_external_workflow_handle(owner).signal(PODS_CHANGED.name, marked)

@@ -34,14 +34,14 @@ PLACED_LIMIT: Final = 1000
 ENDING_LIMIT: Final = PLACED_LIMIT
 """How many pods more a node may have, counted with those that it has yet to end. A stolen one may end none."""
 FORGIVEN_AFTER: Final = timedelta(minutes=15)
-"""How long a node must not have said that it has a newer list to be asked for it at once: three of the longest pauses
+"""If a node has announced no newer list for so long, it is asked for the next one at once: three of the longest pauses
 before it is asked."""
 LAST_GENERATION: Final = 2**53
-"""The largest generation, and the largest stamp, that a node is believed: with more than 4,300 digits, none could be
+"""The largest generation, and the largest stamp, that is taken from a node: with more than 4,300 digits, none could be
 written any more."""
 SENT: Final = 64
-"""How many of the first lists that a node has not answered are known, and how many of the last ones: those between were
-sent to a node that was away, and has taken none of them."""
+"""The first lists without an answer of the node are kept up to this number, and so are the last ones: those between
+were sent to a node that was away, and has taken none of them."""
 
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -104,7 +104,7 @@ def _heard_of_owner(state: FleetNodeState, owner: str, keys: Iterable[str]) -> N
 
 
 def _prove(state: FleetNodeState, documents: dict[str, dict[str, Any]], now: datetime) -> None:
-    """Of the pods that a node claims, count those as placed by the fleet that their owner would make exactly so.
+    """If a node claims a pod, count the pod as placed by the fleet if its owner would make it exactly so.
 
     Then the node gets the objects that they refer to again. The pods themselves do not change.
     """
@@ -184,7 +184,7 @@ def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
 
 
 def _remove(state: FleetNodeState, _: Nothing, now: datetime) -> None:
-    """Remove the node from the fleet. Pods that it has not ended count as gone: nobody will hear of them."""
+    """Remove the node from the fleet. Pods that it has not ended count as gone: nobody will ever report them."""
     if state.removed:
         return
     owners = {key: state.owner_of(key) for key in sorted({*state.placed, *state.withdrawn})}
@@ -295,7 +295,7 @@ def _with_room(staying: Mapping[str, Placed], ending: Collection[str], claims: C
 
 
 def stale(state: FleetNodeState, now: datetime) -> int:
-    """Note that the node says it has a newer list; return how often it has said so lately.
+    """Note that the node announces a newer list; return how often it has done so lately.
 
     A list that it takes in between changes nothing: a stolen node could otherwise lie every second time.
     """
@@ -388,7 +388,7 @@ def _seal_anew(state: FleetNodeState, key: str, now: datetime) -> None:
 
 
 def _trust(state: FleetNodeState, key: str, now: datetime) -> None:
-    """Note which key of the fleet the node trusts. If that is not the one in use, it is told that with its list."""
+    """Note which key of the fleet the node trusts. If that is not the one in use, its list comes with the right one."""
     before = state.report.fleet_key
     if not key or key == before:
         return
@@ -411,7 +411,7 @@ def not_believed(state: FleetNodeState, now: datetime) -> None:
 
 
 def fell_silent(state: FleetNodeState, now: datetime) -> None:
-    """Note that the node has not been heard from for its grace."""
+    """Note that the node has been silent for its grace."""
     before = state.presence
     if state.set_presence("Unknown", now):
         text = f"the node has not been heard from for {state.grace:g} s; it was {before}"

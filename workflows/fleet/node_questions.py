@@ -1,4 +1,4 @@
-"""What a fleet's workflow asks its node, one question at a time of each kind, and how it takes what the node says.
+"""The questions of a fleet's workflow to its node, one at a time of each kind, and how it takes the answers.
 
 A node may be stolen. So its answers are bounded, and one that is wrong again and again is asked ever more slowly.
 """
@@ -43,7 +43,7 @@ _CHECKED: Final = 128
 _ANSWER: Final = timedelta(seconds=30)
 """How long a node may take to accept a list: it writes the list to its disk, and updates its own workflow."""
 _ROOM: Final = timedelta(seconds=60)
-"""How long workloads may be told that a node has room: by then they have tried again by themselves."""
+"""How long workloads are notified of a node's room: after that they have tried again by themselves."""
 _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=2.0,
@@ -107,7 +107,7 @@ class NodeQuestions:
     async def seal_objects(self) -> ObjectsSealed | None:
         """Return the fleet's objects that the pods refer to, sealed for the node; None if that fails for now.
 
-        If the node trusts an earlier key of the fleet, the answer also has what it must be told of the key in use.
+        If the node trusts an earlier key of the fleet, the answer also has the message about the key in use.
         """
         if not self.state.needs_objects() and not self.state.needs_key():
             self.state.referred = ()

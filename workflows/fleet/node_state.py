@@ -89,7 +89,7 @@ class FleetNodeState(BaseModel):
     generation: int = 0
     """Grows with each change of `placed`."""
     key_generation: int = 0
-    """The first generation with which the node must be told which key the fleet uses, if it trusts another."""
+    """The first generation that comes with the fleet's key, if the node trusts another."""
     fleet_key: str = ""
     """The id of the key that the fleet uses, as far as is known here; "" = it is not."""
     fleet_key_since: datetime | None = None
@@ -100,10 +100,10 @@ class FleetNodeState(BaseModel):
     sent: tuple[int, ...] = ()
     """The stamps of the lists that the node may have taken since generation `taken`, the oldest first."""
     is_recalled: bool = False
-    """The node has been asked for the list that it was last given. Before that it is sent nothing: a fleet whose
-    database was lost must not end the pods on its nodes."""
+    """The node was asked for the last list that it has. Before that it is sent nothing: a fleet whose database was lost
+    must not end the pods on its nodes."""
     removed: bool = False
-    """It was removed from the fleet: its workflow ends as soon as the owners of its pods have been told."""
+    """It was removed from the fleet: its workflow ends as soon as the owners of its pods know."""
     placed: dict[str, Placed] = {}
     """By ``namespace/name``."""
     withdrawn: dict[str, Withdrawn] = {}
@@ -149,7 +149,7 @@ class FleetNodeState(BaseModel):
         return self.withdrawn[key].owner if key in self.withdrawn else ""
 
     def note(self, key: str, owner: str | None = None) -> None:
-        """Note that a pod has changed, so that its owner is told."""
+        """Note that a pod has changed, for the next message to its owner."""
         if whom := self.owner_of(key) if owner is None else owner:
             self.untold[whom] = tuple(dict.fromkeys((*self.untold.get(whom, ()), key)))
 
@@ -165,7 +165,7 @@ class FleetNodeState(BaseModel):
         return frozenset(placed | {gone.owner for gone in self.withdrawn.values()}) - {*self.absent}
 
     def note_all(self) -> None:
-        """Note that all pods have changed, so that every owner is told."""
+        """Note that all pods have changed, for the next message to every owner."""
         for key in (*self.placed, *self.withdrawn):
             self.note(key)
 
@@ -195,7 +195,7 @@ class FleetNodeState(BaseModel):
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether the node takes no new pods, since the fleet or the node itself is told so."""
+        """Whether the node takes no new pods: it is cordoned in the fleet or on the node itself."""
         return self.unschedulable or self.report.unschedulable
 
     @property
@@ -264,7 +264,7 @@ class FleetNodeState(BaseModel):
         return "; ".join([self.duplicate_nodes, *troubles] if self.duplicate_nodes else troubles)
 
     def needs_key(self) -> bool:
-        """Say whether the node may have to be told which key the fleet uses."""
+        """Say whether the node may need the fleet's key."""
         return self.key_generation > self.taken
 
     def needs_objects(self) -> bool:

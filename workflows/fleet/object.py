@@ -54,7 +54,7 @@ class ObjectState(BaseModel):
     decision_version: int = DECISION_VERSION
     since: datetime | None = None
     announced: str = ""
-    """The version that nodes have been told of."""
+    """The version that nodes know of."""
     deleting: bool = False
     max_events: int = 0
     accepted: Accepted = Accepted()
@@ -115,7 +115,8 @@ class FleetObjectWorkflow:
         )
         await self.entity.until(telling.done)
         self.is_busy = False
-        # Of one that is gone nodes have no version: it may have been applied anew meanwhile, with the same content.
+        # Nodes have no version of an object that is gone: it may have been applied anew meanwhile, with the same
+        # content.
         self.state.announced = "" if deleting else put.version
 
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class FleetObjectWorkflow:
     def replace(self, given: PutObject) -> None:
         """Keep the same content as it is sealed for another key of the fleet, unless it has changed meanwhile.
 
-        Nodes need not hear of it.
+        Nodes need no notice of it.
         """
         state = self.state
         if state.put is None or state.deleting or state.put.version != given.replaces:

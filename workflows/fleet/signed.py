@@ -20,8 +20,8 @@ def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:
     """Return what a run asks of its commands; `inputs` is what it was started with. Call it before anything else.
 
     `not_its_history` says why for a run that was reset, or whose start does not count any more, though it was begun:
-    what has decided upon its history could not be replayed. It does for a run that another fleet has begun, too: that
-    must not end by a worker that serves that fleet's server by mistake.
+    the decisions of its history could not be replayed. It does for a run that another fleet has begun, too: that must
+    not end by a worker that serves that fleet's server by mistake.
     """
     info = workflow.info()
     start, more = first_and_more(inputs)
@@ -54,8 +54,8 @@ def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:
 def require_its_history(commands: FleetCommands) -> None:
     """Raise NotItsHistory if a run's history is not what a run of this fleet is: its tasks fail with that sentence.
 
-    Call it first in ``run``, not in ``__init__``: what that raises has the SDK leave a coroutine that nobody awaits. No
-    task in which it is raised is answered, so whatever its handlers have done before is forgotten.
+    Call it first in ``run``, not in ``__init__``: after an exception there the SDK leaves a coroutine that nobody
+    awaits. No task in which it is raised is answered, so whatever its handlers have done before is forgotten.
     """
     if commands.not_its_history:
         raise NotItsHistory(commands.not_its_history)

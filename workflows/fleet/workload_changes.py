@@ -181,7 +181,7 @@ def is_over(state: WorkloadState) -> bool:
 
 
 def is_news(state: WorkloadState, said: Received) -> bool:
-    """Say whether the words of a node are newer than all that it has said before; if so, note that they were heard."""
+    """Say whether a message of a node is newer than all before it; if so, note that it has come."""
     node = str(said.value.get("node", "")) if isinstance(said.value, dict) else ""
     if said.number <= max(state.heard_from, state.heard.get(node, 0)):
         return False
@@ -197,8 +197,8 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
     """Take a node's report of the workload's pods.
 
     Until a node that is back has reported how its pods are, those that the workload does not know stay unknown. If they
-    were adopted earlier they would count as lost, and be removed first, however well they run. With its first report
-    the node says everything again.
+    were adopted earlier they would count as lost, and be removed first, however well they run. The node's first report
+    has everything again.
     """
     is_heard = state.is_known and news.presence in ("Ready", "NotReady")
     for said in news.pods:
@@ -239,8 +239,8 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterab
     A node that does not answer holds up no other. It is asked again; if its list could be read, the pods in it are
     Unknown until then, so that no other is made in their place.
 
-    `heard` is what nodes have reported since the survey began, oldest first. A node may have said it after it answered
-    the survey, such as that a pod is gone; so it counts again, after the survey. If it was said earlier, the survey's
+    `heard` has the reports of nodes since the survey began, oldest first. A report may be newer than its node's answer
+    to the survey, for instance that a pod is gone; so it counts again, after the survey. If it is older, the survey's
     news are newer, but then the node's next report is yet to come.
     """
     before = state.missed if state.is_known else None
@@ -305,7 +305,7 @@ def _leave(pod: WorkloadPod, why: str) -> None:
 
 
 def _kept(report: PodReport, leaving: bool) -> PodReport:
-    """Return what is kept of a pod's report. Of one that is leaving, nobody asks for more than whether it has ended."""
+    """Return what is kept of a pod's report. All that matters of a pod that is leaving is whether it has ended."""
     brief = report.brief()
     return PodReport(phase=brief.phase, status=brief.status) if leaving else brief
 
@@ -432,7 +432,7 @@ def outdated(state: WorkloadState) -> list[str]:
 def to_prove(state: WorkloadState) -> dict[str, list[str]]:
     """Return by node some of the adopted pods that only their node claims, and that the workload can make itself.
 
-    Until the node is told that they are as the workload would make them, it gets no Secret for them.
+    Until the node's workflow knows that they are as the workload would make them, the node gets no Secret for them.
     """
     found: dict[str, list[str]] = {}
     for name, pod in sorted(state.pods.items()):
@@ -443,9 +443,9 @@ def to_prove(state: WorkloadState) -> dict[str, list[str]]:
 
 
 def proof_sent(state: WorkloadState, names: Iterable[str]) -> None:
-    """Note that the workflow of these pods' node was told how the workload would make them.
+    """Note that the workflow of these pods' node now knows how the workload would make them.
 
-    The next report of a pod says whether the pod matches. If not, only its node knows its document, and it gets no
+    The next report of a pod shows whether the pod matches. If not, only its node knows its document, and it gets no
     Secret until another template is rolled out: asking again would change nothing.
     """
     for name in names:
@@ -497,7 +497,7 @@ def _renumbered(state: WorkloadState, name: str, nodes: Sequence[NodeOffer], now
 
 
 def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:
-    """Return by node the pods that must be withdrawn, and whose node has not been told so yet.
+    """Return by node the pods that must be withdrawn, and whose node does not know that yet.
 
     `asked` are pods that a node is being asked to run right now. They are left out: if the withdrawal overtook that
     request, the node would ignore it.

@@ -1,4 +1,4 @@
-"""What a workload's workflow asks nodes: which there are, to run its pods, and to end them.
+"""The questions of a workload's workflow to nodes: which there are, to run its pods, and to end them.
 
 Each question goes to a step of the fleet's own worker. It ends with the answer folded into the state, or with a pause.
 """
@@ -48,7 +48,7 @@ _LONGEST_PAUSE: Final = timedelta(seconds=60)
 _SHOWN: Final = 200
 """The most nodes whose refusals are kept for a pod that fits no node."""
 _SURVEYED_AGAIN: Final = timedelta(seconds=60)
-"""How often the nodes are surveyed for a DaemonSet, and those for a workload that have not said yet what they have."""
+"""The time between two surveys of the nodes for a DaemonSet, or of those that have not yet named a workload's pods."""
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -64,7 +64,7 @@ class WorkloadQuestions:
         self.asked: set[str] = set()
         """Pods that a node is being asked to run right now."""
         self.heard: list[PodsChanged] = []
-        """What nodes that are being surveyed have reported since then, oldest first."""
+        """Reports since then of the nodes that are being surveyed, oldest first."""
         self.retry_at: datetime | None = None
         self.tried_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
@@ -157,7 +157,7 @@ class WorkloadQuestions:
         """Learn which nodes there are, and which pods of this workload they already have."""
         missed = () if self.is_per_node() or not self.state.is_known else self.state.missed
         asked = Survey(owner=self.owner, nodes=missed)
-        self.room_at = None  # what is told from now on may come too late for this survey
+        self.room_at = None  # a message from now on may come too late for this survey
         self.heard.clear()
         found = await self.call(SURVEY_NODES, asked, Surveyed, summary="which nodes are there?")
         # Replay: this is the time of the task that has the answer; the next survey is timed from it.
@@ -183,8 +183,8 @@ class WorkloadQuestions:
             self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
         if found is None:
             return
-        # Replay: checked after the await, since pods may have been withdrawn meanwhile. No await until all are noted.
-        # A node that has not answered yet gets no more pods: what it was sent last is in no survey.
+        # Replay: checked after the await, since pods may have been withdrawn meanwhile. No await until all are noted. A
+        # node that has not answered yet gets no more pods: the pods that it was sent last are in no survey.
         silent = [node.name for node in found.nodes if f"place {node.name}" in self.busy]
         nodes = [node for node in found.nodes if node.name not in silent]
         self.tried.update(names)

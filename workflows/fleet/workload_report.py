@@ -59,7 +59,7 @@ def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadS
 
 
 def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
-    """Return the workload's numbers. Of one that is being deleted nothing is decided any more, so they are counted."""
+    """Return the workload's numbers. A workload that is being deleted decides nothing any more, so they are counted."""
     counts = decided.counts if decided is not None else Counts()
     if not state.deleting:
         return counts

@@ -57,7 +57,7 @@ class WorkloadPod(BaseModel):
     """Only its node claims that it was given the pod, or the fleet's workflow of that node believed that this workload
     was gone."""
     is_proof_sent: bool = False
-    """Since then its node's workflow has been told how the workload would make it."""
+    """Since then its node's workflow knows how the workload would make it."""
     report: PodReport | None = None
     ready_at: datetime | None = None
     """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""
@@ -83,21 +83,21 @@ class WorkloadState(BaseModel):
     numbered: int = 0
     """The number of the newest pod."""
     is_known: bool = False
-    """The nodes have been asked for the pods that they already have of this workload. Before that nothing is decided: a
-    fleet whose database was lost must not create pods beside those that run."""
+    """The nodes were asked which pods of this workload they already have. Before that nothing is decided: a fleet whose
+    database was lost must not create pods beside those that run."""
     missed: tuple[str, ...] = ()
-    """Nodes that did not answer when they were asked for those pods. They are asked again until they do."""
+    """Nodes that did not answer that question. They are asked again until they do."""
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node; empty if it fits one."""
     paused: bool = False
-    """Its rollouts are paused by the update `pause`, whatever its document says."""
+    """The update `pause` has paused its rollouts, even if its document does not."""
     deleting: bool = False
     events: tuple[WireEvent, ...] = ()
     heard: dict[str, int] = {}
-    """By node: the number of what it was last heard to say. A node's words come in their order, each with a higher one;
-    an older one is a copy."""
+    """By node: the number of its last message. A node's messages come in order, each with a higher number; one with an
+    older number is a copy."""
     heard_from: int = 0
-    """Words with this number or a lower one are refused, whoever says them."""
+    """Messages with this number or a lower one are refused, from any node."""
     max_events: int = 0
     accepted: Accepted = Accepted()
 

@@ -54,7 +54,7 @@ SOURCES_LIMIT: Final = 16
 NO_CLUSTER_DNS: Final = (
     "There is no cluster DNS here: pods with dnsPolicy ClusterFirst, which is the default, use the host's resolver."
 )
-"""What a kubelet without a cluster DNS says of its node with each such sandbox; here it is said once per start."""
+"""An event of a kubelet without a cluster DNS, about its node, with each such sandbox; here there is one per start."""
 _SENDER_LENGTH = 100
 """How many characters of a sender's name are kept."""
 
@@ -285,7 +285,8 @@ def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
     """Take over pods that the node's records show as made for lists, unless their names are known already.
 
     The kubelet does not need this: it ends running pods that no source names (kubelet_pods.go, v1.36,
-    HandlePodCleanups). Here a pod's own workflow says whether the pod is desired, and runs without the node's workflow.
+    HandlePodCleanups). Here a pod's own workflow decides whether the pod is desired, and runs without the node's
+    workflow.
     """
     if len(signal.pods) > MADE_LIMIT:
         raise Rejected(f"pods: must be no more than {MADE_LIMIT}, there are {len(signal.pods)}")

@@ -33,7 +33,7 @@ from workflows.node.state import Governed, NodeState, Wanted, split
 from workflows.summaries import LONGEST_SUMMARY, clip
 
 AT_ONCE: Final = 16
-"""How many pods' workflows are told something at the same time, at most."""
+"""The largest number of pods' workflows that get a message at the same time."""
 SERVERS_MARKS: Final = ("resourceVersion", "creationTimestamp", "managedFields")
 """Metadata that only an API server writes. Admission drops the UID of a document that has any of it, or a status."""
 TOGETHER_BYTES: Final = 256 * 1024
@@ -73,7 +73,7 @@ class Step:
 
 
 class Plan(NamedTuple):
-    """What to do now, and when to look again."""
+    """The step to take now, and when to look again."""
 
     actions: tuple[Action, ...]
     retry_at: datetime | None
@@ -107,7 +107,7 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
 def steps(actions: Sequence[Action], alone: Container[str] = ()) -> list[Step]:
     """Return the activities that carry out the actions: one for all deletions, and one for all pods that start.
 
-    The pods in `alone` have activities of their own. So has a pod that replaces another one, which is told first.
+    The pods in `alone` have activities of their own. So has a pod that replaces another one, whose turn is first.
     """
     together = {name: [each for each in actions if _joins(each, name) and each.key not in alone] for name in _TOGETHER}
     parts = [
@@ -215,10 +215,10 @@ def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None)
 def document_of(wanted: Wanted, source: str) -> dict[str, Any]:
     """Return the document for the pod's workflow; a list's document gets annotations about its origin.
 
-    SOURCE_ANNOTATION has the source. SEEN_ANNOTATION has the time at which the node first heard of the pod; in the
-    kubelet, that time does not survive a restart (config/config.go, v1.36, updatePodsFunc). HASH_ANNOTATION has the
-    pod's own UID, so that a copy of the pod is not taken for the list's; the kubelet's pods from files have it too. A
-    document with an API server's marks gets no HASH_ANNOTATION, because admission drops its UID.
+    SOURCE_ANNOTATION has the source. SEEN_ANNOTATION has the time at which the node first saw the pod; in the kubelet,
+    that time does not survive a restart (config/config.go, v1.36, updatePodsFunc). HASH_ANNOTATION has the pod's own
+    UID, so that a copy of the pod is not taken for the list's; the kubelet's pods from files have it too. A document
+    with an API server's marks gets no HASH_ANNOTATION, because admission drops its UID.
     """
     document = dict(wanted.document or {})
     if source == API_SOURCE:
@@ -236,7 +236,7 @@ def document_of(wanted: Wanted, source: str) -> dict[str, Any]:
 
 
 def record_step(state: NodeState, action: Action) -> None:
-    """Record that a step begins: it may take effect even if its result is never heard.
+    """Record that a step begins: it may take effect even if its result never comes.
 
     From now on the pod may have ended, and then must be applied again; or it may run, and then must be ended if no
     source wants it. A pod that is only checked stays in doubt until the step has answered.
@@ -255,7 +255,7 @@ def record_step(state: NodeState, action: Action) -> None:
 
 
 def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
-    """Record that a pod's workflow was told, or has refused."""
+    """Record that a pod's workflow has its order, or has refused it."""
     state.touch(action.key)
     if action.name == NodeStepName.DELETE_POD:
         _ended(state, action, result, now)
@@ -268,7 +268,7 @@ def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: d
 
 
 def failed(state: NodeState, action: Action, reason: str, message: str, now: datetime) -> None:
-    """Record that a pod's workflow could not be told; it is tried again after a back-off."""
+    """Record that a pod's workflow could not be reached; it is tried again after a back-off."""
     state.backoff = backoff.record_failure(state.backoff, action.key, now=now, reason=reason, message=clipped(message))
     what = "applied" if action.name == NodeStepName.APPLY_POD else "deleted"
     state.event(now, "Warning", "FailedPodSync", f"pod {action.key} cannot be {what}: {message}")

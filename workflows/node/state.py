@@ -1,4 +1,4 @@
-"""What a node's workflow remembers: the snapshot that is carried from run to run.
+"""The memory of a node's workflow: the snapshot that is carried from run to run.
 
 The kubelet keeps the pods of its sources in memory (config/config.go, v1.36, podStorage) and reads them again after a
 restart. Here they are one pydantic model that dumps to JSON. Functions in the neighbouring modules change it. None of
@@ -63,9 +63,10 @@ class Governed(BaseModel):
     digest: str = ""
     """Digest of the document that its workflow has; "" while that is unknown."""
     ending: bool = False
-    """Its workflow is being told to end it: it has to be applied again to run."""
+    """Its workflow is being ordered to end it: it has to be applied again to run."""
     resync_requested: int = Field(default=0, alias="doubted")
-    """How often its list was sent again since it was last applied. If it has ended meanwhile, it is applied again."""
+    """The number of times its list was sent again since it was last applied. If it has ended meanwhile, it is applied
+    again."""
 
 
 class NodeState(BaseModel):
@@ -82,16 +83,16 @@ class NodeState(BaseModel):
     cordoned_by: str = ""
     """Who made it so, in the words of the client; "" = it is not, or that is not known."""
     sources: dict[str, Source] = {}
-    """By name. ``api`` has the single pods whose workflows have not been told of them yet. ``file`` has only the names
-    of the pods that the agent runs for its directory of manifests: this workflow tells theirs nothing."""
+    """By name. ``api`` has the single pods that have not been passed on to their workflows yet. ``file`` has only the
+    names of the pods that the agent runs for its directory of manifests: this workflow gives theirs no orders."""
     static: dict[str, DesiredPod] = {}
     """By key: those pods, as the agent reported them last."""
     governed: dict[str, Governed] = {}
     """By key."""
     deletions: dict[str, DeleteFromNode] = {}
-    """By key: deletions of single pods whose workflows have not been told yet."""
+    """By key: deletions of single pods that have not been passed on to their workflows yet."""
     backoff: BackoffStore = Field(default_factory=BackoffStore)
-    """By key: pods whose workflow could not be told, and when that is tried again."""
+    """By key: pods whose workflow could not be reached, and when that is tried again."""
     status: NodeStatus = NodeStatus()
     events: tuple[WireEvent, ...] = ()
     max_events: int = 0
@@ -99,7 +100,7 @@ class NodeState(BaseModel):
     accepted: Accepted = Accepted()
     """Which signed commands have been carried out; it stays empty where commands are not signed."""
     _open: set[str] | None = PrivateAttr(default=None)
-    """Keys of the pods whose workflows may have to be told something; None means all pods."""
+    """Keys of the pods whose workflows may need an order; None means all pods."""
 
     def as_it_is(self) -> NodeState:
         """Return a copy that later changes do not affect: values in its dictionaries are replaced, never changed."""
@@ -110,7 +111,7 @@ class NodeState(BaseModel):
     # --- which pods are to be looked at -------------------------------------------------------------------------------
 
     def touch(self, key: str) -> None:
-        """Have a pod looked at again: something that decides what it is told has changed."""
+        """Have a pod looked at again: something that its orders depend on has changed."""
         if self._open is not None:
             self._open.add(key)
 
@@ -124,7 +125,7 @@ class NodeState(BaseModel):
             self._open.discard(key)
 
     def open_keys(self) -> list[str]:
-        """Return the keys of the pods that may have to be told something, sorted."""
+        """Return the keys of the pods whose workflows may need an order, sorted."""
         if self._open is None:
             self._open = set(self.pod_keys())
         return sorted(filter(self.is_known, self._open))

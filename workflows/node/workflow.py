@@ -72,7 +72,7 @@ class NodeWorkflow:
             self.entity.put(name, args)
         self.busy: dict[str, asyncio.Task[None]] = {}
         self.alone: set[str] = set()
-        """Pods whose workflows have not answered when they were told together with others."""
+        """Pods whose workflows have not answered an order that went to several."""
         self.published: NodeSummary | None = None
 
     @workflow.run
@@ -140,7 +140,7 @@ class NodeWorkflow:
         self.busy.update((action.key, telling) for action in step.actions)
 
     def finished(self, step: Step, results: Sequence[PodWorkflowResult | None]) -> None:
-        """Record what the workflows have answered. One that has not is told alone, at once."""
+        """Record what the workflows have answered. One that has not gets its order alone, at once."""
         for action, result in zip(step.actions, results, strict=True):
             if result is None:
                 self.alone.add(action.key)
@@ -149,7 +149,7 @@ class NodeWorkflow:
                 decide.finished(self.state, action, result, workflow.now())
 
     def failed(self, step: Step, reason: str, message: str) -> None:
-        """Record that a step has failed: each of its pods is told again, after a back-off."""
+        """Record that a step has failed: the orders to its pods are repeated after a back-off."""
         for action in step.actions:
             self.alone.discard(action.key)
             decide.failed(self.state, action, reason, message, workflow.now())
@@ -172,7 +172,7 @@ class NodeWorkflow:
         self.state.reject(workflow.now(), f"signal {name}", why)
 
     def is_at_rest(self) -> bool:
-        """Say whether no pod's workflow is being told anything."""
+        """Say whether no order to a pod's workflow is under way."""
         return not self.busy
 
     def sentence(self, wrong: Exception) -> str:
@@ -213,7 +213,7 @@ class NodeWorkflow:
         self.entity.refuse(name, unknown_signal(NODE_COMMANDS, len(args)))
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any] | None:
-        """Carry out an accepted update. Returns at once; the pods' workflows are told next."""
+        """Carry out an accepted update. Returns at once; the orders to the pods' workflows are next."""
         given = self.entity.obey(update.name, args)
         if update.name == SYNC_PODS_NOW.name:
             self.entity.put(update.name, given)  # an update reaches a workflow at rest sooner than the signal does
@@ -224,7 +224,7 @@ class NodeWorkflow:
     def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
         """Try an update on a copy of the state, so that a wrong one is refused before anything is written.
 
-        What is wrong with a list is shown, as with the signal.
+        A problem of a list is shown, as with the signal.
         """
         if self.refusal:
             raise invalid(self.refusal)

@@ -50,7 +50,7 @@ QUEUE_TOLERANCE = timedelta(milliseconds=200)
 
 @dataclass(frozen=True)
 class Said:
-    """What the pod's history says of a signal that was obeyed: the reason of a line, and its container and fact."""
+    """The pod's line of history about a signal that was obeyed: its reason, container and fact."""
 
     reason: str
     container: str = ""
@@ -317,7 +317,7 @@ SIGNALS: Final[Mapping[str, Effect[PodState, Any, Sequence[Said]]]] = effects(
     Effect(SET_CONDITION, _set_condition),
     Effect(EVICT, _evict),
 )
-"""The effect of each signal, and what the history says of it. `renew` concerns the run alone."""
+"""The effect of each signal, and its line of history. `renew` concerns the run alone."""
 
 UPDATES: Final[Mapping[str, Effect[PodState, Any, dict[str, Any]]]] = effects(
     Effect(APPLY, _apply),

@@ -313,7 +313,7 @@ _CAUSE_BY_FAILURE = {EVICTED: KillCause.EVICTED, DEADLINE_EXCEEDED: KillCause.DE
 
 
 def is_unfinished(state: PodState) -> bool:
-    """Say whether the pod is over and has nothing left to stop, but its node has not been told yet.
+    """Say whether the pod is over and has nothing left to stop, but its node does not know yet.
 
     Such a pod failed before it had a sandbox (evicted, past its deadline), or all its containers were stopped before
     the pod counted as over. The kubelet runs SyncTerminatingPod once for every pod (pod_workers.go, v1.36). A pod that

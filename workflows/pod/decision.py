@@ -47,7 +47,7 @@ class Step:
 
     @property
     def fact(self) -> str:
-        """What its line in the pod's history says for programs."""
+        """The fact of its line in the pod's history."""
         return Fact.RESTARTS_ALL if self.resets else ""
 
 
@@ -79,7 +79,7 @@ class UnderWay:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do: take a step, wait until the earliest hold ends, or fail the pod."""
+    """The action: take a step, wait until the earliest hold ends, or fail the pod."""
 
     step: Step | None = None
     holds: tuple[Hold, ...] = ()

@@ -12,8 +12,8 @@ the record counts. So decisions are the same as if the runtime had lost nothing:
   128, which ends a pod that never restarts. An ephemeral container with such a start does not count as made, since one
   that is made is never started again.
 
-If an instance runs, or may run, the runtime's listing counts, whatever is recorded: otherwise a second instance could
-be started.
+If an instance runs, or may run, the runtime's listing counts, and not the record: otherwise a second instance could be
+started.
 
 Pure: no clock, no I/O, no Temporal.
 """

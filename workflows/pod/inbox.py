@@ -26,7 +26,7 @@ class PodInbox:
         return len(self._pending)
 
     def put(self, name: str, args: tuple[Any, ...]) -> None:
-        """Add a signal, unless it repeats the last one. Of two equal listings the newer is kept."""
+        """Add a signal, unless it repeats the last one. If two listings are equal, the newer is kept."""
         signal = Signal(name, args)
         last = self._pending[-1] if self._pending else None
         if last is None or _says(last) != _says(signal):

@@ -102,7 +102,8 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
     """Return whether the kernel ended a container, for lack of memory, that was about to be ended for a failed probe.
 
     The command of a probe is killed together with its container, which then counts as one more failure. The node sends
-    no SIGKILL before the grace is over. `at` is never too early: it is when the end was heard of, minus its age then.
+    no SIGKILL before the grace is over. `at` is never too early: it is the time of the news of the end, minus the end's
+    age then.
     """
     grace_ends = state.probe_graces.get(ended.id)
     is_out_of_memory = (ended.reason, ended.exit_code) == (OUT_OF_MEMORY, KILLED)
@@ -110,7 +111,7 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
 
 
 def _is_needless(kill: Kill) -> bool:
-    """Return whether a container that had ended before it was to be killed did so by itself, whatever was decided.
+    """Return whether a container that had ended before it was to be killed did so by itself, despite the decision.
 
     The command of a probe ends together with its container, which then counts as one more failure.
     """

@@ -30,7 +30,7 @@ class PublishedPod:
     history_length: int = 0
     """Number of the newest event of the run's history that is part of it."""
     holds: Sequence[Hold] = ()
-    """What the pod waits for."""
+    """The waits of the pod."""
     under_way: Sequence[UnderWay] = ()
     """Its steps that have begun and not ended."""
     is_gone: bool = False

@@ -68,7 +68,7 @@ def is_to_be_asked(state: PodState) -> bool:
 
 
 def ask_again(state: PodState) -> None:
-    """Ask for a pending resize again, whatever the answer was: the node may have changed."""
+    """Ask for a pending resize again, regardless of the last answer: the node may have changed."""
     if state.resize_pending is not None:
         state.resize_pending = state.resize_pending.model_copy(update={"final": False})
         state.backoff = backoff.forget(state.backoff, ALLOCATE_KEY)
@@ -121,7 +121,7 @@ def _put_off(state: PodState, asked: Pod, answer: Allocation, now: datetime) -> 
 
 
 def _allocate(state: PodState, asked: Pod, now: datetime) -> None:
-    """Record what was asked for as allocated, and what of it has yet to be applied."""
+    """Record the requested resources as allocated, and which of them have yet to be applied."""
     before, after = state.allocated or resources_of(state.pod), resources_of(asked)
     actuated = dict(state.actuated)
     for name, resources in after.containers.items():

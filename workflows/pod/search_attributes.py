@@ -1,4 +1,4 @@
-"""What a list of workflows shows of a pod: its search attributes, and when a change of them is worth an event.
+"""A pod in a list of workflows: its search attributes, and when a change of them is worth an event.
 
 Phase, readiness, labels and place are written whenever they change, together with the printed status and the number of
 restarts. A change of only these two is written while the pod rests: so no list is wrong for hours, and consecutive

@@ -207,7 +207,7 @@ def _adoption_problem(wrong: ValidationError) -> str:
 
 
 def by_update(start: Any) -> bool:
-    """Say whether the run was started together with an update; then the update's caller is told of a refusal."""
+    """Say whether the run was started together with an update; then the update's caller gets the refusal."""
     return isinstance(start, dict) and bool(start.get("byUpdate"))
 
 

@@ -1,4 +1,4 @@
-"""What a pod's workflow remembers: the snapshot that is carried from run to run.
+"""The memory of a pod's workflow: the snapshot that is carried from run to run.
 
 Everything that the kubelet keeps in memory and loses is here: back-offs, restart counts, why a container was restarted,
 and how it last exited. It is one pydantic model that dumps to JSON. Functions in the neighbouring modules change it.
@@ -87,7 +87,7 @@ class RestartOfAll(BaseModel):
 
     @property
     def exit(self) -> RecordedExit:
-        """The exit that asked for it, under an id of its own: what the back-off of the whole pod counts."""
+        """The exit that asked for it, under an id of its own, for the back-off of the whole pod."""
         return RecordedExit(id=f"restart of all {self.number}", exit_code=self.exit_code, at=self.at)
 
 
@@ -172,7 +172,7 @@ class PodState(BaseModel):
     over: dict[str, datetime] = {}
     """By container or step: the node's queue has signalled that its back-offs which end by this time are over."""
     replacing: dict[str, bool] = {}
-    """By runtime id: instances that are killed to be replaced, whatever their restart policy says. True means that an
+    """By runtime id: instances that are killed to be replaced, regardless of their restart policy. True means that an
     operator asks for it, and that no crash loop holds it back. Forgotten once the successor is there."""
     restart_all: RestartOfAll | None = None
     """The newest restart of all containers."""
@@ -188,7 +188,8 @@ class PodState(BaseModel):
     """Labels, annotations or resources have changed, and the files that show them have not been rewritten yet."""
 
     allocated: PodResources | None = None
-    """What the node has allocated while something else is desired; None means that it has allocated what is desired."""
+    """The resources that the node has allocated while others are desired; None means that it has allocated what is
+    desired."""
     actuated: dict[str, ResourceRequirements] = {}
     """By container: what its running instance was last given, if that is not what is allocated."""
     actuated_pod: ResourceRequirements | None = None
@@ -208,13 +209,14 @@ class PodState(BaseModel):
     """Why the node has not admitted the pod, while it is to be asked again. The status shows the pod as Failed, but the
     pod is not over: its sandbox is held back like one that could not be made."""
     ends_sooner: bool = False
-    """Since the last decision, the pod has been told to end, or to end sooner. A stuck kill must not delay that."""
+    """Since the last decision, an order has come to end the pod, or to end it sooner. A stuck kill must not delay
+    that."""
     kill_by: datetime | None = None
     """The end of the pod's grace period, set when the kill begins. It survives the worker."""
     terminated: bool = False
     """All containers have been stopped for good, by deletion or because the pod has finished."""
     finished: bool = False
-    """The node has been told that the pod is over, and counts its resources as free."""
+    """The node knows that the pod is over, and counts its resources as free."""
     removed: bool = False
     """Nothing runs of the pod, and its node has noted that this life of it is over: the node removes the rest."""
     successor: dict[str, Any] | None = None
@@ -330,7 +332,7 @@ class PodState(BaseModel):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Undo every change that was made within, if it raises: what comes in is folded in whole or not at all.
+        """Undo every change that was made within, if it raises: a message is folded in whole or not at all.
 
         No value of the state is changed in place; a change replaces it.
         """

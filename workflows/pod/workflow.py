@@ -170,7 +170,7 @@ class PodWorkflow:
         """Run the pod until it is deleted; returns the Pod with its final status."""
         if self.refusal:
             if not self.commands.refusal and start.by_update(self.commands.input):
-                return {"rejected": self.refusal}  # the update's caller has been told
+                return {"rejected": self.refusal}  # the update's caller knows
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
@@ -209,7 +209,7 @@ class PodWorkflow:
 
     @property
     def inputs_ahead(self) -> tuple[StepInput, ...]:
-        """What the start that has begun ahead was given."""
+        """The input of the start that has begun ahead."""
         return (self.ahead.step.input,) if self.ahead is not None else ()
 
     def decide(self) -> Decision:
@@ -432,7 +432,7 @@ class PodWorkflow:
         return Begun(step, activity, began, must_stop)
 
     def cancel(self, begun: Begun) -> None:
-        """Have a step let go, unless it has ended or was told before."""
+        """Have a step let go, unless it has ended or has this order already."""
         if not begun.is_cancelled and not begun.activity.done():
             begun.is_cancelled = True
             begun.activity.cancel()
