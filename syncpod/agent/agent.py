@@ -217,7 +217,7 @@ class Agent:
         self.prober.observe(listing)
 
     def _misses_nothing(self) -> bool:
-        """Say whether whatever ends in the runtime is heard of: then the relist may rest."""
+        """Say whether every end in the runtime is announced: then the relist may rest."""
         return self._events.is_open and (self.facts().runtime == EMBEDDED or self.pidfds.sees_all())
 
     async def _send_listing(self, ref: PodRef, events: tuple[PlegEvent, ...], listing: ObservedPod) -> bool:
@@ -314,7 +314,7 @@ class Agent:
         self.stuck_workflows.went_on(workflow_id, run_id)
 
     def _resume(self, ref: PodRef) -> None:
-        """Tell a workflow's new run what the runtime has now, and what the probes have found."""
+        """Send a workflow's new run the runtime's listing of now, and the results of the probes."""
         self.prober.tell_again(ref.uid)
         self._tell(self._read_and_tell(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
 

@@ -18,7 +18,7 @@ RESTART_SECONDS = 30.0
 async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """Run `run` until it returns; when it raises, log that and start it again.
 
-    What the machine refuses, such as a descriptor, is logged as a sentence: it is no defect.
+    A refusal of the machine, for instance of a descriptor, is logged as a sentence: it is no defect.
     """
     while True:
         try:

@@ -1,11 +1,11 @@
 """Listens to what the runtime announces (GetContainerEvents), so that the relist of a large node may be rare.
 
     runtime ──► ContainerEvents ──► the pod is read ──► PLEG
-                      └──────────── while all is heard, the relist rests
+                      └──────────── while nothing is missed, the relist rests
 
 An event decides nothing: it only has its pod read, as the relist would a moment later. If an event is missed, or comes
-twice or late, only the time of that read changes. A step that waits for the end of one container is told too, and then
-asks the runtime (`syncpod.node.announcements`). The relist rests only while nothing that matters can be missed:
+twice or late, only the time of that read changes. A step that waits for the end of one container is notified too, and
+then asks the runtime (`syncpod.node.announcements`). The relist rests only while nothing that matters can be missed:
 
 - the stream has been open for some seconds, and every pod could be read;
 - each running process is also watched by its pidfd, or the runtime is our own. Its stream ends rather than leave out an
@@ -44,7 +44,7 @@ AGAIN_SECONDS: Final = 1.0
 UNIMPLEMENTED_SECONDS: Final = 60.0
 """How long after a refusal: the runtime may be upgraded meanwhile."""
 _READS_AT_ONCE: Final = 8
-"""Of a crowd that ends at once, pods are read a few at a time: each read is two lists."""
+"""If a crowd ends at once, its pods are read a few at a time: each read is two lists."""
 
 
 class ContainerEvents:
@@ -62,7 +62,7 @@ class ContainerEvents:
         """Read the pods of `owner` through `pleg`, which signals their workflows.
 
         `newest_begun` returns the number of the newest listing that has begun. A listing that begins after an event has
-        arrived shows what the event announced. Through `announcements`, steps hear of single containers.
+        arrived shows what the event announced. Through `announcements`, steps are notified of single containers.
         """
         self._listen = listen
         self._pleg = pleg

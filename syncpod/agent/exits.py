@@ -66,7 +66,7 @@ class ExitFollower:
     def _is_unreported(self, uid: str, *, late_too: bool = False) -> bool:
         """Say whether the pod's newest listing still shows something as running whose process has exited.
 
-        What is late is no longer followed, and counts only if `late_too`.
+        A late end is no longer followed, and counts only if `late_too`.
         """
         now = asyncio.get_running_loop().time()
         exited = {id_ for id_, until in self._deadlines.get(uid, {}).items() if late_too or now < until}

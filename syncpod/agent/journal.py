@@ -55,7 +55,7 @@ SIGN_SECONDS: Final = 1.0
 _SIGN_ON_DISK_SECONDS: Final = 60.0
 """The time between two signs of life on the disk. Each has the kernel write a page or two, and flash memory wears."""
 _FORGET_SECONDS: Final = 3600.0
-"""How often records that are too old are removed."""
+"""The time between two removals of records that are too old."""
 _UNWRITTEN_ENDS: Final = 1000
 """The most ends of logs that are kept in memory while they cannot be written."""
 
@@ -307,7 +307,7 @@ class _Writer:
                 _sign(self._node.state_dir)
 
     def close(self) -> None:
-        """Record that this worker stops, and close the file. Of the signs of life the one on the disk stays."""
+        """Record that this worker stops, and close the file. The sign of life on the disk stays."""
         with self._signing:
             self._is_closed = True
             _sign(self._node.state_dir)

@@ -104,7 +104,7 @@ class NodeStarts(Kind):
         return self._start(snapshot.next_input, _named(snapshot))
 
     async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start:
-        """Return the start without a snapshot: from the name of the node, and what its memo says."""
+        """Return the start without a snapshot: from the name of the node, and from its memo."""
         memo = described.workflow_execution_info.memo.fields
         said = (await self._client.data_converter.decode([memo[NODE_MEMO]]))[0] if NODE_MEMO in memo else {}
         given = {"node": self._node.name, "unschedulable": NodeSummary.model_validate(said).unschedulable}

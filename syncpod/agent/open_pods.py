@@ -24,7 +24,7 @@ _RPC: Final = timedelta(seconds=8)
 
 
 class OpenPodsUnknown(Exception):
-    """Which pods are open cannot be said: the command has to ask the server itself, and says what is wrong."""
+    """The open pods are not known: the command has to ask the server itself, and reports the problem."""
 
 
 class OpenPods:
@@ -96,7 +96,7 @@ class OpenPods:
         return "" if described is None else described.run_id
 
     async def _described(self, workflow_id: str) -> WorkflowExecutionDescription | None:
-        """Return what the server says of a workflow, None if it is not open. Raises as `_run_of`."""
+        """Return the server's description of a workflow, None if it is not open. Raises as `_run_of`."""
         try:
             described = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
         except RPCError as error:

@@ -1,11 +1,11 @@
 """Notices that a container's process has exited, some 50 ms before the runtime reports it.
 
 It holds a pidfd of each running container's first process and of each pause process. A pidfd becomes readable when its
-process exits, whoever the parent is, even while the runtime is down. An exit only triggers a read: the pod is then
-listed until the runtime reports the exit too, and the relist finds exits that were missed. The kernel also reports the
-exit code (:mod:`syncpod.kernel.pidfd_info`), which is written to disk in case the runtime never learns it. While the
-runtime does not answer, no workflow is told: without the runtime nothing can be done about an exit, and other things
-may have happened too.
+process exits, with any parent, even while the runtime is down. An exit only triggers a read: the pod is then listed
+until the runtime reports the exit too, and the relist finds exits that were missed. The kernel also reports the exit
+code (:mod:`syncpod.kernel.pidfd_info`), which is written to disk in case the runtime never learns it. While the runtime
+does not answer, no workflow is signalled: without the runtime nothing can be done about an exit, and other things may
+have happened too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PidfdWatcher:
     ) -> None:
         """Call `exited` at each exit, and also if the process turns out to have exited before it could be watched.
 
-        `exits` is told the exit code of each watched container, where the kernel reports it.
+        `exits` gets the exit code of each watched container, where the kernel reports it.
         """
         self._exited = exited
         self._exits = exits

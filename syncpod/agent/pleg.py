@@ -7,8 +7,8 @@ added, and the next one carries everything that happened meanwhile, if there is 
 nothing; they only wake the workflow.
 
 Mirrors pleg/generic.go, v1.36. Differences: a pod's record advances when its workflow has the listing, not when the
-listing was read; a pod that hangs or cannot be read delays no other; what a step is about to return is not signalled
-too.
+listing was read; a pod that hangs or cannot be read delays no other; a listing that a step is about to return is not
+signalled too.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Send = Callable[[PodRef, tuple[PlegEvent, ...], ObservedPod], Awaitable[bool]]
 
 @dataclass
 class _Pod:
-    """What is known of one pod."""
+    """The knowledge of one pod."""
 
     newest: ObservedPod
     """The newest listing read."""
@@ -174,7 +174,7 @@ class Pleg:
         for uid in listed.failures:
             self._read_apart(uid)
         if listed.failures or any(not self._has_steps(uid) for uid in changed):
-            # What nobody has announced: an event is missing, or comes this very moment, which does no harm.
+            # A change that nobody has announced: an event is missing, or comes this very moment, which does no harm.
             self.relist_often()
         metrics.relist_duration.record(time.monotonic() - begun)
         metrics.relisted()
@@ -353,7 +353,7 @@ class Pleg:
     def _has_no_workflow(self, uid: str, pod: _Pod, events: int) -> None:
         """Leave alone a pod that has no workflow: an empty database, or another cluster's, proves nothing about it.
 
-        Of a dead one nothing is said here: most likely its workflow has left it to the node, which will remove it.
+        A dead one is passed over in silence: most likely its workflow has left it to the node, which will remove it.
         """
         metrics.discarded_events.add(events)
         if _empty(pod.newest) and not pod.steps:

@@ -36,7 +36,7 @@ class PodSignals:
         return await self._send(workflow_id, BACKOFF_QUEUE, BackoffExpired(container=container, restart=restart))
 
     async def end_backoff(self, workflow_id: str, subject: str, appeared: str) -> bool:
-        """Tell a pod that what a container, or a step of the whole pod, waits for is available now."""
+        """Signal a pod that a thing is available now for which a container, or a step of the whole pod, waits."""
         signal = BackoffExpired(container=subject, appeared=appeared)
         return await self._send(workflow_id, BACKOFF_QUEUE, signal)
 

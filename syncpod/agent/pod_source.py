@@ -30,7 +30,7 @@ _FEW: Final = 50
 """At most so many pods that are listed as open, and of which nothing is known in that run, are asked for once more."""
 _LOOKS: Final = 10
 _LOOK_SECONDS: Final = 0.1
-"""How often, and after how long each, it is looked again whether a pod that has just begun has published something."""
+"""The number of further looks, and the time before each, whether a pod that has just begun has published something."""
 _PREFIX: Final = "pod/"
 
 
@@ -51,10 +51,10 @@ class NodePods:
     ) -> None:
         """Tell what is `published`; without `open_pods`, not which pods are open.
 
-        `unattended` finds the pods that run without a workflow. They are told beside the open ones, marked. `untold`
+        `unattended` finds the pods that run without a workflow. They are listed beside the open ones, marked. `untold`
         returns the failures of a pod's probes (by its UID) that its workflow does not know of yet. `running` has the
-        steps that are under way at the time. `settle_journal` writes what the journal is still to be told, and
-        `refresh_report` what the node is found to have now.
+        steps that are under way at the time. `settle_journal` brings the journal up to date, and `refresh_report` the
+        node's report.
         """
         self._node = node
         self._published = published
@@ -79,7 +79,8 @@ class NodePods:
     ) -> Sequence[Told]:
         """Return the open pods of a namespace, as :class:`syncpod.api.source.PodSource` has it. Raises CannotSay.
 
-        It cannot be said if the server does not say, or if one of them is in a run that this node knows nothing of.
+        They are not known if the server does not list them, or if one of them is in a run that this node knows nothing
+        of.
         """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

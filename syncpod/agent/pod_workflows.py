@@ -1,4 +1,4 @@
-"""What Temporal knows of the pods on this node: the evidence for what may be cleaned up.
+"""Temporal's knowledge of the pods on this node: the evidence for a cleanup.
 
 A missing workflow alone proves nothing: the database may be empty, or another cluster's.
 """

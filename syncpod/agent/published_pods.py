@@ -1,4 +1,4 @@
-"""What the pods' workflows, and the node's, have published: the newest state of each, in memory and soon on disk.
+"""The states that the pods' workflows, and the node's, have published: the newest of each, in memory and soon on disk.
 
 Reads are answered from it, and a run whose history cannot be replayed is replaced by one that starts from it.
 """
@@ -21,7 +21,7 @@ from syncpod.translation.paths import UnsafeName
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 1.0
-"""How long the disk may be behind: what a pod publishes within this time is written once."""
+"""How long the disk may be behind: states that a pod publishes within this time are written once."""
 _AT_ONCE: Final = 8
 """How many states a thread writes before others have their turn. To wake it and be woken by it costs as much CPU as to
 write one."""

@@ -41,7 +41,7 @@ class RecordCache(Generic[_T]):
         self._version: int | None = None
         """That of all records, when they were last looked at."""
         self._look_at = 0.0
-        """Monotonic time at which they are looked at whatever their version says."""
+        """Monotonic time at which they are read even if their version is unchanged."""
 
     def read(self) -> dict[str, _T]:
         """Return the derived values by pod UID. Blocks; any thread may call it. Raises OSError."""

@@ -81,7 +81,7 @@ class Senders:
         self._ask, self._node, self._keep = ask, node, keep
         self._waiting: deque[Command] = deque(maxlen=_WAITING)
         self._own: OrderedDict[tuple[str, str, datetime], None] = OrderedDict()
-        """What the node itself has commanded of late: a workflow's id, and subject and time of its history's line."""
+        """Recent commands of the node itself: a workflow's id, and subject and time of its history's line."""
         self._news = asyncio.Event()
 
     def take(self, command: Command) -> None:

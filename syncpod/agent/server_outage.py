@@ -18,7 +18,7 @@ FIRST_SECONDS: Final = 30.0
 """The time from the first line to the second; each further interval is twice as long."""
 LONGEST_SECONDS: Final = 600.0
 _SIGNS: Final = ("tcp connect error", "transport error", "error trying to connect")
-"""What the SDK says of a server that nothing listens for, in its own log and in the errors that ours quotes."""
+"""The SDK's words for a server that nothing listens for, in its own log and in the errors that ours quotes."""
 ANOTHER_SERVER: Final = "syncpod.agent.another_server"
 """The logger of lines about another server than the node's own: that of its fleet. They are few, and stay so."""
 

@@ -69,7 +69,7 @@ class _Failing:
 
     run_id: str = ""
     failures: int = 0
-    """Of the run's tasks, since one of them was completed."""
+    """Counted in the run's tasks, since one of them was completed."""
     why: str = ""
     restarts: int = 0
     without_progress: int = 0
@@ -134,7 +134,7 @@ class StuckWorkflows:
         """Begin a pod's workflow anew if the server has ended it for a limit of its own; say whether it has.
 
         If it ends again and again, the pauses between restarts grow as for a stuck one. On a node whose commands are
-        signed, the start vouches for the state, whoever has ended the run. Raises RPCError.
+        signed, the start vouches for the state, no matter who has ended the run. Raises RPCError.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         described = await self._ask(workflow_id)

@@ -18,7 +18,7 @@ REPEAT_SECONDS: Final = 3600.0
 TYPES: Final = 100
 """How many types have lines of their own; all others share one."""
 _UNREGISTERED: Final = re.compile(r"Workflow class (.*?) is not registered on this worker", re.DOTALL)
-"""What the SDK says, in its own log and in the errors that its core quotes."""
+"""The SDK's words, in its own log and in the errors that its core quotes."""
 _LONGEST_NAME: Final = 100
 _CORE: Final = "temporalio.core"
 
@@ -30,7 +30,7 @@ class UnknownTypes(logging.Filter):
         super().__init__()
         self._clock = clock
         self._next: dict[str, float] = {}
-        """By type: when it may be said again."""
+        """By type: when it may be logged again."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether to write a record; one that is due is replaced by what is to be done."""

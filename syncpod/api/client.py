@@ -35,7 +35,7 @@ _NAMED: Final = 50
 
 
 class Reply(NamedTuple):
-    """What the worker has answered."""
+    """The worker's answer."""
 
     code: int
     document: Any
@@ -150,16 +150,16 @@ def plan(state_dir: Path, namespace: str, name: str, candidate: Any, update: str
 
 
 def steps_under_way(state_dir: Path) -> list[dict[str, Any]]:
-    """Return what the steps do that are under way on a node; [] if no worker says."""
+    """Return the descriptions of the steps that are under way on a node; [] if no worker answers."""
     found = listed(state_dir, "steps", None, group=OURS)
     return [] if found is None else list(found["items"])
 
 
 def settle_journal(state_dir: Path) -> None:
-    """Return once the worker of this node, if it has one, has written to its journal what it has heard so far.
+    """Return once the worker of this node, if it has one, has brought its journal up to date.
 
     Without this the journal is up to a second behind what `get` and `wait` have just said. It blocks, for no longer
-    than :data:`ANSWER_SECONDS`; if the worker does not answer, what is in the journal has to do.
+    than :data:`ANSWER_SECONDS`; if the worker does not answer, the journal has to do as it is.
     """
     ask(state_dir, f"{OURS}/journal/settle", method="POST")
 

@@ -1,4 +1,4 @@
-"""What a client of Kubernetes' API asks first: which versions, groups and resources there are."""
+"""The first questions of a client of Kubernetes' API: which versions, groups and resources there are."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def gone_events(
 ) -> list[PodEvent]:
     """Return the events of the last hour of pods that are gone from a node, without those that are `present`. Blocks.
 
-    Of a namespace, None = of all. Without a journal there are none.
+    `namespace`: None = all. Without a journal there are none.
     """
     try:
         found = events_of_gone(state_dir, now - KEPT, namespace)

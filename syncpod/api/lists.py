@@ -28,7 +28,7 @@ async def rendered(
 ) -> AsyncIterator[bytes]:
     """Yield a document in parts: `head`, and under `key` a list of all that `render` yields for each of the things.
 
-    `render` runs in a thread. Raises what it raises; what has been sent by then is no whole document.
+    `render` runs in a thread. Raises what it raises; the parts that have been sent by then are no whole document.
     """
 
     def joined(some: Sequence[_One]) -> bytes:

@@ -1,4 +1,4 @@
-"""What is asked of the API and what it answers, without a library of HTTP: the same for a socket and for a call."""
+"""Requests to the API and its answers, without a library of HTTP: the same for a socket and for a call."""
 
 from __future__ import annotations
 

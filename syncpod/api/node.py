@@ -16,7 +16,7 @@ async def steps(source: PodSource, asked: Request) -> Answer:
 
 
 async def settle_journal(source: PodSource, asked: Request) -> Answer:
-    """Write to the node's journal what is known of its pods so far. Answers once that is done."""
+    """Bring the node's journal up to date. Answers once that is done."""
     await source.settle_journal()
     return Answer(whole(_DONE))
 

@@ -1,4 +1,4 @@
-"""The API's table: which path is answered by whom, and what is said of any other."""
+"""The API's table: the handler of each path, and the answer about any other."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Route(Generic[A]):
     answers: str
     """What it answers: the kind of an object, or several."""
     fixed: tuple[Any, ...] = ()
-    """What the handler is given in place of names that the path does not have."""
+    """The handler's arguments in place of names that the path does not have."""
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What a path must be."""
+        """The pattern of a path."""
         return re.compile(re.sub(r"\\\{\w+\\\}", "([^/]+)", re.escape(self.path)))
 
 

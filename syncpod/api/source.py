@@ -73,7 +73,7 @@ class PodSource(Protocol):
         """Return what the steps do that are under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""
 
     async def settle_journal(self) -> None:
-        """Return once the node's journal has everything that is known of its pods."""
+        """Return once the node's journal is up to date."""
 
     async def refresh_report(self) -> None:
-        """Return once orphans have been looked for anew, and the node's report is written."""
+        """Return once a new search for orphans is over, and the node's report is written."""

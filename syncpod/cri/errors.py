@@ -1,4 +1,4 @@
-"""What can go wrong with a CRI call, as types.
+"""The failures of a CRI call, as types.
 
 gRPC codes do not say enough: containerd answers nearly everything with UNKNOWN, and the same event with different codes
 in different versions. So an error is classified by its call, its code and, where necessary, its text (containerd 1.6
@@ -139,7 +139,7 @@ class InvalidImageName(RuntimeFailure):
 
 
 class RegistryUnavailable(RuntimeFailure):
-    """PullImage: the runtime says that the registry is unavailable."""
+    """PullImage: the runtime reports that the registry is unavailable."""
 
 
 class SignatureValidationFailed(RuntimeFailure):

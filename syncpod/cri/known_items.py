@@ -1,4 +1,4 @@
-"""What earlier lists had: most of what a runtime lists each second is as it was, and is not translated again."""
+"""Items of earlier lists: most of those that a runtime lists each second are unchanged, and not translated again."""
 
 from __future__ import annotations
 

@@ -120,10 +120,10 @@ class ContainerSummary:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvent:
-    """Something has happened to a container or a sandbox. What it is, only a listing says."""
+    """Something has happened to a container or a sandbox. Only a listing shows what it is."""
 
     id: str
-    """Of the container, or of the sandbox."""
+    """The id of the container, or of the sandbox."""
     labels: Mapping[str, str]
     """The sandbox's; none if the runtime does not say, as of a sandbox that is gone."""
     is_end: bool = False
@@ -305,7 +305,7 @@ class SandboxStats:
     cpu: CpuUsage | None = None
     memory: MemoryUsage | None = None
     interfaces: tuple[InterfaceUsage, ...] = ()
-    """Of its network namespace, the one with its address first; none if the runtime does not say."""
+    """Those of its network namespace, the one with its address first; none if the runtime does not report them."""
     network_measured_at_ns: int = 0
     processes: int | None = None
     """None if the runtime does not say."""
@@ -378,7 +378,7 @@ class CriRuntime(Protocol):
         ...
 
     async def discard_task(self, container_id: str) -> None:
-        """Kill and delete the task of a container or sandbox that the runtime believes ended.
+        """Kill and delete the task of a container or sandbox that the runtime lists as ended.
 
         For the case of `TaskLeft`. This is not a CRI call but containerd's own API, on the same socket. Returns when
         nothing of it runs. Raises NotFound if there is no such task, Unimplemented from any other runtime.

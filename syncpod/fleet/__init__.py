@@ -1,1 +1,1 @@
-"""The fleet's pure decisions: where a pod goes, what a rollout does next, and what happens when a node is lost."""
+"""The fleet's pure decisions: nodes for pods, the next steps of rollouts, and the fate of pods whose node is lost."""

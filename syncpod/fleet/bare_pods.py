@@ -1,4 +1,4 @@
-"""A Pod without a workload, which its fleet places: what is done next for it, and which of its fields cannot change.
+"""A Pod without a workload, which its fleet places: the next steps for it, and its fields that cannot change.
 
 Such a pod has the same name on whichever node it is. A second copy is made only if its author asked for that, after its
 node was lost, or while its node is drained; and never while the first copy may still be ending. A pod that has ended
@@ -34,13 +34,13 @@ def decide_bare(
 ) -> WorkloadDecision:
     """Decide what is next for a pod. `members` are its copies: at most one, and more after a node was lost.
 
-    `grace` is the pod's grace period. Of two copies one is removed, as `syncpod.fleet.presence.choose_copy` decides. A
-    copy that has ended counts as available, so none is made in its place.
+    `grace` is the pod's grace period. If there are two copies, one is removed, as `syncpod.fleet.presence.choose_copy`
+    decides. A copy that has ended counts as available, so none is made in its place.
     """
     spec = RolloutSpec(
         _ONE, 1, max_surge=0, max_unavailable=1, recreate=True, deadline=None, when_lost=rule, grace=grace
     )
-    copies = sorted(map(_copy, members), key=lambda each: each.name)  # what is said depends on no order either
+    copies = sorted(map(_copy, members), key=lambda each: each.name)  # the message depends on no order either
     decided = decide(spec, copies, state, now)
     return replace(decided, says=_says(copies, decided))
 

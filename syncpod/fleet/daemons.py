@@ -1,4 +1,4 @@
-"""What a DaemonSet does next: create its pod on each eligible node, and replace the pods of an earlier template.
+"""The next actions of a DaemonSet: create its pod on each eligible node, and replace the pods of an earlier template.
 
 Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differences:
 
@@ -48,7 +48,7 @@ _OF_HOST_NETWORK: Final = Toleration(
 
 @dataclass(frozen=True)
 class DaemonRolloutSpec:
-    """What a DaemonSet asks for: the template of the pod on each node, and how pods may be replaced."""
+    """The request of a DaemonSet: the template of the pod on each node, and how pods may be replaced."""
 
     revision: str
     max_unavailable: SizeOrPercent = 1
@@ -72,7 +72,7 @@ class Standing:
 
 _UNSEEN: Final = Standing(False, True, is_heard=False)
 """A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay, since owners
-are told of the pods of a node that is removed."""
+are notified of the pods of a node that is removed."""
 
 
 def with_daemon_tolerations(pod: Pod) -> Pod:

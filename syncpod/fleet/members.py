@@ -127,8 +127,8 @@ def leaving_order(members: Iterable[Member]) -> list[Member]:
     Mirrors pkg/controller/controller_utils.go, v1.36, ActivePodsWithRanks. Pods come first that have no node, do not
     run, are not ready, have a lower deletion cost, share their node with others, have been ready for less time, have
     more restarts, or are newer; in this order of importance. Differences: a pod on a lost node comes right after those
-    without a node. Of two that are equally ready, one that only its node claims to have been given comes first, since a
-    stolen node can claim any.
+    without a node. If two are equally ready, a pod that only its node claims comes first, since a stolen node can claim
+    any.
     """
     found = list(members)
     on_node: dict[str, int] = {}

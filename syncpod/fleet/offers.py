@@ -1,4 +1,4 @@
-"""What placement knows of a node: what it offers, and the pods that it already has."""
+"""A node as placement knows it: its offer, and the pods that it already has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncpod.pod.enums import TaintEffect
 from syncpod.pod.host_ports import HostPort
 
 Presence = Literal["Ready", "NotReady", "Unknown"]
-"""A node as the fleet sees it. NotReady: the node itself says so. Unknown: the fleet does not hear from it."""
+"""A node as the fleet sees it. NotReady: the node itself says so. Unknown: the fleet has no contact with it."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Mirrors pkg/scheduler, v1.36: schedule_one.go with the default plugins in their 
 are worded as by the plugins, and the summary as in a FailedScheduling event (framework/types.go, FitError.Error).
 Differences:
 
-- There is no preemption, and no random choice. Of nodes with equal scores the one with the fewest pods is chosen. A
+- There is no preemption, and no random choice. If nodes have equal scores, the one with the fewest pods is chosen. A
   hash of the pod and the node decides between those that are still equal, so that ties spread.
 - A pod with ``spec.nodeName`` passes the filters too. In a cluster the scheduler never sees it.
 - No toleration places a pod on a node that cannot be reached: the node would not learn of the pod.

@@ -1,4 +1,4 @@
-"""What a Deployment does next: create pods, withdraw pods, accept a template as good, or go back to the last good one.
+"""The next actions of a Deployment: create or withdraw pods, accept a template, or go back to the last good one.
 
 Mirrors pkg/controller/deployment, v1.36 (rolling.go, recreate.go, progress.go) in one step over pods, without
 ReplicaSets. Differences:
@@ -37,7 +37,7 @@ _NOTHING_YET: Final = (0, -(2**31), 0)
 
 @dataclass(frozen=True)
 class RolloutSpec:
-    """What a Deployment asks for: a number of pods of a template, and how they may be replaced."""
+    """The request of a Deployment: a number of pods of a template, and how they may be replaced."""
 
     revision: str
     replicas: int
@@ -60,7 +60,7 @@ class RolloutSpec:
 
 @dataclass(frozen=True)
 class RolloutState:
-    """What a rollout has to remember from one decision to the next."""
+    """The memory of a rollout from one decision to the next."""
 
     asked: str = ""
     """The revision of the latest spec."""
@@ -121,7 +121,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class WorkloadDecision:
-    """What is to be done now."""
+    """The actions that are due now."""
 
     state: RolloutState
     create: tuple[Creation, ...] = ()
@@ -165,7 +165,7 @@ def why_rolled_back(failing: Member, good: str) -> str:
 
 
 def _what_keeps(member: Member) -> str:
-    """Say what keeps a pod from being available: what its message says, or else what it lacks."""
+    """Say why a pod is not available: its message, or else the thing that it lacks."""
     if member.message and member.presence == "Ready":
         return f"{member.called}: {member.message.rstrip('.')}"  # kube-scheduler's sentences end with a full stop
     return why_unavailable(member)
@@ -175,7 +175,7 @@ def with_spec(spec: RolloutSpec, state: RolloutState, now: datetime) -> RolloutS
     """Return the state with the spec noted: if it has a new template, that is the target now.
 
     The progress deadline counts anew from a new template, another number of pods, and the end of a pause. It counts
-    until all pods are available: what becomes of them later is no lack of progress (DeploymentTimedOut).
+    until all pods are available: later changes of them are no lack of progress (DeploymentTimedOut).
     """
     if spec.paused:
         return replace(state, replicas=spec.replicas, progressed_at=now, paused=True)

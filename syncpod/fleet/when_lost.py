@@ -29,7 +29,7 @@ _VALID: Final = "must be wait, replace-after=DURATION or stop-after=DURATION, su
 
 @dataclass(frozen=True)
 class WhenLost:
-    """What happens to a pod whose node is lost."""
+    """The fate of a pod whose node is lost."""
 
     action: Literal["wait", "replace-after", "stop-after"] = "wait"
     after: timedelta = timedelta(0)

@@ -116,7 +116,7 @@ class DaemonSet(Model):
 
 _Grouped = Deployment | DaemonSet
 Workload = Deployment | DaemonSet | Pod
-"""What a fleet runs: a number of identical pods, one pod on each node, or a single Pod."""
+"""The work of a fleet: a number of identical pods, one pod on each node, or a single Pod."""
 
 
 class AdmittedWorkload(NamedTuple):

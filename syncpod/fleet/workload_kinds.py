@@ -1,4 +1,4 @@
-"""What each kind of workload decides: one object for a Deployment, a DaemonSet and a Pod by itself.
+"""The decisions of each kind of workload: one object for a Deployment, a DaemonSet and a Pod by itself.
 
 A new kind is its row in `workload_traits`, its document and the object that reads it in `workload_documents`, and its
 class here.

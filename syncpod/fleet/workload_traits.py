@@ -1,6 +1,6 @@
 """The kinds of workloads, and by which traits they differ for everybody who shows, names or counts them.
 
-What a kind decides is in `syncpod.fleet.workload_kinds`, and how its document is read in `workload_documents`.
+The decisions of a kind are in `syncpod.fleet.workload_kinds`, and the reading of its document in `workload_documents`.
 """
 
 from __future__ import annotations

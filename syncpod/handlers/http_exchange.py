@@ -150,7 +150,7 @@ async def _response(read: _Read, close: _Close) -> Response:
 async def _head(read: _Read, data: bytearray, room: int) -> bytes:
     """Read a status line and its headers, of `room` bytes at most, and take them from `data`, which has what was read.
 
-    Each byte is looked at once, however few come at a time. Raises NotHttp.
+    Each byte is read once, even if few come at a time. Raises NotHttp.
     """
     looked = 0
     while (found := _END.search(data, looked)) is None:
@@ -163,7 +163,7 @@ async def _head(read: _Read, data: bytearray, room: int) -> bytes:
         if not data.startswith(b"HTTP/"[: len(data)]):
             raise NotHttp(f'malformed HTTP response "{_shown(data)}"')
     used = found.end()
-    del found  # while there is a match, what it was found in cannot change
+    del found  # while there is a match, the bytes in which it was found cannot change
     if used > room:
         raise _too_long()
     head = bytes(data[:used])

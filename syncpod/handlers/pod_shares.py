@@ -25,7 +25,7 @@ class PodShares:
         """Have `start` begin at most so many pieces of work of one pod at the same time."""
         self._of_a_pod, self._start = of_a_pod, start
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By pod UID. What waits or runs keeps a pod's entry."""
+        """By pod UID. A call that waits or runs keeps a pod's entry."""
 
     async def run(self, uid: str, work: Callable[[], _T]) -> _T:
         """Have `work` done by a thread when it is the pod's turn, and return its result, or raise what it raises.
@@ -46,4 +46,4 @@ class PodShares:
 def _ended(turn: asyncio.Semaphore, running: asyncio.Future[Any]) -> None:
     turn.release()
     if not running.cancelled():
-        running.exception()  # whoever waits for it gets it; if nobody does any more, it concerns nobody
+        running.exception()  # those that wait for it get it; if nobody does any more, it concerns nobody

@@ -29,7 +29,7 @@ class PodGone(NotForwarded):
 
 
 class Runtime(Protocol):
-    """What is asked of a runtime (`syncpod.cri.client.CriClient`)."""
+    """The calls to a runtime (`syncpod.cri.client.CriClient`)."""
 
     async def list_pod_sandboxes(self, *, labels: Mapping[str, str]) -> Sequence[SandboxSummary]:
         """Return the sandboxes with these labels."""

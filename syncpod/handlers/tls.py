@@ -1,9 +1,9 @@
 """TLS to a server in a container, on a connection that stays the caller's.
 
-The server decides what a handshake costs, and what its records do. So no step of OpenSSL's runs on the event loop: each
-has a thread, which works on memory only, and never waits for the network. Two threads serve all pods, and a pod has at
-most one of them at a time. What Go's client does not offer is refused, since it is what costs most: Diffie-Hellman
-over finite fields, where a server may choose a modulus of 10,000 bits, and renegotiation.
+The server decides the cost of a handshake, and the content of its records. So no step of OpenSSL's runs on the event
+loop: each has a thread, which works on memory only, and never waits for the network. Two threads serve all pods, and a
+pod has at most one of them at a time. Features that Go's client does not offer are refused, since they cost most:
+Diffie-Hellman over finite fields, where a server may choose a modulus of 10,000 bits, and renegotiation.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class TlsConnection:
                 raise ConnectionError(f"tls: the server sent more than {_RECEIVED_LIMIT} bytes")
 
     def _try(self, call: Callable[[], _T], data: bytes | None) -> tuple[_T | Exception, bytes]:
-        """Take what has arrived, and make the call, in a thread; return its outcome, and what is to be sent."""
+        """Take arrived bytes, and make the call, in a thread; return its outcome, and the bytes to send."""
         outcome: _T | Exception
         try:
             if data:

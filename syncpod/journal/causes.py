@@ -92,7 +92,7 @@ _WORDS: Final[Mapping[str, str]] = {
     KillCause.RESIZE: "a resize needs a restart",
     KillCause.DELETED: "the pod was deleted",
 }
-"""What is said of a kill; of any other, what was recorded."""
+"""The words for a kill; for any other cause, the recorded one."""
 
 
 def cause_of(instance: Instance, events: Iterable[EventRecord] = (), memory_limit: str = "") -> Cause:

@@ -38,13 +38,13 @@ class StepUnderWay:
     """A step that has begun and not ended."""
 
     what: str
-    """What it does and why, such as `start app: first start`."""
+    """Its action and the reason, such as `start app: first start`."""
     since: datetime | None
     step: str = ""
     """Its name, such as `start_container`."""
     container: str = ""
     doing: str = ""
-    """What it says of itself at this moment, such as `waits for other pulls to pull web:1`; "" = not known."""
+    """Its own description at this moment, such as `waits for other pulls to pull web:1`; "" = not known."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Explained:
     instances: tuple[Instance, ...]
     ends: tuple[End, ...]
     wait: Wait | None
-    """What its next start waits for; None = nothing."""
+    """The wait of its next start; None = nothing."""
     is_ready: bool | None
     """Whether it is ready; None = not known for that moment."""
     waiting: str
@@ -64,7 +64,7 @@ class Explained:
     last_end: End | None = None
     """Its newest end, even if that was before the time that is asked for."""
     restarts: int = 0
-    """How often it has been restarted, by its status; 0 if it has none at that moment."""
+    """The number of its restarts, by its status; 0 if it has none at that moment."""
 
     @property
     def newest(self) -> Instance | None:
@@ -188,8 +188,8 @@ def explain(
     """Return the state of a pod at a moment. `past` says that the moment is not now.
 
     Records before `since` are left out. `absences` are the times in which no worker served the pod's node, and
-    `last_sign` is the last sign of life of its worker if none serves the node now. `doing` has what the worker says of
-    steps that are under way, by name and container.
+    `last_sign` is the last sign of life of its worker if none serves the node now. `doing` has the worker's
+    descriptions of steps that are under way, by name and container.
     """
     known = as_of(records, at) if past else records
     present: Mapping[str, Any] = {} if past else known.present

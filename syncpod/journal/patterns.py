@@ -1,4 +1,4 @@
-"""What the ends of a container have in common, in sentences: pure, from only the ends."""
+"""Patterns among the ends of a container, in sentences: pure, from only the ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHERS: Final = 2
 _REGULAR: Final = 0.15
 """How far each gap may differ from the usual gap, as a fraction of that."""
 _LATELY: Final = 4
-"""How many of the newest gaps between ends show a regular interval if the earlier ones do not."""
+"""The number of newest gaps between ends that show a regular interval if the earlier ones do not."""
 _CLIP: Final = 100
 """How many characters of a last line are shown: a whole log may be one line."""
 _ASKED_FOR: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
@@ -134,7 +134,7 @@ def _last_lines(ends: Sequence[End]) -> str:
 
 
 def _clipped(line: str) -> str:
-    """Return a line for display. Of one that is too long only the end is kept, which tells most."""
+    """Return a line for display. If one is too long, only its end is kept, which is the most useful part."""
     return line if len(line) <= _CLIP else f"…{line[1 - _CLIP :]}"
 
 

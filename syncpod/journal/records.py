@@ -43,7 +43,7 @@ class PodRun(NamedTuple):
 
 
 class Fact(StrEnum):
-    """What a line says, for programs. The words of `HistoryEntry.reason` are for people, and may change."""
+    """The meaning of a line, for programs. The words of `HistoryEntry.reason` are for people, and may change."""
 
     MADE = "made"
     """The pod came to its workflow: it was applied for the first time, or adopted."""
@@ -79,7 +79,7 @@ RESTART_OF_ALL: Final = "restart_all_containers"
 
 
 EntryKind = Literal["decision", "step", "signal", "exit", "hold", "update", "rejected", "sender"]
-"""What a line of a history is about. A `hold` is a wait; a `sender` is in the journal alone (`SENDER`)."""
+"""The subject of a line of a history. A `hold` is a wait; a `sender` is in the journal alone (`SENDER`)."""
 
 
 @dataclass(frozen=True, slots=True)

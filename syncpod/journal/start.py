@@ -52,7 +52,7 @@ class Start:
         return max((phase.begun + phase.took for phase in self.phases), default=self.begun)
 
     def spent(self, kind: str) -> timedelta:
-        """Return how long there was a phase of one kind. What two of them took at the same time counts once."""
+        """Return how long there was a phase of one kind. Time that two of them took at once counts once."""
         spent, covered = _NOTHING, self.begun
         for phase in sorted((phase for phase in self.phases if phase.kind == kind), key=lambda phase: phase.begun):
             ended = phase.begun + phase.took
@@ -131,7 +131,7 @@ def _begin(records: PodRunRecords, instance: Instance) -> datetime:
         for line in records.lines
         if (line.kind, line.subject, line.restart) == ("exit", instance.container, instance.restart - 1)
     ]
-    if not before:  # its workflow never heard of it, or that line was pushed out by later ones
+    if not before:  # its workflow never knew of it, or that line was pushed out by later ones
         ended = (
             each.ended_at
             for each in records.instances
@@ -209,7 +209,7 @@ def _with_gaps(
 def _held(lines: Sequence[HistoryEntry], until: datetime) -> HistoryEntry | None:
     """Return the wait that began before a moment, if no step that it held had begun by then; None if there is none.
 
-    Whatever else is recorded in between does not end it.
+    Other records in between do not end it.
     """
     held = [line for line in lines if line.kind == "hold" and line.at < until]
     if not held:

@@ -1,4 +1,4 @@
-"""What an event loop says when it cannot accept connections, because the process has as many files open as it may.
+"""The log of an event loop that cannot accept connections, because the process has as many files open as it may.
 
 asyncio tries again each second, a hundred times each, and logs a traceback for each try.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 log = logging.getLogger(__name__)
 
 REPEAT_SECONDS: Final = 60.0
-"""How often it is said while it lasts."""
+"""The time between two warnings while it lasts."""
 _ASYNCIO_SAYS: Final = "socket.accept() out of system resource"
 
 

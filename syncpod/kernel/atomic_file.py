@@ -49,7 +49,7 @@ def _made_anew(draft: Path) -> int:
 
 
 def sync_file(path: Path) -> None:
-    """Sync a file and its name, so that what was written without `durable` survives a power cut. Blocks.
+    """Sync a file and its name, so that content that was written without `durable` survives a power cut. Blocks.
 
     Raises OSError.
     """
@@ -58,7 +58,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Sync a directory, so that what was made, renamed or removed in it survives a power cut. Blocks.
+    """Sync a directory, so that files that were made, renamed or removed in it stay so after a power cut. Blocks.
 
     Raises OSError.
     """

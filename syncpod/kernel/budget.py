@@ -9,13 +9,13 @@ _REMEMBERED: Final = 1_000
 
 
 class Budget:
-    """What has been spent by each client. `now` is in seconds of any steady clock."""
+    """The spending of each client. `now` is in seconds of any steady clock."""
 
     def __init__(self, per_second: float, burst: float) -> None:
         """Let each client spend `burst` at once after a pause, and `per_second` on average."""
         self._per_second, self._burst = per_second, burst
         self._spent: dict[str, tuple[float, float]] = {}
-        """By client: what still counts, and when that was counted."""
+        """By client: the amount that still counts, and when that was computed."""
         self._forget_at = _REMEMBERED
 
     def spend(self, who: str, now: float, amount: float = 1) -> bool:

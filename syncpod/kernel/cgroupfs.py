@@ -66,8 +66,8 @@ def mounted_hierarchies(mountinfo: Path = MOUNTINFO) -> tuple[Hierarchy, ...]:
     """Return every hierarchy that a mountinfo file lists as mounted from its root. Blocks. Raises OSError.
 
     One below a directory that this process may not enter is left out: it is in another's tree, such as a container's.
-    What this process's own file says is kept for `KEPT_SECONDS`: the start and the end of a pod ask for it seven times,
-    and it names a few mounts more for every pod that runs.
+    The content of this process's own file is kept for `KEPT_SECONDS`: the start and the end of a pod need it seven
+    times, and it has a few mounts more for every pod that runs.
     """
     if mountinfo != MOUNTINFO:
         return _listed(mountinfo)

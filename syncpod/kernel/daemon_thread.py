@@ -76,7 +76,7 @@ class DaemonThreads:
         mine: SimpleQueue[Callable[[], None]] = SimpleQueue()
         while True:
             work()
-            del work  # what it refers to is not kept while the thread waits
+            del work  # the objects that it refers to are not kept while the thread waits
             threading.current_thread().name = "idle"
             self._free.append(mine)
             try:

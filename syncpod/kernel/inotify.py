@@ -37,7 +37,7 @@ _ROOM: Final = 65536
 
 
 class Change(IntEnum):
-    """What notices say of a directory; of several, the highest counts."""
+    """The meaning of notices about a directory; if there are several, the highest counts."""
 
     NONE = 0
     GONE = 1

@@ -1,4 +1,4 @@
-"""What this machine is: its architecture, and which boot of it this is."""
+"""The machine's architecture, and its present boot."""
 
 from __future__ import annotations
 

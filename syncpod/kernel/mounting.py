@@ -1,7 +1,7 @@
 """Mounting on the node: a tmpfs, huge pages, a bind mount, and unmounting.
 
 A mount made here is seen by a runtime in the same mount namespace, or in one that shares the mount that holds it.
-Everything blocks, is safe to repeat, and raises OSError with the place and what was tried.
+Everything blocks, is safe to repeat, and raises OSError with the place and the attempted call.
 """
 
 import errno

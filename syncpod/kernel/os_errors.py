@@ -1,4 +1,4 @@
-"""What the system says when a call fails, as a sentence for people: without Python's ``[Errno 28]`` and quotes."""
+"""The system's error of a failed call as a sentence for people: without Python's ``[Errno 28]`` and quotes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from typing import Final
 from syncpod.kernel.oom_score import raise_oom_score_adj
 
 NICE: Final = -10
-"""The scheduler offers such a process nine times what it offers an ordinary one; what it does not use, others get."""
+"""The scheduler offers such a process nine times the share of an ordinary one; others get the time that it does not
+use."""
 
 
 def prefer_this_process() -> None:

@@ -1,4 +1,4 @@
-"""Hearing when a process ends, whoever its parent is: its pidfd is readable from then on."""
+"""Notice of the end of any process, also of one with another parent: its pidfd is readable from then on."""
 
 from __future__ import annotations
 

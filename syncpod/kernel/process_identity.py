@@ -1,4 +1,4 @@
-"""The identity of a process, by which a recorded one is told apart from another that has its number by now."""
+"""The identity of a process, which distinguishes a recorded one from another that has its number by now."""
 
 from __future__ import annotations
 

@@ -40,17 +40,17 @@ class Memory:
 
     @property
     def working_set(self) -> int:
-        """What is used, without what can be reclaimed at once (cAdvisor, setMemoryStats, for the root)."""
+        """Used memory, without the part that can be reclaimed at once (cAdvisor, setMemoryStats, for the root)."""
         return max(0, self.used - self.inactive_file)
 
     @property
     def available(self) -> int:
-        """What is free, and what can be reclaimed at once."""
+        """Free memory, and memory that can be reclaimed at once."""
         return self.free + self.inactive_file
 
 
 def read_memory(proc: Path = PROC) -> Memory:
-    """Read the machine's memory. What a kernel does not list counts as 0. Raises OSError, ValueError."""
+    """Read the machine's memory. An entry that a kernel does not list counts as 0. Raises OSError, ValueError."""
     lines = (line.partition(":") for line in (proc / "meminfo").read_text().splitlines())
     kilobytes = {name: rest.split()[0] for name, _, rest in lines if rest.endswith(" kB")}
     if "MemTotal" not in kilobytes:
@@ -64,7 +64,7 @@ class Processors:
     """How long the machine's processors were busy since its boot."""
 
     busy_ns: int
-    """Of all together: neither idle, nor waiting for disks, nor taken away by the hypervisor."""
+    """The sum of all: neither idle, nor waiting for disks, nor taken away by the hypervisor."""
     count: int
     booted_at: int
     """When the machine was booted, in seconds since 1970; 0 = not known."""

@@ -1,4 +1,4 @@
-"""What a process tells the service manager that has started it: that it serves (systemd's ``Type=notify``)."""
+"""A notice to the service manager that has started the process: the process serves (systemd's ``Type=notify``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one sync of a pod is to do: the record that `compute_pod_actions` fills and the workflow carries out."""
+"""The actions of one sync of a pod: the record that `compute_pod_actions` fills and the workflow carries out."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def record_failure(
 
 
 def forget(store: BackoffStore, key: str) -> BackoffStore:
-    """Return a store without `key`: what failed has succeeded, or no longer exists."""
+    """Return a store without `key`: the thing that failed has succeeded, or no longer exists."""
     if key not in store.entries:
         return store
     return BackoffStore(entries={name: entry for name, entry in store.entries.items() if name != key})

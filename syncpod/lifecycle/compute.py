@@ -96,7 +96,7 @@ def _with_new_sandbox(
 
 @dataclass(frozen=True, slots=True)
 class _MainDecision:
-    """What to do about one main container. With every field at its default, it has ended and is left alone."""
+    """The action for one main container. With every field at its default, it has ended and is left alone."""
 
     keep: bool = False
     start: bool = False

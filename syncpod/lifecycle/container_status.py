@@ -1,4 +1,4 @@
-"""The status of one container, from what the runtime has, the previous status, and what holds the container back.
+"""The status of one container, from the runtime's listing, the previous status, and the reason that holds it back.
 
 `container_status` makes a `v1.ContainerStatus` from values. The newest instance that has begun is the state. The end of
 the instance before it is the last state: from the runtime, else from the recorded exits, else from the previous status.

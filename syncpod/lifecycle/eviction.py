@@ -113,7 +113,7 @@ Observations = Mapping[Signal, Observation]
 
 @dataclass(frozen=True)
 class PressureState:
-    """What `look` must remember until its next call. All times are seconds."""
+    """The memory of `look` until its next call. All times are seconds."""
 
     first_met: Mapping[Threshold, float] = field(default_factory=dict)
     """For each threshold that is met, since when."""

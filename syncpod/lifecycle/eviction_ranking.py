@@ -38,7 +38,7 @@ class Written:
     inodes: int = 0
 
     def plus(self, other: Written | None) -> Written:
-        """Return the sum of both; what was not measured counts as nothing."""
+        """Return the sum of both; a part that was not measured counts as nothing."""
         return self if other is None else Written(self.bytes + other.bytes, self.inodes + other.inodes)
 
 

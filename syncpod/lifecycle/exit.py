@@ -1,9 +1,9 @@
 """How one instance of a container ended: a single record, from the node that sees the end to the pod's status.
 
-A node reads it from the runtime (`syncpod.node.reader`), or hears of it from the kernel (`syncpod.node.seen_exits`). A
-view carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`RecordedExit`). It keeps the newest
-exit of each container as long as the pod lives, so that a dead container may be removed at once. The status and the
-decision whether the container is started again are made from it.
+A node reads it from the runtime (`syncpod.node.reader`), or gets it from the kernel (`syncpod.node.seen_exits`). A view
+carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`RecordedExit`). It keeps the newest exit
+of each container as long as the pod lives, so that a dead container may be removed at once. The status and the decision
+whether the container is started again are made from it.
 
 The kubelet has no such record: it keeps dead containers, and infers the past from them.
 """
@@ -62,7 +62,7 @@ class Exit(Model):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the record only says that the container has ended; what the node hears later may replace it."""
+        """Whether the record only says that the container has ended; later news may replace it."""
         return self.reason == STATUS_UNKNOWN or self.is_unknown_to_runtime
 
     @property

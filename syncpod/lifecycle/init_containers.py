@@ -23,7 +23,7 @@ UNKNOWN_INIT_MESSAGE = 'Init container is in "unknown" state, try killing it bef
 
 @dataclass(frozen=True, slots=True)
 class InitActions:
-    """What to do about the init containers of a pod."""
+    """The actions for the init containers of a pod."""
 
     initialized: bool
     """The main containers may run."""
@@ -38,7 +38,7 @@ class InitActions:
 
 @dataclass(frozen=True, slots=True)
 class _InitDecision:
-    """What to do about one init container that the runtime knows."""
+    """The action for one init container that the runtime knows."""
 
     start: bool = False
     """Start it, for the first time or again."""

@@ -55,4 +55,4 @@ _REASONS: Final = {
 
 
 AFTER_ITS_GRACE: Final = "; killed after its grace period"
-"""What is added to the reason for which a container was ended that has not ended when the node asked it to."""
+"""The end of the reason for which a container was ended, if it did not end when the node asked it to."""

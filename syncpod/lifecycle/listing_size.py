@@ -1,4 +1,4 @@
-"""What a pod decides the size of in each listing of its containers: termination messages and groups of users.
+"""The parts of a listing whose size a pod decides: termination messages and groups of users.
 
 A listing is in the signals to the pod's workflow, in the results of its steps and in its state, so each of its bytes is
 stored many times, and each container repeats the groups of the pod. All containers together have a limited number of
@@ -26,7 +26,7 @@ _GENERATIONS: Final = 2
 
 
 def within_shares(containers: Sequence[ObservedContainer]) -> tuple[ObservedContainer, ...]:
-    """Return a pod's listed containers, with each message cut to its share: what is shown of it, and no more.
+    """Return a pod's listed containers, with each message cut to its share: the part that is shown.
 
     A user with more groups than its share has room for is not listed at all, as if the runtime did not say it.
 

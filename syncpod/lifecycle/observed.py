@@ -1,4 +1,4 @@
-"""What the container runtime reports of one pod, as plain values: the view that every decision is made from.
+"""The container runtime's report of one pod, as plain values: the view that every decision is made from.
 
 An `ObservedPod` is one complete listing of a pod: its sandboxes and containers, newest first, with the sequence number
 that the node took when the listing *began*. Listings arrive in results of steps and in PLEG signals, not always in
@@ -235,7 +235,7 @@ def order_restarts(containers: Iterable[ObservedContainer]) -> tuple[ObservedCon
 def merge(known: ObservedPod, incoming: ObservedPod) -> ObservedPod:
     """Fold the listing `incoming` into the view `known`.
 
-    - A listing with a newer `seq` says what exists: what it lacks is gone, what it adds is there.
+    - A listing with a newer `seq` decides what exists: things that it lacks are gone, things that it adds are there.
     - One that is older, or the same again, adds and removes nothing: it only moves known sandboxes and containers
       forward.
     - A container goes from created to running to exited, a sandbox from ready to not ready; never back. `unknown` comes

@@ -25,8 +25,8 @@ CLOCK_MARGIN: Final = timedelta(hours=24)
 
 The node's clock says when it was made, and the server's clock when the history began. Synchronized clocks differ by
 less than a second. A clock that has not been set since the machine started may still show a local time, which is at
-most 14 hours ahead of UTC. A day is more than that. The cost: what was made on the node's first day, and whose workflow
-the server has forgotten, is never killed automatically.
+most 14 hours ahead of UTC. A day is more than that. The cost: a pod of the node's first day whose workflow the server
+has forgotten is never killed automatically.
 """
 
 Standing = Literal["open", "closed", "another", "unknown"]
@@ -37,7 +37,7 @@ or was this pod's."""
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the history of a node covers, as its workflow has it now."""
+    """The extent of a node's history, as its workflow has it now."""
 
     sources_ready: bool = False
     """Every source of pods that is configured has reported in this life of the agent."""
@@ -46,8 +46,8 @@ class Coverage:
     desired: frozenset[str] = field(default_factory=frozenset)
     """UIDs of the node's desired pods, whether or not their workflows exist."""
     needs_tombstone: bool = False
-    """Commands to the node are signed. Then the server's word that a workflow has ended proves nothing: whoever reaches
-    the server can terminate workflows, and so can what listens in its place."""
+    """Commands to the node are signed. Then the server's word that a workflow has ended proves nothing: anybody who
+    reaches the server can terminate workflows, and so can a program that listens in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is to be done about something that was found."""
+    """The action for something that was found."""
 
     orphan: bool
     """No workflow and no source wants it."""

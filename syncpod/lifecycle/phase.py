@@ -56,8 +56,8 @@ def pod_phase(
 
     `pod_is_terminal`: every container has been stopped for good, so nothing restarts whatever the policy says.
     `pod_has_initialized`: see the function of that name; sidecars that restart then no longer make the pod Pending.
-    `followed`: names of containers that have ended only so that another instance follows, whatever their policy.
-    A container without a status is unknown. Of several statuses with one name the first counts.
+    `followed`: names of containers that have ended only so that another instance follows, whatever their policy. A
+    container without a status is unknown. If several statuses have one name, the first counts.
 
     Mirrors kubelet_pods.go, v1.36, getPhase.
     """

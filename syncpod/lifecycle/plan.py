@@ -24,7 +24,7 @@ ENDED_FOR_GOOD: Final = "The runtime has lost its state: it may still run, must 
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step of a sync: what it does, to which container, and why."""
+    """One step of a sync: its action, its container, and the reason."""
 
     verb: StepName
     container: str = ""
@@ -107,8 +107,8 @@ def _without_second_runs(pod: Pod, actions: PodActions) -> PodActions:
     """Return the actions without the starts of containers whose state is lost and whose policy is `Never`.
 
     Such a container has run, and may still run. It is killed, and how it would have ended is not known. The kubelet
-    starts it again, whatever its policy is (kubecontainer.ShouldContainerBeRestarted, v1.36); an init container of such
-    a pod it does not start again either.
+    starts it again, with any policy (kubecontainer.ShouldContainerBeRestarted, v1.36); an init container of such a pod
+    it does not start again either.
     """
     containers = {each.name: each for each in pod.spec.containers}
     lost = {kill.name for kill in actions.containers_to_kill if kill.cause == KillCause.STATE_LOST}
@@ -166,7 +166,7 @@ def _kills(pod: Pod, actions: PodActions) -> list[PlannedStep]:
 def _resets(actions: PodActions) -> list[PlannedStep]:
     """Remove every instance, also one that is only recorded: it may be the one whose exit asks for the restart.
 
-    What was removed no longer counts (`PodState.reset`), so this is not repeated.
+    Removed instances no longer count (`PodState.reset`), so this is not repeated.
     """
     if not actions.containers_to_reset:
         return []

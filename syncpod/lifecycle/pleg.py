@@ -1,4 +1,4 @@
-"""The pod lifecycle event generator's comparison: two listings of a pod go in, what happened between them comes out.
+"""The pod lifecycle event generator's comparison: two listings of a pod go in, the events between them come out.
 
 Events wake and inform. None decides anything: a decision always looks at a whole listing.
 """

@@ -41,7 +41,7 @@ class ProbeState:
 
 @dataclass(frozen=True)
 class Failures:
-    """How many answers of one probe of one instance have failed, and how many of them the pod has been told of.
+    """The number of failed answers of one probe of one instance, and how many of them the pod knows of.
 
     The kubelet emits an event for each failure, and the API server counts them. Here the pod's workflow is told the
     count at 1, 10, 100 and so on, when the result changes, and when the instance ends.

@@ -1,4 +1,4 @@
-"""What the status of a pod says that its node does not admit (kubelet.go, v1.36, rejectPod)."""
+"""The status message of a pod that its node does not admit (kubelet.go, v1.36, rejectPod)."""
 
 from typing import Final
 

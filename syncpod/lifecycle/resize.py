@@ -1,4 +1,4 @@
-"""In-place resize: what a running container's resources should be, what was last applied, and how to get there."""
+"""In-place resize: a running container's desired and last applied resources, and the steps between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESTART_MESSAGE: Final = "resize requires restart"
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """What one running container needs so that its resources are as its spec says."""
+    """The changes of one running container that make its resources those of its spec."""
 
     restart: bool = False
     """Its resize policy demands a restart for this change."""
@@ -30,8 +30,8 @@ class Resize:
 def container_resize(container: Container, spec: PodSpec, actuated: PodResources, running_id: str) -> Resize:
     """Decide the resize of one running container, main or init.
 
-    `actuated` is what was last applied, as recorded then: what the runtime reports is rounded.
-    Mirrors kuberuntime_manager.go, v1.36, computePodResizeAction.
+    `actuated` has the resources that were last applied, as recorded then: the runtime reports them rounded. Mirrors
+    kuberuntime_manager.go, v1.36, computePodResizeAction.
     """
     desired = _container_resources(container.resources, spec.resources)
     current = _container_resources(actuated.containers.get(container.name), actuated.pod)

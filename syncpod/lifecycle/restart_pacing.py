@@ -28,7 +28,7 @@ LIMIT_REACHED: Final = "RestartLimitReached"
 
 @dataclass(frozen=True)
 class RestartPermission:
-    """Whether to start, and if not, what holds the start back."""
+    """Whether to start, and if not, the reason."""
 
     allowed: bool
     delay: timedelta = backoff.NO_DELAY

@@ -1,4 +1,4 @@
-"""What a failed start means for the process: it never began, it may have begun, or the start was only cut off.
+"""The meaning of a failed start for the process: it never began, it may have begun, or the start was only cut off.
 
 A runtime lists a start that it could not carry out as EXITED 128 `StartError`, with no start time, and its error as the
 message. containerd does so in three cases that differ (internal/cri/server/container_start.go, 1.6 to 2.4):
@@ -30,10 +30,10 @@ _BEGINNING: Final = ("failed to start containerd task", "failed to update contai
 """How containerd's error begins if it had already asked its shim to start the process."""
 
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
-"""What the shim says if the OCI runtime itself has refused: the process is then never released to run."""
+"""The shim's error if the OCI runtime itself has refused: the process is then never released to run."""
 
 _CUT_OFF: Final = ("context canceled", "context deadline exceeded", "ttrpc: closed", "failed to start shim")
-"""What containerd's error says if only the caller went away, or the shim with its sandbox."""
+"""A part of containerd's error if only the caller went away, or the shim with its sandbox."""
 
 _NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted while the container was being started")
 """How the error begins if the sandbox had gone (containerd), or the runtime gave up the start (embedded)."""

@@ -1,4 +1,4 @@
-"""The status of a pod, computed whole from what the runtime shows, the previous status, and what is recorded.
+"""The status of a pod, computed whole from the runtime's listing, the previous status, and the records.
 
 `pod_status` is called with every new view of the pod, and computes in this order:
 
@@ -55,7 +55,7 @@ _Part = TypeVar("_Part", bound=Model)
 
 
 class PodFailure(Model):
-    """A verdict on the whole pod, whatever its containers do: `DeadlineExceeded`, `Evicted`, a refused admission."""
+    """A verdict on the whole pod, regardless of its containers: `DeadlineExceeded`, `Evicted`, a refused admission."""
 
     reason: str = ""
     message: str = ""
@@ -83,7 +83,7 @@ class StatusInputs:
     """By container name: how each one's newest ended instance ended, as it was recorded when it was seen."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     terminal: bool = False
-    """Every container has been stopped for good: nothing starts any more, whatever the policy says."""
+    """Every container has been stopped for good: nothing starts any more, with any policy."""
     failure: PodFailure | None = None
     """A verdict that the pod has failed. Pass it until the phase shows it."""
     recursive_read_only: bool = False
@@ -283,7 +283,7 @@ def _conditions(
 
 
 def _conditions_at_end(status: PodStatus, phase: str | None, now: datetime) -> tuple[PodCondition, ...]:
-    """Return the conditions of a pod at its end: it is not ready, whatever was seen last.
+    """Return the conditions of a pod at its end: it is not ready, even if it was a moment ago.
 
     If the pod or its containers were ready, both conditions say how it ended; otherwise they still say why they were
     not ready.

@@ -57,7 +57,7 @@ class StorageLimits:
 
 @dataclass(frozen=True)
 class StorageUsage:
-    """What a pod has written, in bytes as allocated on disk. A part without a measurement does not count."""
+    """A pod's written data, in bytes as allocated on disk. A part without a measurement does not count."""
 
     volumes: Mapping[str, int] = field(default_factory=dict)
     """Its volumes, by name: those with a limit, and if the pod has a limit, those that count for it."""

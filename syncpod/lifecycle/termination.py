@@ -4,7 +4,7 @@ A container's own time to stop is computed in three steps, in whole seconds:
 
 1. `pod_grace_seconds`: the grace of the pod as a whole. Another deletion can only shorten it.
 2. `kill_grace_seconds`: the grace of one container, depending on why it is killed.
-3. `stop_timeout_seconds`: what is left of that for StopContainer, after its preStop hook and the wait for its turn.
+3. `stop_timeout_seconds`: the rest of that for StopContainer, after its preStop hook and the wait for its turn.
 """
 
 from __future__ import annotations

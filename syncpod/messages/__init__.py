@@ -1,9 +1,9 @@
-"""What crosses Temporal: identities, the workflow's input, signals, updates, and each step's input and result.
+"""Messages that cross Temporal: identities, a workflow's input, signals, updates, and each step's input and result.
 
 - `identity`: ids of workflows and task queues, :class:`PodRef`, :class:`NodeFacts`, and the base of every message.
-- `signals`: what comes in (:class:`Pleg`, :class:`DeletePod`, :class:`BackoffExpired`, ...).
-- `steps`: what a step is given (:class:`StepInput` and its children) and returns (:class:`StepResult`), and
-  :class:`Fault`, the closed vocabulary of its failures. `step_table`: how each step is run.
+- `signals`: the messages to a pod (:class:`Pleg`, :class:`DeletePod`, :class:`BackoffExpired`, ...).
+- `steps`: a step's input (:class:`StepInput` and its children) and result (:class:`StepResult`), and :class:`Fault`,
+  the closed vocabulary of its failures. `step_table`: how each step is run.
 - `queries`: what a pod's workflow shows: search attributes, events, history.
 - `node`: the same for a node as a whole.
 

@@ -1,4 +1,4 @@
-"""What a row has in the tables of the signals, updates and queries that workflows take.
+"""The rows of the tables of the signals, updates and queries that workflows take.
 
 A signal or an update is a command. The tables are `pod_commands`, `node_commands` and `fleet_commands`. A workflow's
 handlers, its rules for signatures, the decoding of payloads, the descriptions that ``temporal workflow metadata``
@@ -38,7 +38,7 @@ class Sender(Enum):
 
 
 class Copies(Enum):
-    """What becomes of a signed signal that has come before: anybody who reaches the server can send it again."""
+    """The fate of a signed signal that has come before: anybody who reaches the server can send it again."""
 
     REFUSED = "refused"
     """The workflow remembers the number of each signal."""

@@ -56,7 +56,8 @@ def is_of_another_fleet(fleet: str, metadata: Mapping[str, bytes]) -> bool:
 def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
     """Return metadata and data of the payload that holds another one, serialized.
 
-    `nonce`: random bytes, `NONCE_BYTES` of them, never used before. Of the place, namespace and workflow count.
+    `nonce`: random bytes, `NONCE_BYTES` of them, never used before. Two parts of the place count: namespace and
+    workflow.
     """
     namespace, workflow = place.namespace.encode(), place.workflow_id.encode()
     sealed = _cipher(key, namespace, workflow).encrypt(nonce, payload, _bound(namespace, workflow))

@@ -1,4 +1,4 @@
-"""What passes over a node's own endpoint beside its streams: who is there, which command is run, how it ended.
+"""Messages on a node's own endpoint beside its streams: the caller, the command, and its end.
 
 The node greets who it lets in. Then comes what is asked, and at last how it ended. Each is JSON, in a message of
 :mod:`syncpod.streaming.multiplex`.
@@ -35,7 +35,7 @@ class Forward(Message):
 
 
 class Begin(Message):
-    """What is asked: a command, or a connection."""
+    """The request: a command, or a connection."""
 
     words: tuple[str, ...] = ()
     """The command line, without ``syncpod``."""

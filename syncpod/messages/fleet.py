@@ -107,7 +107,7 @@ class Intent(WhoAsks):
     taken: int = 0
     """The highest generation that the fleet knew the node to have taken when it sent the list."""
     after: tuple[int, ...] = ()
-    """The stamps of the lists that the fleet has sent, or heard of, since that generation: what this list comes after.
+    """The stamps of the lists that the fleet has sent, or knows of, since that generation: this list comes after them.
     A node with another list knows of more than the fleet does, whose database was restored from a backup."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
@@ -273,7 +273,7 @@ class PlacedPod(Message):
     revision: str = ""
     """The revision of its workload's template; "" if it has none, or is ending."""
     containers: int = 0
-    """How many of its containers should be ready, for as long as the node has not reported it."""
+    """The number of its containers that should be ready, for as long as the node has not reported it."""
     recalled: bool = False
     """Only the node itself claims that it was given this pod. It gets no Secret for it."""
     is_orphan: bool = False

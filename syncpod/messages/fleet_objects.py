@@ -65,7 +65,7 @@ class SealedObject(FleetObjectRef):
 
 
 class SealedKey(Message):
-    """What a node is told of its fleet's key, sealed for the node with a key that it trusts: a number and the key.
+    """A fleet's key for a node, sealed with a key that the node trusts: a number and the key.
 
     The content is JSON, ``{"number": 1, "key": "<PEM>"}``.
     """
@@ -116,7 +116,7 @@ class ObjectsSealed(Message):
     current: str = ""
     """The id of the fleet's key in use."""
     key: SealedKey | None = None
-    """What the node must be told of that key; None = it trusts it."""
+    """The key as the node is to get it; None = the node trusts it."""
 
 
 _MENTIONS: Final = frozenset(

@@ -4,9 +4,9 @@ The same rules as in :mod:`syncpod.messages`: every model ignores unknown fields
 wire are Kubernetes' camelCase, times are RFC 3339 strings. A pod that a person or a source hands in is plain JSON here,
 and checked strictly where it is taken.
 
-Read in this order: :data:`NODE_WORKFLOW` and :func:`node_workflow_id`, what comes in (:class:`SyncPods`,
-:class:`RecallPods`, :class:`ApplyToNode`, :class:`DeleteFromNode`, :class:`NodeStatus`, :class:`StaticPods`), what a
-query returns (:class:`NodeView`), what the steps are given and return (:class:`ApplyPodWorkflow`,
+Read in this order: :data:`NODE_WORKFLOW` and :func:`node_workflow_id`, the messages to it (:class:`SyncPods`,
+:class:`RecallPods`, :class:`ApplyToNode`, :class:`DeleteFromNode`, :class:`NodeStatus`, :class:`StaticPods`), the
+answer to a query (:class:`NodeView`), the inputs and results of steps (:class:`ApplyPodWorkflow`,
 :class:`DeletePodWorkflow`, :class:`PodWorkflowResult`).
 """
 
@@ -29,7 +29,7 @@ NODE_WORKFLOW: Final = "NodeWorkflow"
 """Workflow type of a node, as ``temporal workflow start --type`` takes it."""
 
 NODE_MEMO: Final = "node"
-"""Key of the workflow's memo that holds a :class:`NodeSummary`: what can be read while no worker answers queries."""
+"""Key of the workflow's memo that holds a :class:`NodeSummary`, which can be read while no worker answers queries."""
 
 API_SOURCE: Final = "api"
 """The source of single pods (``apply`` and ``delete``); no list governs it."""
@@ -150,7 +150,7 @@ class NodeAddress(Message):
 
 
 class NodeInfo(Message):
-    """What a node runs on, in the words of a v1 Node's ``nodeInfo``."""
+    """A node's machine, in the words of a v1 Node's ``nodeInfo``."""
 
     kubelet_version: str = ""
     """The version of this engine, which takes the place of a kubelet."""

@@ -1,4 +1,4 @@
-"""What a pod's page in the Temporal UI says of it whatever its state: node, images, and commands to type.
+"""The part of a pod's page in the Temporal UI that is there in any state: node, images, and commands to type.
 
 A run's static details and memo are written once, when it starts; the current details of each run have it too.
 """

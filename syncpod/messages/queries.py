@@ -90,7 +90,7 @@ It takes a v1 Pod and a list of `ComesBefore`, and returns a sentence for each r
 
 
 class ComesBefore(Message):
-    """What a pod takes of a node on which it is to run before the one that is asked about."""
+    """The share of a pod that is to run on a node before the pod that is asked about."""
 
     amounts: dict[str, int] = Field(default_factory=dict)
     """Its requests by resource; cpu in millicores, everything else in its own unit."""
@@ -108,4 +108,4 @@ class PodSummary:
     """As ``get pods`` prints it: ``CrashLoopBackOff``, ``Init:1/2``."""
     restarts: int
     why: str
-    """What it waits for, else why it is not ready; "" if neither is known."""
+    """The reason of its wait, else why it is not ready; "" if neither is known."""

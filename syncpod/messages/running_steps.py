@@ -1,4 +1,4 @@
-"""What a pod's steps say of themselves while they run, and what Temporal says of them."""
+"""A pod's steps while they run: their own descriptions, and Temporal's view of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunningStep(Protocol):
 
     @property
     def telling(self) -> str:
-        """What it does or waits for, in one phrase."""
+        """Its action or its wait, in one phrase."""
 
 
 @dataclass(frozen=True)

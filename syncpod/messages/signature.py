@@ -16,7 +16,8 @@ from typing import Final, Protocol
 KEY: Final = "syncpod-key"
 """Metadata: the id of the key."""
 PURPOSE: Final = "syncpod-for"
-"""Metadata: what it was signed as: ``start``, ``signal/NAME``, ``update/NAME``, ``any``, ``input``, ``result``."""
+"""Metadata: the purpose of the signature: ``start``, ``signal/NAME``, ``update/NAME``, ``any``, ``input``,
+``result``."""
 NUMBER: Final = "syncpod-number"
 """Metadata: the command's number, decimal; microseconds since 1970 unless the clock has gone back."""
 SIGNATURE: Final = "syncpod-signature"
@@ -64,7 +65,7 @@ _NAMES_NO_WORKFLOW: Final = "the command names no workflow (`--workflow-id pod/<
 
 @dataclass(frozen=True)
 class SignatureCheck:
-    """What a payload's signature says."""
+    """The content of a payload's signature."""
 
     purpose: str = ""
     number: int = 0

@@ -1,4 +1,4 @@
-"""Signed commands, as workflows and steps see them: what was received, for what it was signed, and what came before.
+"""Signed commands, as workflows and steps see them: content, purpose, and the commands that came before.
 
 The signatures themselves are made and verified outside of workflows (`syncpod.temporal.signing`). A workflow gets
 what the signature says together with the value, and the same at each replay.
@@ -21,7 +21,7 @@ ANY: Final = "any"
 INPUT: Final = "input"
 """The purpose of a step's input."""
 RESULT: Final = "result"
-"""The purpose of all that a step gives back: its result, the details of its failure, what it says in heartbeats."""
+"""The purpose of everything that a step gives back: its result, the details of its failure, its heartbeats."""
 
 OVERTAKEN: Final = "Overtaken"
 """The type of the error of an update whose number is too low for its workflow. It is accepted if it is signed again."""
@@ -119,7 +119,7 @@ def first_and_more(inputs: Sequence[Any]) -> tuple[Any, int]:
 
 
 class Commands:
-    """What one run asks of its commands: that they are signed, if its own start was."""
+    """The demand of one run on its commands: they must be signed if its own start was."""
 
     def __init__(self, start: Any, whose: str = NODE, purpose: str = START, *, more: int = 0) -> None:
         """`start` is the run's input as it was received, which must be signed for this purpose.

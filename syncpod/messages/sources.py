@@ -1,4 +1,4 @@
-"""Which list of its node a pod was made for, and what follows from that if the node does not admit it."""
+"""The list of its node for which a pod was made, and the consequence if the node does not admit it."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Stage(Enum):
 
 
 class Interruption(Enum):
-    """What happens to a step when its pod is to end."""
+    """The fate of a step when its pod is to end."""
 
     GIVES_UP = "gives up"
     """The pod's end cancels it, and it lets go before its next change: its outcome is CANCELLED, and its status has

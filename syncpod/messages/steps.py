@@ -188,7 +188,7 @@ class Outcome(StrEnum):
     IMAGE_ABSENT = "imageAbsent"
     """start_*: the image is not there; pull it first."""
     NOT_BEGUN = "notBegun"
-    """start_*: what it follows has not ended as expected, so it has changed nothing."""
+    """start_*: the step that it follows has not ended as expected, so it has changed nothing."""
     CANCELLED = "cancelled"
     """The step was cancelled and let go where it may be left; `status` has what it had done until then."""
     STOPPING = "stopping"
@@ -256,9 +256,9 @@ class StepResult(Message):
 class Fault(StrEnum):
     """Type of the non-retryable ``ApplicationError`` that a pod-level fault is: the kubelet's own reasons.
 
-    The workflow decides what follows (a visible back-off). What Temporal retries is none of these: a runtime that is
-    away, a disk's error, a step that is not done yet. The error's first detail, if any, is a :class:`StepResult` with
-    the status read back.
+    The workflow decides what follows (a visible back-off). Failures that Temporal retries are none of these: a runtime
+    that is away, a disk's error, a step that is not done yet. The error's first detail, if any, is a
+    :class:`StepResult` with the status read back.
     """
 
     FAILED_CREATE_SANDBOX = "FailedCreatePodSandBox"

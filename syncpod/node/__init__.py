@@ -1,1 +1,1 @@
-"""What a node has and keeps: its machine's facts, and its pods' directories, volumes, cgroups, records and listings."""
+"""The things of a node: its machine's facts, and its pods' directories, volumes, cgroups, records and listings."""

@@ -1,4 +1,4 @@
-"""What the runtime announces of single containers, for whoever waits for one of them to end."""
+"""The runtime's announcements about single containers, for steps that wait for one of them to end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncpod.cri.port import ContainerEvent
 
 @dataclass(eq=False)
 class Heard:
-    """What the runtime has announced of one container since somebody listens."""
+    """The runtime's announcements about one container since somebody listens."""
 
     anything: bool = False
     """Something was announced, so its end will be too: unless the runtime leaves an event out, as some do."""

@@ -1,9 +1,9 @@
 """Which runs were begun by which start: a start that was signed once begins one run, and none after a later one.
 
-A signature says who wrote a start, and not when it is used. Whoever reads a history may start the workflow again with a
-copy of an earlier input: of a pod that was deleted since, or of one that was changed since. So the node notes for each
-workflow which run a start began. A copy is refused: before the run has looked at anything, and again at each replay of
-that run. A start that was never seen is accepted if it was signed after the newest one that was.
+A signature says who wrote a start, and not when it is used. Anybody who reads a history may start the workflow again
+with a copy of an earlier input: of a pod that was deleted since, or of one that was changed since. So the node notes
+for each workflow which run a start began. A copy is refused: before the run has looked at anything, and again at each
+replay of that run. A start that was never seen is accepted if it was signed after the newest one that was.
 
 The file ``begun`` in the state directory has one line for each run, oldest first; it is written anew, with the newest
 runs of each workflow, when it has grown to twice what is kept.
@@ -85,7 +85,7 @@ class BegunRuns:
         opened = os.open(self._path, flags, 0o600)
         try:
             size, data = os.fstat(opened).st_size, line.encode()
-            if os.write(opened, data) < len(data):  # a disk that has become full; what follows would join this half
+            if os.write(opened, data) < len(data):  # a disk that has become full; the next record would join this half
                 os.ftruncate(opened, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         finally:

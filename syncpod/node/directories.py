@@ -58,7 +58,7 @@ class Directory:
 
 @dataclass(frozen=True)
 class PodPlan:
-    """What a pod needs before its sandbox: its directories, in the order in which they are made, and its volumes."""
+    """The needs of a pod before its sandbox: its directories, in the order in which they are made, and its volumes."""
 
     directories: tuple[Directory, ...]
     own: Path
@@ -68,7 +68,7 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """What a container needs before it is created; ``pod`` and ``pod_ips`` are for its /etc/hosts, if it gets one."""
+    """The needs of a container before it is created; ``pod`` and ``pod_ips`` are for its /etc/hosts, if it gets one."""
 
     directories: tuple[Directory, ...]
     etc_hosts: Path | None
@@ -165,8 +165,8 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
 
     Blocks; safe to repeat.
 
-    Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. The pod's
-    record is removed last: after a crash halfway it shows which pod the rest belongs to. Raises
+    Only for a pod without containers. Its mounts are unmounted first; hostPaths are not touched. The pod's record is
+    removed last: after a crash halfway it shows which pod the rest belongs to. Raises
     :class:`~syncpod.kernel.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
@@ -232,10 +232,10 @@ def _nested(innermost: Path, modes: list[int], told: set[Path]) -> Iterator[Dire
 
 
 def _make(directory: Directory) -> None:
-    """Make one directory of ours unless it exists; what exists must be a directory and not a symlink.
+    """Make one directory of ours unless it exists; an existing file there must be a directory and not a symlink.
 
-    No symlink is followed beneath what is trusted, and what is changed is what was opened: a pod that mounts the node's
-    log directory may replace any name in it, at any moment, by a link to a directory of root's.
+    No symlink is followed beneath the trusted part, and the changed directory is the one that was opened: a pod that
+    mounts the node's log directory may replace any name in it, at any moment, by a link to a directory of root's.
     """
     if directory.trusted is None and _is_made(directory):
         return

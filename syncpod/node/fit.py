@@ -21,7 +21,7 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 _PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 
 Capacity = Mapping[str, int]
-"""What a node has for pods: cpu in millicores, everything else in its own unit. A resource that is not named is
+"""The resources of a node for pods: cpu in millicores, everything else in its own unit. A resource that is not named is
 unlimited, except huge pages: a size that is not named does not exist on the machine."""
 
 

@@ -79,7 +79,7 @@ class Inventory:
 async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, RecordedLife]) -> Inventory:
     """Return what the runtime has of the node `owner`, whose pods' records are `records`, by UID. Raises CriError.
 
-    What lacks the label is ignored.
+    Anything without the label is ignored.
     """
     ours = {names.NODE_LABEL: owner}
     sandboxes, containers = await asyncio.gather(

@@ -35,7 +35,7 @@ class LogDirectory:
         self._directory = opened
 
     def names(self, log: str) -> list[str]:
-        """Return the names of the log's other files, sorted, whatever they are."""
+        """Return the names of the log's other files of any kind, sorted."""
         there = os.listdir(self._directory)  # noqa: PTH208  # an open directory has no path
         return sorted(name for name in there if name.startswith(f"{log}."))
 

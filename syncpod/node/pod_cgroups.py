@@ -163,8 +163,8 @@ def read_memory_limit(node: NodeContext, pod: Pod, container_id: str, *, mountin
 def change_pod_cgroup(node: NodeContext, pod: Pod, limits: CgroupLimits, *, mountinfo: Path = MOUNTINFO) -> None:
     """Set those limits of the pod's cgroup that are given; the others stay as they are. Safe to repeat; blocks.
 
-    Mirrors cm/pod_container_manager_linux.go, v1.36, SetPodCgroupConfig. What cannot be set is left out, or raises
-    :class:`LimitsRefused`, as in `make_pod_cgroup`. Raises OSError if the kernel refuses.
+    Mirrors cm/pod_container_manager_linux.go, v1.36, SetPodCgroupConfig. A limit that cannot be set is left out, or
+    raises :class:`LimitsRefused`, as in `make_pod_cgroup`. Raises OSError if the kernel refuses.
     """
     enforced: set[str] = set()
     for hierarchy, has, directory in _places(node, pod, mountinfo):

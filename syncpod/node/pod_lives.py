@@ -1,4 +1,4 @@
-"""What a node knows of a pod's life so far: from its record, or if that was lost, from the runtime."""
+"""A pod's life so far as its node knows it: from its record, or if that was lost, from the runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | 
     """Return the node's record of a pod; without one, a record made from `pod` and its newest sandbox; else None.
 
     A pod with the UID of a running pod is the same pod: the UID of a static pod is a hash of its manifest. None too if
-    that life is noted as over: what is left of it does not go on in the next one. Raises CriError, OSError.
+    that life is noted as over: its remains do not go on in the next one. Raises CriError, OSError.
     """
     record = await _last_life(node, cri, pod)
     if record is None:

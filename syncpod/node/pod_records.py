@@ -113,7 +113,7 @@ def read_pod_records(node: NodeContext) -> tuple[PodRecord, ...]:
 
 
 class RecordedLife(Protocol):
-    """What a pod's record says of who has its workflow; a :class:`PodRecord` is one."""
+    """The owner of a pod's workflow, by the pod's record; a :class:`PodRecord` is one."""
 
     @property
     def incarnation(self) -> str:

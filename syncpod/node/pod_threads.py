@@ -27,7 +27,7 @@ again, reach this number."""
 
 
 class DiskWork(StrEnum):
-    """What a thread does for its pod; of each kind a pod has at most one thread."""
+    """The work of a thread for its pod, which has at most one thread of each kind."""
 
     MAKE = "to make its directories and volumes"
     REFRESH = "to update its volumes"
@@ -90,4 +90,4 @@ class PodThreads:
     def _ended(self, key: tuple[str, DiskWork], thread: asyncio.Future[Any]) -> None:
         del self._busy[key]
         if not thread.cancelled():
-            thread.exception()  # whoever waits for it gets it; if nobody does any more, it concerns nobody
+            thread.exception()  # those that wait for it get it; if nobody does any more, it concerns nobody

@@ -46,7 +46,7 @@ class MountFailure(Exception):
 
 @dataclass(frozen=True)
 class PodVolume:
-    """One volume of a pod, and what to do for it before the sandbox."""
+    """One volume of a pod, and the work for it before the sandbox."""
 
     name: str
     source: EmptyDir | Files | HostPath | None

@@ -83,7 +83,7 @@ class Relist:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a step has just made in a pod: a sandbox, or a container in it that runs."""
+    """The thing that a step has just made in a pod: a sandbox, or a container in it that runs."""
 
     sandbox_id: str
     container_id: str = ""
@@ -150,7 +150,8 @@ class PodReader:
         """The newest listing of each pod, by UID, and its containers with whole messages: one with the same records is
         a copy of it."""
         self._believed: dict[str, SandboxSummary | ContainerSummary] = {}
-        """What passed `why_of_no_pod`, by id; the client gives the same record for what has not changed."""
+        """Records that have passed `why_of_no_pod`, by id; the client gives the same record as long as nothing
+        changes."""
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
         self._hidden: set[Instance] = set()
         self._passed_over: dict[str, str] = {}
@@ -431,7 +432,7 @@ class PodReader:
         if self.exits is not None:
             exit_ = await self.exits.complete(exit_)
             if self.exits.is_doubtful(exit_) and not await self._is_ready(sandbox_id):
-                # Its shim was killed: the runtime says 255 then, whatever the process has exited with.
+                # Its shim was killed: the runtime reports 255 then, for any exit code of the process.
                 exit_ = exit_.model_copy(update={"reason": UNKNOWN_TO_RUNTIME})
         if not wants_message(status):
             return exit_
@@ -454,7 +455,7 @@ class PodReader:
     def _forget_all_but(self, pods: Mapping[str, _Listed]) -> None:
         """Drop what is not listed.
 
-        What a newer listing has just added may be dropped too, and is then asked for again.
+        An entry that a newer listing has just added may be dropped too, and is then asked for again.
         """
         sandboxes: set[str] = set()
         containers: set[str] = set()

@@ -1,4 +1,4 @@
-"""The agent's report on its node, on disk: conditions, orphans, remains, and what it has cleaned up.
+"""The agent's report on its node, on disk: conditions, orphans, remains, and its cleanups.
 
 The command line reads it from the state directory.
 """
@@ -49,7 +49,7 @@ class Orphan(_Said):
 
 
 class Remains(_Said):
-    """What is left of a pod that is gone, and why the node has not removed it yet."""
+    """The remains of a pod that is gone, and why the node has not removed them yet."""
 
     namespace: str = ""
     name: str = ""

@@ -36,9 +36,9 @@ process has ended and is reaped."""
 class SeenExits:
     """The ends that were seen on one node, by container id, in files of mode 0600. Belongs to one event loop.
 
-    What is noted counts at once. Files are written and removed one after the other in a thread of their own, because
-    the shared threads may hang with the volumes of pods. A file that cannot be written or read is logged, and its
-    content is lost; nothing else depends on it.
+    A noted exit counts at once. Files are written and removed one after the other in a thread of their own, because the
+    shared threads may hang with the volumes of pods. A file that cannot be written or read is logged, and its content
+    is lost; nothing else depends on it.
     """
 
     def __init__(self, directory: Path) -> None:

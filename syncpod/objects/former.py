@@ -1,4 +1,4 @@
-"""What Secrets were before they were changed or deleted: containers that were given such a value may still write it.
+"""Values of Secrets before they were changed or deleted: containers that were given one may still write it.
 
 A Secret's old file is kept beside those of the Secrets, in memory, until nothing is left of the pods that may have been
 given it. So no worker forgets a value that is in use, and a new worker knows what its predecessors gave. All of it goes
@@ -26,7 +26,7 @@ _OF_CLUSTER: Final = "cluster-"
 
 @dataclass(frozen=True)
 class FormerSecret:
-    """What a Secret was until it was changed or deleted. Its repr shows no value."""
+    """A Secret until it was changed or deleted. Its repr shows no value."""
 
     ref: ObjectRef
     file: Path
@@ -65,7 +65,7 @@ def begin_knowing(root: Path) -> None:
 def known_since(root: Path) -> float | None:
     """Return since when all Secrets are known, in seconds since 1970; None if that is not noted. Raises OSError.
 
-    What containers were given before that is not known: it went with a reboot, or no version of this kept it.
+    Earlier values of containers are not known: they went with a reboot, or no version of this kept them.
     """
     try:
         return (root / _SINCE).lstat().st_mtime

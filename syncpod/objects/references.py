@@ -1,4 +1,4 @@
-"""What a pod refers to, and where it says so."""
+"""The objects to which a pod refers, and the fields that do."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -53,8 +53,8 @@ class Admission(NamedTuple):
 def admit(document: Any) -> Admission:
     """Admit a Pod, or the document of one, for a first or repeated apply. Idempotent.
 
-    The output of `kubectl get pod -o yaml` is accepted too: what an API server filled in is dropped, with a warning.
-    Raises PodInvalid with everything that is wrong, unknown or not supported.
+    The output of `kubectl get pod -o yaml` is accepted too: fields that an API server filled in are dropped, with a
+    warning. Raises PodInvalid with everything that is wrong, unknown or not supported.
     """
     written, warnings = without_cluster(document if isinstance(document, Pod) else parse_pod(document))
     pod = with_defaults(written)

@@ -61,7 +61,7 @@ class ContainerRestartRuleOnExitCodes(Model):
 
 
 class ContainerRestartRule(Model):
-    """What to do when the container exits in a certain way; the first matching rule counts."""
+    """The action when the container exits in a certain way; the first matching rule counts."""
 
     action: ContainerRestartRuleAction | None = None
     exit_codes: ContainerRestartRuleOnExitCodes | None = None

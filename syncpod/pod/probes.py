@@ -65,7 +65,7 @@ class Probe(Model):
 
 
 class LifecycleHandler(Model):
-    """What a hook does: exactly one of these is set."""
+    """The action of a hook: exactly one of these is set."""
 
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None

@@ -1,4 +1,4 @@
-"""What is wrong with a pod: a path and a sentence, and the errors that carry them."""
+"""The problems of a pod: a path and a sentence, and the errors that carry them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

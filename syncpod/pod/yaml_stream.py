@@ -40,7 +40,7 @@ _OF_INDENTATION = (
     *("mapping values are not allowed", "did not find expected key"),
     *("block sequence entries", "'-' indicator"),
 )
-"""What libyaml says of lines that are indented otherwise than their neighbours."""
+"""libyaml's error for lines that are indented otherwise than their neighbours."""
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),

@@ -29,9 +29,9 @@ class Difference(NamedTuple):
     history: str
     """The decision in the history; "" = it has none there."""
     now: str
-    """What is decided now; "" = nothing then."""
+    """The present decision; "" = nothing then."""
     cause: str = ""
-    """What Temporal's SDK says of it, if it noticed."""
+    """The SDK's own error, if it noticed."""
 
     def sentence(self) -> str:
         """Return the difference as one clause."""
@@ -46,7 +46,7 @@ def difference(then: Sequence[Decided], now: Sequence[Decided], failure: str) ->
     """Return the first decision that differs between a history and its replay; None if none does.
 
     `failure` is what the SDK says of a replay that failed, which ends at once; "" = it did not fail. A replay may also
-    decide more than its history has: what follows the last recorded workflow task.
+    decide more than its history has, after the last recorded workflow task.
     """
     for recorded, taken in zip(then, now, strict=False):
         if taken.task and taken.task < recorded.task:

@@ -1,7 +1,7 @@
 """The decisions of a run: those that its history has, and those that its replay takes.
 
-A decision is a step, a wait or the end of the run. What Temporal never hears of is none: a wait or a step that is begun
-and cancelled within the same workflow task.
+A decision is a step, a wait or the end of the run. A wait or a step that is begun and cancelled within the same
+workflow task is none: Temporal never gets it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Watching(WorkflowRunner):
 
     @property
     def decisions(self) -> list[Decided]:
-        """What the run has decided so far, in order."""
+        """The run's decisions so far, in order."""
         return list(self._taken.values())
 
     def prepare_workflow(self, defn: Any) -> None:

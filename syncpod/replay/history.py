@@ -21,7 +21,7 @@ _SHOULD_BE: Final = (
 
 
 class NoHistory(ValueError):
-    """What is given cannot be replayed; the text is one sentence that says why, and what would be right."""
+    """The input cannot be replayed; the text is one sentence with the reason, and with the right kind of input."""
 
 
 def read_history(text: bytes) -> WorkflowHistory:

@@ -164,7 +164,8 @@ class Containers:
     async def start(self, container: Container) -> None:
         """Run a created container. Raises Refusal.
 
-        If the caller is cancelled before it runs, it is killed. What had run until then has ended, with its exit code.
+        If the caller is cancelled before it runs, it is killed. A container that had run until then has ended, with its
+        exit code.
         """
         if container.starting:
             raise failed(f'failed to start container "{container.id}": container is already in starting state')

@@ -18,8 +18,9 @@ containerd truncates each at 16 MiB, and a larger answer is lost.
 """
 _DRAIN_LOOKS: Final = 10
 _DRAIN_PAUSE_SECONDS: Final = 0.05
-"""How often, and at which interval, a command's output is read after its end. The command's own output is available at
-once; only processes that it left running can add more. There are several reads, so that a slow server misses nothing.
+"""The number of reads of a command's output after its end, and the interval between them. The command's own output is
+available at once; only processes that it left running can add more. There are several reads, so that a slow server
+misses nothing.
 """
 
 

@@ -30,7 +30,7 @@ class Host:
     lowest_oom_score_adj: int
     """The lowest oom_score_adj that processes can be given."""
     without_mounts: str = ""
-    """Why there are no mount namespaces, if isolation is `plain`: what the kernel said when they were tried."""
+    """Why there are no mount namespaces, if isolation is `plain`: the kernel's error when they were tried."""
 
     @property
     def root(self) -> bool:

@@ -1,4 +1,4 @@
-"""The interface between the server's state machine and what runs its containers: real processes, or timers.
+"""The interface between the server's state machine and the parts that run its containers: real processes, or timers.
 
 Times are nanoseconds since the Unix epoch, as on CRI's wire.
 """

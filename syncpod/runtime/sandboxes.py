@@ -100,7 +100,7 @@ class Sandboxes:
         self._tell(sandbox, api_pb2.CONTAINER_STARTED_EVENT)
 
     async def _undo(self, directory: Path, pause: Process | None, name: str, address: str) -> None:
-        """Kill and remove an unfinished sandbox. Whatever fails, its name and address are free afterwards."""
+        """Kill and remove an unfinished sandbox. After any failure its name and address are free."""
         try:
             if pause is not None:
                 pause.kill()

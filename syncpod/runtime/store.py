@@ -110,6 +110,6 @@ def unmake(directory: Path) -> None:
 
 
 def forget(directory: Path) -> None:
-    """Remove a thing's record: from here on it does not exist, and what is left does not count."""
+    """Remove a thing's record: from here on it does not exist, and its remains do not count."""
     _recent.pop(str(directory), None)
     (directory / _RECORD).unlink(missing_ok=True)

@@ -23,8 +23,8 @@ class CodecRecord:
     token: str
     """What both ask for, as ``Authorization: Bearer <token>``; another one in each life of the worker."""
     page: str = ""
-    """The endpoint for the Temporal UI, which a browser asks without that token: it decodes, and signs nothing. Whoever
-    knows this address can read what is encrypted."""
+    """The endpoint for the Temporal UI, which a browser asks without that token: it decodes, and signs nothing. Anybody
+    who knows this address can read encrypted payloads."""
 
 
 def write_codec_record(state_dir: Path, record: CodecRecord) -> None:

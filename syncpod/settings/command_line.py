@@ -1,4 +1,4 @@
-"""The worker's command line: each flag overrides an environment variable, and what is kept of the last start."""
+"""The worker's command line: each flag overrides an environment variable, and the kept setting of the last start."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Invitation:
     address: str
     """The gate's address: ``host:port``."""
     server_name: str
-    """The name in the gate's own certificate, whatever its address is. TLS must check it (`TLSConfig.domain`)."""
+    """The name in the gate's own certificate, at any address. TLS must check it (`TLSConfig.domain`)."""
     namespace: str
     """The fleet's Temporal namespace."""
     authorities: str

@@ -62,7 +62,7 @@ class JournalSettings:
     """How much the node's journal keeps."""
 
     age: timedelta = timedelta(days=90)
-    """What is older is removed; zero = nothing is, for its age."""
+    """Older records are removed; zero = none are, for their age."""
     max_bytes: int = 256 * 2**20
     """Size of the file above which the oldest records are removed."""
 
@@ -108,7 +108,7 @@ class NodeSettings:
     cgroup_parent: str
     """The parent cgroup of all pods, its parts separated by slashes."""
     capacity: str
-    """What pods may request together, for resources that differ from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
+    """The sum that pods may request, for resources that differ from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
     node_labels: str
     """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
     node_ip: tuple[str, ...]

@@ -51,7 +51,7 @@ class Setting:
     """The flag as an argument of `node_settings`; "manifest_dir"."""
     variable: str
     help: str
-    """Of the worker's command line, without the variable's name."""
+    """The help of the worker's command line, without the variable's name."""
     flag: str
     """``--node-labels``."""
     default: str = ""

@@ -1,1 +1,1 @@
-"""The keys that command a node, and what signs with them for clients that are not ours."""
+"""The keys that command a node, and the programs that sign with them for clients that are not ours."""

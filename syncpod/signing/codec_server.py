@@ -1,13 +1,13 @@
 """Signs for ``temporal`` and ``tctl``: a codec server of Temporal's protocol, on the loopback address, with a token.
 
-Both tools send the payloads of a command to it (``POST /encode``), and what they show (``POST /decode``, which decrypts
-what is encrypted; the rest is readable as it is). They send a namespace and no workflow id. A signature that held for
-any workflow could be copied from one history to another, so the server makes none. It reads the workflow from the
+Both tools send the payloads of a command to it (``POST /encode``), and those that they show (``POST /decode``, which
+decrypts encrypted ones; the rest is readable as it is). They send a namespace and no workflow id. A signature that held
+for any workflow could be copied from one history to another, so the server makes none. It reads the workflow from the
 command line of the process that has connected (``--workflow-id``, ``-w``, ``--workflow_id``, ``--wid``), or from the
-path before ``/encode``. If neither names one, the server refuses, and says what to do; a start is let through without
-a signature, so that its run says it.
+path before ``/encode``. If neither names one, the server refuses, and says what to do; a start is let through without a
+signature, so that its run says it.
 
-Whoever has the token has all that the key can sign; it lies beside the key, with the same mode.
+The token gives its holder all that the key can sign; it lies beside the key, with the same mode.
 
 For the Temporal UI there is a page beside it (:mod:`syncpod.signing.decoding_page`).
 """

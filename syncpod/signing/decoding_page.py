@@ -29,7 +29,7 @@ _FOR_PAGES: Final = (
 
 
 class DecodingPage:
-    """What a page is answered that knows the path."""
+    """The answer to a page that knows the path."""
 
     def __init__(self, keys: Keys) -> None:
         """Decrypt with `keys`. The path is another one each time."""

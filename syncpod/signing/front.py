@@ -1,8 +1,8 @@
-"""A listener on the loopback before a server on a unix socket, which would take every connection, whoever's it is.
+"""A listener on the loopback before a server on a unix socket, which would take every connection of every user.
 
-Each connection costs a descriptor, and what comes over it costs time of the process's only loop. A process that has
-none left answers nobody, so both are bounded here for strangers. Whoever has the token is the owner, whom nothing
-bounds, unless the kernel does not name users: then that is what commands of a person need.
+Each connection costs a descriptor, and its messages cost time of the process's only loop. A process that has none left
+answers nobody, so both are bounded here for strangers. A caller with the token is the owner, whom nothing bounds,
+unless the kernel does not name users: then commands of a person need the token.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STRANGERS: Final = "strangers"
 
 
 class Bounds:
-    """What strangers may send, all of them together: a further account, or a new connection, gives them no more."""
+    """The traffic that all strangers together may send: a further account, or a new connection, gives them no more."""
 
     def __init__(self) -> None:
         """Begin with all of both bursts."""

@@ -42,7 +42,7 @@ class SigningKeys:
     """The keys that a state directory has, also those that it is given while this process runs.
 
     A key that was added verifies at once, and from then on, or a second later, signs. A directory that can no longer be
-    read changes nothing: what is known goes on to sign and to verify.
+    read changes nothing: the known keys go on to sign and to verify.
     """
 
     encrypts = False
@@ -84,7 +84,7 @@ class SigningKeys:
         return (self.directory / f"{named}{_SUFFIX}").stat().st_mtime
 
     def number(self) -> int:
-        """Return the next number of a command: higher than all before, whatever the clock says. Blocks briefly.
+        """Return the next number of a command: higher than all before, even if the clock is set back. Blocks briefly.
 
         It is the time in microseconds, if the clock has not gone back. Raises OSError.
         """
@@ -171,7 +171,7 @@ def use_signing_key(state_dir: Path, named: str) -> None:
 
 
 def remove_signing_key(state_dir: Path, named: str) -> None:
-    """Remove the key of this id: what it has signed is refused from now on. Raises OSError."""
+    """Remove the key of this id: commands that it has signed are refused from now on. Raises OSError."""
     (state_dir / DIRECTORY / f"{named}{_SUFFIX}").unlink()
     sync_directory(state_dir / DIRECTORY)
 

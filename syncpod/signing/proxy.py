@@ -107,7 +107,7 @@ class SigningProxy:
 
 
 class _Calls(grpc.GenericRpcHandler):
-    """Takes every unary call, whatever its name; of a stranger's no message is read."""
+    """Takes every unary call of any name; no message of a stranger's call is read."""
 
     def __init__(
         self,

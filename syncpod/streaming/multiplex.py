@@ -2,7 +2,7 @@
 
 A frame is its kind, one byte, the length of what follows, four, and that. Kinds below :data:`MESSAGE` are streams, and
 an empty frame ends one. Each end reads all that comes at once, whether or not anybody takes it, and so notices at once
-that the other is gone. What bounds it is the window: nobody sends more than the other end has passed on.
+that the other is gone. The window bounds that: nobody sends more than the other end has passed on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Multiplex:
         self._held = 0
         """Bytes of streams that have come, and nobody has passed on yet."""
         self._taken = dict.fromkeys(self._pipes, 0)
-        """What the last read of a stream returned; the next one says that it was passed on."""
+        """The result of the last read of a stream; the next read means that it was passed on."""
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.is_over = False
         """Whether the other end is gone."""
@@ -77,12 +77,12 @@ class Multiplex:
     async def read(self, stream: int) -> bytes:
         """Return the next bytes of a stream, empty at its end, or once the other end is gone.
 
-        What was returned before counts as passed on.
+        Data that was returned before counts as passed on.
         """
         if taken := self._taken[stream]:
             self._taken[stream] = 0
             self._held -= taken
-            with contextlib.suppress(PeerGone):  # what has come before can still be read
+            with contextlib.suppress(PeerGone):  # data that has come before can still be read
                 await self._send(_PASSED, taken.to_bytes(4))
         data = await self._pipes[stream].get()
         self._taken[stream] = len(data)

@@ -41,7 +41,7 @@ class Pipe:
             self._writable.clear()
 
     def end(self) -> None:
-        """Mark the end; what is held can still be read."""
+        """Mark the end; held data can still be read."""
         self._ended = True
         self._readable.set()
 

@@ -43,7 +43,7 @@ class StreamReset(ConnectionError):
 
 
 class SpdyStream:
-    """One stream: what the peer sends on it, and what is sent to it.
+    """One stream: the data from the peer, and the data to it.
 
     If one stream is not read, all of them stall: the peer's library has no flow-control windows, so the connection's
     own backpressure is all there is.
@@ -90,7 +90,7 @@ class SpdyStream:
         await self._session.send_reset(self.id, ResetStatus.INTERNAL_ERROR)
 
     def end(self) -> None:
-        """Note that nothing can arrive or be sent any more; what has arrived can still be read."""
+        """Note that nothing can arrive or be sent any more; data that has arrived can still be read."""
         self.cut_off = not self.input.ended
         self.reset.set()
         self.input.end()

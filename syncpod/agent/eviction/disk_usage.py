@@ -35,7 +35,7 @@ def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> Di
     size. Blocks, for ever on a file system that hangs. Raises OSError if the directory itself cannot be read.
 
     Mirrors volume/util/fs/fs.go, v1.36, DiskUsage. Differences: it has a time limit; an entry that cannot be read does
-    not make the whole result unknown; what lies deeper than a path can name counts too.
+    not make the whole result unknown; files deeper than a path can name count too.
     """
     try:
         top = directory.lstat()
@@ -66,7 +66,7 @@ class _Level(NamedTuple):
 
 
 class _Count:
-    """What has been counted of a tree. Its directories may be moved, removed and replaced meanwhile."""
+    """The count of a tree so far. Its directories may be moved, removed and replaced meanwhile."""
 
     def __init__(self, top: os.stat_result, until: float) -> None:
         self.blocks, self.inodes, self.whole = top.st_blocks, 1, True

@@ -11,7 +11,7 @@ Mirrors eviction/eviction_manager.go, v1.36. Differences:
 
 - Storage limits of single pods are watched separately (:mod:`syncpod.agent.eviction.storage_limits`).
 - Memory is measured once per period; there is no kernel memory notifier.
-- Removing dead containers or images is waited for no longer than :data:`RECLAIM_SECONDS`.
+- The removal of dead containers or images has :data:`RECLAIM_SECONDS` at most.
 - Whether reclaiming was enough is decided by the thresholds that were met. The kubelet checks all configured
   thresholds, and so evicts a pod for a disk that has recovered while memory is below a soft threshold whose grace
   period is not over.
@@ -60,7 +60,7 @@ CLEANUP_SECONDS: Final = 30.0
 """podCleanupTimeout: how long the removal of an evicted pod's files may take before another pod is evicted."""
 
 RECLAIM_SECONDS: Final = 30.0
-"""How long removing dead containers, and then images, is waited for before a pod is evicted anyway."""
+"""The time for the removal of dead containers, and then of images, before a pod is evicted anyway."""
 
 Send = Callable[[PodRef, Evict], Awaitable[bool]]
 """Signals a pod; returns whether it has a workflow. Raises RPCError while the server is away."""

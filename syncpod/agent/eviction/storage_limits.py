@@ -80,7 +80,7 @@ class _Watch:
     """Monotonic time from which it may be measured again."""
     looking: asyncio.Task[None] | None = None
     evicted: bool = False
-    """Whether its workflow has been told that it is evicted."""
+    """Whether its workflow knows that it is evicted."""
     complaint: str = ""
     """The last logged reason why it cannot be measured."""
 

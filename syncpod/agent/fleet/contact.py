@@ -1,4 +1,4 @@
-"""When a node last heard from its fleet: pods that must not run twice are stopped some time after that.
+"""The time of a node's last contact with its fleet: pods that must not run twice are stopped some time after that.
 
 The time is kept on disk: by the machine's own count since its boot, and by the clock, as a file's modification time. So
 a node that is restarted or rebooted while it is cut off continues to count. The clock decides only across a reboot. If
@@ -28,7 +28,7 @@ def since_boot() -> float:
 
 
 class Contact:
-    """When a node last heard from its fleet. Its methods are quick: on disk they only write a line."""
+    """The time of a node's last contact with its fleet. Its methods are quick: on disk they only write a line."""
 
     def __init__(self, state_dir: Path, clock: Callable[[], float] = since_boot, boot: str | None = None) -> None:
         """Continue from the time that an earlier worker has noted; without one, count from now. Blocks.

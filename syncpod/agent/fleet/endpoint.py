@@ -2,7 +2,7 @@
 
 It runs the same commands as the node's polls do, but streams them.
 
-It is there only if the node was told to listen. TLS 1.3 on both sides: the node shows the certificate of its
+It is there only if the node's settings have it listen. TLS 1.3 on both sides: the node shows the certificate of its
 invitation, and lets in only whom the fleet's authority has issued a commander's certificate, which lasts minutes. Each
 connection is one command, or one connection to a port of a pod, and ends with it.
 """
@@ -64,7 +64,7 @@ class Endpoint:
     def show(self, invitation: Invitation) -> None:
         """Show the certificate of this invitation from now on, which is of the same node and fleet.
 
-        What runs goes on. Blocks briefly. Raises OSError (an ssl.SSLError is one).
+        Running commands go on. Blocks briefly. Raises OSError (an ssl.SSLError is one).
         """
         self._tls, self._node, self._fleet = _tls(invitation), invitation.node, invitation.fleet
         serial = x509.load_pem_x509_certificate(invitation.certificate.encode()).serial_number

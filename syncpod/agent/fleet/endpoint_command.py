@@ -146,7 +146,7 @@ async def _with_terminal(asked: Begin, environment: Mapping[str, str], ours: int
 
 
 async def _tell(link: Multiplex, number: int, read: Callable[[], Awaitable[bytes]]) -> None:
-    """Send what a command says, until it says no more."""
+    """Send the output of a command, until it ends."""
     while data := await read():
         await link.write(number, data)
     await link.end(number)

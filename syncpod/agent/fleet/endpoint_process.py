@@ -1,7 +1,7 @@
 """``python -m syncpod.agent.fleet.endpoint_process``: the process that serves a node's own endpoint.
 
 It is one of its own, so that no stream, no flood of connections and no command takes the worker's time, memory or
-descriptors. The worker starts it, and it ends with the worker. What it has to say is lines of JSON on its output.
+descriptors. The worker starts it, and it ends with the worker. Its messages are lines of JSON on its output.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _say(said: dict[str, object]) -> None:
 
 
 class _Identity:
-    """The invitation in a state directory, as far as it can be used. What is wrong is logged once, until it changes."""
+    """The invitation in a state directory, as far as it can be used. A problem is logged once, until it changes."""
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir, self._trouble = state_dir, ""

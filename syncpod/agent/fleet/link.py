@@ -37,10 +37,10 @@ from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 
 log = logging.getLogger(__name__)
 log_of_fleet = logging.getLogger(ANOTHER_SERVER)
-"""For what the fleet's server says: the log must not take that for an outage of the node's own."""
+"""For messages of the fleet's server: the log must not take them for an outage of the node's own."""
 
 LOOK_SECONDS: Final = 2.0
-"""How often to look whether the node has joined or left a fleet."""
+"""The time between two looks whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST
 """The most activities at once: the fleet's own questions, and two for each command that runs for it."""
 _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -55,7 +55,7 @@ _SILENT_SECONDS: Final = 20.0
 _OTHER_NAME: Final = "NotValidForName"
 """Part of the SDK's error if a gate's certificate is not good for the name that was asked for."""
 _DISMISSED_SECONDS: Final = 60.0
-"""How often a node that was removed asks whether it still is. An invitation is noticed at once."""
+"""The time between two questions of a removed node whether it still is removed. An invitation is noticed at once."""
 
 ToFleet = Callable[[Invitation, FleetKey], Awaitable[Client]]
 
@@ -102,7 +102,7 @@ class FleetLink:
                     found = await self._invitation()
                     if found is None or replace(found, fleet_key=invitation.fleet_key) != invitation:
                         break
-                    if found.fleet_key != key.pem:  # the fleet has told it: what is under way for the fleet goes on
+                    if found.fleet_key != key.pem:  # by the fleet's own news: its commands go on
                         key.pem = found.fleet_key
                         member.trust(found)
                     await asyncio.wait({serving}, timeout=LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""Keeps the process of the node's own endpoint, while the node belongs to a fleet and was told to listen."""
+"""Keeps the process of the node's own endpoint, while the node belongs to a fleet and its settings have it listen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syncpod.settings.membership import read_listening, read_membership
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks whether the node is told to listen, and where."""
+"""Between two looks whether the node is to listen, and where."""
 _RETRY_SECONDS: Final = (2.0, 10.0, 30.0)
 _TERM_SECONDS: Final = 10.0
 _LINE_BYTES: Final = 64 * 1024

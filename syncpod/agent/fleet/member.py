@@ -173,7 +173,7 @@ class Member:
         return self._signed(news)
 
     def _signed(self, answer: Answer) -> Answer:
-        """Return an answer that says who gives it: two machines with one invitation are told apart by that."""
+        """Return an answer that names its sender, which distinguishes two machines with one invitation."""
         return answer.model_copy(update={"life": self._reports.life, "machine": self._reports.machine()})
 
     async def run(self, asked: RemoteCommand) -> RemoteCommandPiece:
@@ -244,7 +244,7 @@ class Member:
                 raise
 
     def _must_not_run(self, intent: Intent) -> dict[str, str]:
-        """Return by key why pods must not run now: the fleet may have replaced them while it did not hear of the node.
+        """Return by key why pods must not run now: the fleet may have replaced them while the node was out of contact.
 
         That may be a pod that the node learns of only now, since it was cut off when it was to get it.
         """

@@ -242,7 +242,7 @@ class RemoteCommands:
     def _why_late(self, asked_at: float) -> str:
         """Return why a command that was asked for at this moment may be a copy of one that was run; "" if it is none.
 
-        Whoever can poll the fleet's own task queue can send a node what the fleet once sealed for it.
+        Anybody who can poll the fleet's own task queue can send a node an order that the fleet once sealed for it.
         """
         late = time.time() - asked_at
         if abs(late) > IN_TIME_SECONDS:

@@ -57,7 +57,7 @@ class FleetReports:
         self._node_run: PublishedRun | None = None
         self._view = NodeView()
         self.life, self._number = uuid.uuid4().hex, 0
-        """`life` is a random id: by it a fleet tells this worker from another one that answers as the same node."""
+        """`life` is a random id: it distinguishes this worker from another one that answers as the same node."""
         self._sent = Attended()
         self._sent_pods: dict[str, PodReport] = {}
 

@@ -1,4 +1,4 @@
-"""What a node is told of its fleet's key: it believes it only under the key that it trusts already."""
+"""Messages to a node about its fleet's key: one counts only under the key that the node trusts already."""
 
 from __future__ import annotations
 

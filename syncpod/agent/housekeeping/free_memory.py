@@ -56,7 +56,7 @@ class FreeMemory:
         if self._has_grown():
             self._collect()
             await in_daemon_thread(self._trim, name="free memory")
-        self._least = self._resident()  # what is left is needed
+        self._least = self._resident()  # all that is left is needed
 
     def _has_grown(self) -> bool:
         now = self._resident()

@@ -1,4 +1,4 @@
-"""What the node's own workflow knows: since when, whether all sources have reported, and which pods are desired."""
+"""The node as its own workflow knows it: since when, whether all sources have reported, and the desired pods."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _AT_ONCE: Final = 8
 
 
 class _Life(NamedTuple):
-    """What is needed of a pod's record; the whole of ten thousand would take much memory."""
+    """The needed parts of a pod's record; ten thousand whole ones would take much memory."""
 
     incarnation: str
     cluster: str

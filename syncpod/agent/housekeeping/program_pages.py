@@ -58,7 +58,7 @@ class ProgramPages:
 def free_worker_and_server(state_dir: Path) -> None:
     """Free the pages of this process and, for root, those of the directory's Temporal server. Blocks. Raises OSError.
 
-    What libc has free in this process goes back too. Should another process have the recorded number of the server by
+    Free memory of libc in this process goes back too. Should another process have the recorded number of the server by
     now, that one reads its pages again.
     """
     malloc_trim()

@@ -45,7 +45,7 @@ PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """When the removal of a pod whose workflow has just ended is tried again: its dead containers were just being
 collected, or the runtime was away. After that each round tries it."""
 ROUND_SECONDS: Final = 30.0
-"""How long the removals of a round are waited for before the next one."""
+"""The time for the removals of a round before the next one begins."""
 CLOSE_SECONDS: Final = 10.0
 """How long a worker that is asked to end goes on with removals."""
 

@@ -1,4 +1,4 @@
-"""Writes the node report for ``syncpod node``: its conditions, its orphans, what it cannot remove, and what it has.
+"""Writes the node report for ``syncpod node``: conditions, orphans, and the things that it has or cannot remove.
 
 Conditions, reasons and messages are those of a Node object (nodestatus/setters.go, v1.36), since there is none.
 """
@@ -35,7 +35,8 @@ _CONDITIONS: Final[dict[NodeCondition, tuple[tuple[str, str], tuple[str, str]]]]
 }
 
 Counted = tuple[str, float, Callable[[], int], str]
-"""A chore: its name, its period in seconds, a function that counts what it has removed, and what that is."""
+"""A chore: its name, its period in seconds, a function that counts the things that it has removed, and a word for
+them."""
 
 
 class NodeReporter:

@@ -41,7 +41,7 @@ from syncpod.pod import ObjectMeta
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-"""How many pods' workflows are told something at the same time, at most."""
+"""The largest number of pods' workflows that get an order at the same time."""
 _RETRY_SECONDS: Final = 1.0
 """After the server did not answer, which is no fault of the pod."""
 _QUICK_SECONDS: Final = (0.2, 0.4)
@@ -55,9 +55,9 @@ class Listing(NamedTuple):
     pods: tuple[dict[str, Any], ...]
     """v1 Pods with their defaults and UIDs."""
     kept: tuple[PodKey, ...]
-    """Pods that stay as they are, whatever that is: the source has them, and does not say how they should be."""
+    """Pods that stay as they are in any case: the source has them, but not in a form that can be read."""
     problems: tuple[str, ...]
-    """What is wrong with the source; one sentence each."""
+    """The source's problems, one sentence each."""
     named: frozenset[PodKey] = frozenset()
     """Pods whose UIDs do not change with what the source says of them."""
 
@@ -84,7 +84,7 @@ class _Pod:
     uids: tuple[str, ...] = ()
     """UIDs of the source's pods that may run under the name, the newest last."""
     seen: dict[str, str] = field(default_factory=dict)
-    """When the node first heard of the pod with a UID, as its annotation says."""
+    """When the node first saw the pod with a UID, by the pod's annotation."""
     telling: asyncio.Task[None] | None = None
     again: asyncio.TimerHandle | None = None
     """Looks at it again when its back-off ends."""
@@ -175,7 +175,7 @@ class DesiredPods:
         pod = self._pods.setdefault(key, _Pod(key))
         pod.uids = (meta.uid, *pod.uids)
         if pod.document is not None and _uid(pod.document) != meta.uid:
-            pod.told = None  # whatever it was told, another pod has its name
+            pod.told = None  # despite its order, another pod has its name
         self._forget_backoff(pod)
         self._look(pod)
 
@@ -224,7 +224,7 @@ class DesiredPods:
         return ApplyPodWorkflow(node=self._node, pod=with_origin(pod.document, self._source, seen), replaces=replaces)
 
     def _look(self, pod: _Pod) -> None:
-        """Begin to tell a pod's workflow what it is to be told, unless that is under way or held back."""
+        """Begin to send a pod's workflow its order, unless that is under way or held back."""
         if pod.telling is not None or pod.again is not None:
             return
         if self._order(pod) is not None:
@@ -248,12 +248,12 @@ class DesiredPods:
             self._look(pod)
 
     async def _told(self, pod: _Pod) -> float | None:
-        """Tell a pod's workflow what it is to be told now; return after how many seconds that is to be repeated."""
+        """Send a pod's workflow the order that is due now; return after how many seconds that is to be repeated."""
         order, document = self._order(pod), pod.document
         if order is None:
             return None
         if isinstance(order, ApplyPodWorkflow):
-            # From now on the pod may run, even if no answer is heard.
+            # From now on the pod may run, even if no answer comes.
             pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))
         if isinstance(order, DeletePodWorkflow) or order.replaces:
             pod.told = None  # if the pod that it had been told of ends from now on, nobody else has ended it
@@ -313,7 +313,7 @@ class DesiredPods:
     # --- what is told of it -------------------------------------------------------------------------------------------
 
     def report(self) -> tuple[DesiredPod, ...]:
-        """Return the pods that the source asks for, and those whose workflows have not been told to end yet."""
+        """Return the pods that the source asks for, and those whose workflows have no order to end yet."""
         return tuple(self._reported(pod) for _, pod in sorted(self._pods.items(), key=lambda each: each[1].name))
 
     def take_gone(self) -> tuple[PodKey, ...]:
@@ -354,7 +354,7 @@ def _workflow_id(key: PodKey) -> str:
 
 
 def with_origin(document: Mapping[str, Any], source: str, seen: str) -> dict[str, Any]:
-    """Return a document with the annotations for its source, and for the time at which the node first heard of the pod.
+    """Return a document with the annotations for its source, and for the time at which the node first saw the pod.
 
     In the kubelet, that time does not survive a restart (config/config.go, v1.36, updatePodsFunc).
     """

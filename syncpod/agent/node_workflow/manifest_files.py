@@ -36,7 +36,7 @@ from syncpod.pod.admission import without_cluster
 _MADE: Final = "manifest-pods.json"
 _MOST_PROBLEMS: Final = 100
 _LONGEST_PROBLEM: Final = 1024
-"""Characters. Whoever writes nonsense into the directory must not make the list too large for the pods in it."""
+"""Characters. Nonsense in the directory must not make the list too large for the pods in it."""
 _SETTLED_SECONDS: Final = 2.0
 """A file that looks unchanged is not read again, unless it was written so shortly before the last read that its times
 may not tell the two versions apart."""
@@ -66,13 +66,13 @@ class ManifestFiles:
     directory: Path
     node: str
     state_dir: Path
-    """Where it is stored which file has made which pod: after a restart a broken file must not end its pod."""
+    """The file that stores which manifest has made which pod: after a restart a broken one must not end its pod."""
     _read: dict[Path, _Read] = field(default_factory=dict)
     _made: dict[str, PodKey] | None = None
     _is_unsynced: bool = False
 
     def look(self) -> Listing:
-        """Read what has changed, and return what all files say. A missing directory has no files.
+        """Read the changed files, and return the content of all. A missing directory has no files.
 
         Raises OSError if the directory cannot be listed.
         """
@@ -91,7 +91,7 @@ class ManifestFiles:
         """Have what `look` stored survive a power cut, too; return why it may not, "" if it does. Blocks.
 
         It comes after the pods have begun, which need not wait for a disk: a crash alone loses nothing that was
-        written. What fails is tried again when it is called next.
+        written. A file that fails is tried again at the next call.
         """
         if not self._is_unsynced:
             return ""
@@ -138,7 +138,7 @@ class ManifestFiles:
         self._check(path, found)  # before it is opened: opening a device may do something
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            # What was opened may be something else than what was there a moment ago, and may grow while it is read.
+            # The opened file may be another than the one of a moment ago, and may grow while it is read.
             self._check(path, os.fstat(descriptor))
             text = file.read(LARGEST_MANIFEST + 1)
         documents = load_documents(text, source=_shown(path))
@@ -219,7 +219,7 @@ def _bounded(problems: Sequence[str], directory: Path) -> tuple[str, ...]:
 
 
 def _without_target(path: Path, before: _Read | None) -> _Read | None:
-    """Return what is known of a path without a file: nothing if it is gone, its last document if it is a link."""
+    """Return the document of a path without a file: none if it is gone, its last one if it is a link."""
     if not path.is_symlink():
         return None
     problem = f"{_shown(path)}: is a dangling link"

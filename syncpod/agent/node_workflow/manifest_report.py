@@ -18,12 +18,13 @@ from syncpod.messages.node import FILE_SOURCE, LISTED_LIMIT, DesiredPod, NodeVie
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 0.25
-"""How long after a change it is told. Worker and server have time for the pods until then, and for more changes."""
+"""The time between a change and its report. Worker and server have time for the pods until then, and for more
+changes."""
 _RETRY_SECONDS: Final = 1.0
 
 
 class Pods(Protocol):
-    """What is told of: `syncpod.agent.node_workflow.desired_pods.DesiredPods`."""
+    """The contents of the report: `syncpod.agent.node_workflow.desired_pods.DesiredPods`."""
 
     news: asyncio.Event
     is_read: bool

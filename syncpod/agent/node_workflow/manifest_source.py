@@ -36,7 +36,7 @@ GONE_SECONDS: Final = 0.02
 """The same after a removal. A program that replaces a file by another creates the new one at once; the kubelet does not
 wait at all."""
 UNSETTLED_SECONDS: Final = 1.0
-"""How long such a change is waited for while more and more follows."""
+"""The longest time between such a change and its report, while more and more follows."""
 _RETRY_SECONDS: Final = 1.0
 
 
@@ -123,8 +123,8 @@ async def _changes(
     """Yield at once, then True whenever something in the directory may have changed, and False every `reread` seconds.
 
     The latter comes also where something changes more often than that. A file that was closed after writing, or moved
-    into place, is told at once. Any other change is told once nothing more has happened for `SETTLED_SECONDS`, or
-    `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS` after it; `expect` is called as soon as
+    into place, is reported at once. Any other change is reported once nothing more has happened for `SETTLED_SECONDS`,
+    or `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS` after it; `expect` is called as soon as
     anything has changed. Ends when the directory has been replaced; if it cannot be watched, after one `reread`,
     calling `warn` with the reason.
     """

@@ -78,7 +78,7 @@ class NodeSignals:
     async def end_another(self) -> str:
         """End what somebody else has started under the id of the node's workflow; return what it was, "" = nothing.
 
-        The server gives it the node's signals, whatever it is, and nothing would be done. Raises RPCError.
+        The server gives any such run the node's signals, and nothing would be done. Raises RPCError.
         """
         await self._require()
         handle, ours = self._client.get_workflow_handle(node_workflow_id(self._node)), node_task_queue(self._node)

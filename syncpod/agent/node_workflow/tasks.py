@@ -31,7 +31,7 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 30.0
-"""Between two checks that the node's workflow still runs, and still knows what it was told."""
+"""Between two checks that the node's workflow still runs, and still has the node's reports."""
 _RETRY_SECONDS: Final = 5.0
 _TAKEOVER_SECONDS: Final = 10.0
 
@@ -109,7 +109,7 @@ async def _take_over(takeover: Takeover, workflow_id: str) -> None:
 
 
 class _WorkflowCheck:
-    """Checks that the node's workflow knows what it was told, and has it told again after a restart."""
+    """Checks that the node's workflow has the node's reports, and has them repeated after a restart."""
 
     def __init__(
         self,

@@ -182,7 +182,7 @@ class Prober:
                     self._tell(pod, instance, worker.state, Report(worker.state.result, answer))
 
     def untold(self, uid: str) -> tuple[UntoldFailures, ...]:
-        """Return the failures of a pod's probes that its workflow has not been told of, and the overdue answers."""
+        """Return the failures of a pod's probes that its workflow does not know yet, and the overdue answers."""
         pod = self._pods.get(uid)
         instances = tuple(pod.instances.values()) if pod is not None else ()
         failed = (
@@ -379,5 +379,5 @@ def _end(workers: Iterable[ProbeWorker]) -> None:
 
 
 def _text(answer: str) -> str:
-    """Return what is told of an answer."""
+    """Return the report of an answer."""
     return of_process.part(answer, 0, _TEXT_LIMIT)

@@ -1,8 +1,8 @@
 """Stores probe results in the pod's directory, so that a restart of the worker loses none.
 
 Results count in the pod's workflow. This copy only lets the next prober continue where the last one stopped: a
-container that has started is not probed for startup again, and one that was ready stays ready until a probe fails.
-What an exec probe has waited for in vain is stored with them.
+container that has started is not probed for startup again, and one that was ready stays ready until a probe fails. The
+time that an exec probe has waited in vain is stored with them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from syncpod.pod import Container, Probe
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 
 _TRIES = 3
-"""How often a probe that could not be carried out is tried at once (maxProbeRetries)."""
+"""The number of immediate tries of a probe that could not be carried out (maxProbeRetries)."""
 
 
 def with_static_variables(probe: Probe, container: Container) -> Probe:

@@ -22,7 +22,7 @@ from syncpod.pod import ExecAction, Probe
 OVERDUE_SECONDS: Final = 10.0
 """How long after its own timeout an answer is overdue. Each worker waits at least so long for the answer."""
 KEEP_SECONDS: Final = 15.0
-"""How often the time of an overdue answer is kept: a restart of the worker loses no more than that."""
+"""The time between two records of an overdue answer: a restart of the worker loses no more than that."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SlowAnswers:
         self._timer: asyncio.TimerHandle | None = None
         self._began = 0.0
         self.overdue_since: float | None = None
-        """Since when the answer under way is waited for, in seconds since the epoch; None if it is not overdue."""
+        """Since when the answer under way is due, in seconds since the epoch; None if it is not overdue."""
 
     @property
     def limit_seconds(self) -> float:
@@ -66,7 +66,7 @@ class SlowAnswers:
                 answer = await ask()
         except TimeoutError:
             answer, in_time = timed_out(action, self._timeout), False
-        except NoAnswer:  # the runtime is gone or back: whatever was waited for, it was not this command
+        except NoAnswer:  # the runtime is gone or back: the wait was not for this command
             self._set(Slow(before.failures))
             raise
         finally:

@@ -121,7 +121,7 @@ class ProbeWorker:
     async def _run(self, due: float) -> None:
         try:
             await self._run_once()
-        except Exception:  # whatever it is, the probe must continue
+        except Exception:  # the probe must continue after any error
             log.exception("%s", self._name)
         self._task = None
         if self.state.on_hold:

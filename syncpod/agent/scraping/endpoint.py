@@ -1,6 +1,6 @@
 """Serves a node's metrics, health, pods and resource usage over HTTP, at the kubelet's paths.
 
-Of a request only the path matters, and for the pods themselves a token. No request changes the node. Metrics show the
+Only the path of a request matters, and for the pods themselves a token. No request changes the node. Metrics show the
 names of pods and their usage to everyone who can connect, so the address should be on the loopback. ``/pods`` and
 ``/stats/summary`` show more: they require the token of the state directory, and are served only on a loopback address,
 since the token is sent unencrypted.

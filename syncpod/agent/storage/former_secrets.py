@@ -49,7 +49,8 @@ class FormerSecrets:
             await asyncio.to_thread(self._forget, over)
 
     def _forget(self, over: list[FormerSecret]) -> None:
-        # What is added after this line is not forgotten, though the store may be read before it has it.
+        # A value that is added after this line is not forgotten, though the store may be read before the value is in
+        # it.
         known = self._redactor.known()
         for former in over:
             former.file.unlink(missing_ok=True)

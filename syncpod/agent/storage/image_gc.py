@@ -80,7 +80,7 @@ class _Seen:
     present: frozenset[str]
     """Ids of the images, and all other names that the runtime has for them."""
     unused: tuple[UnusedImage, ...]
-    """What may be removed."""
+    """The images that may be removed."""
     not_ours: int
     """How many images are unused and not pinned, but were not pulled by this node."""
 

@@ -1,6 +1,6 @@
 """Log rotation: keeps the logs of running containers from growing without bound.
 
-A log that has reached its size limit is renamed, and the runtime is told to open a new one. Renamed logs are
+A log that has reached its size limit is renamed, and the runtime is asked to open a new one. Renamed logs are
 compressed, and the oldest ones are removed.
 
 Mirrors logs/container_log_manager.go, v1.36, with its sizes, names and numbers, so that tools that read a kubelet's
@@ -55,11 +55,11 @@ _BUSY_SECONDS: Final = 60.0
 _AGAIN_SECONDS: Final = 10.0
 """How soon a log that could not be rotated or reopened is tried again."""
 ANSWER_SECONDS: Final = 2.0
-"""How long a worker that ends waits for the answer of a runtime that was told to reopen a log."""
+"""How long a worker that ends waits for a runtime's answer to the request to reopen a log."""
 _COMPRESS_SECONDS: Final = 120.0
 """How long compressing one log may hold up the others: its disk may hang."""
 _PATH_LIMIT: Final = 4096
-"""PATH_MAX: what is longer is no path."""
+"""PATH_MAX: anything longer is no path."""
 _STAMP: Final = "%Y%m%d-%H%M%S"
 
 
@@ -201,7 +201,7 @@ class LogRotation:
 
 
 async def _succeeds(reopening: asyncio.Task[None]) -> bool:
-    """Say whether the runtime's answer, which is waited for a little, is that it has opened a new log.
+    """Say whether the runtime answers within a moment that it has opened a new log.
 
     Hazard: conmon, which writes CRI-O's logs, puts its new file in the place of whatever has the log's name. So a file
     that is renamed back while the call is under way would be lost, with all that was written to it.

@@ -1,7 +1,7 @@
 """Passes on changes of ConfigMaps and Secrets to the pods that show them or wait for them.
 
 Once a second it reads the version of each object in the store: one stat per object. The pods whose volumes show a
-changed object get new files, in place, and keep running. Containers and steps that wait for an object are told to
+changed object get new files, in place, and keep running. Containers and steps that wait for an object are made to
 retry. A container that mounts a subPath keeps the old files, as in Kubernetes.
 
 To pods this looks like volumemanager/reconciler and configmap/watch_based_manager.go, v1.36. Differences: a change is

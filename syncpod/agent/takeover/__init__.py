@@ -1,1 +1,1 @@
-"""What a worker does before it serves a node: takes the lock, looks for rivals, takes over from the last worker."""
+"""A worker's work before it serves a node: it takes the lock, looks for rivals, and takes over from the last worker."""

@@ -73,7 +73,7 @@ class Takeover:
         """List the pods that may have an open workflow on this node's queue. Raises RPCError.
 
         Read from visibility, which may lag, so pods in the runtime count too. A run that follows a deleted pod may
-        still carry that pod's search attributes; if the runtime has another pod of its name, neither is believed.
+        still carry that pod's search attributes; if the runtime has another pod of its name, neither counts.
         """
         said: dict[str, PodRef | None] = {}
         query = f"TaskQueue = '{self._task_queue}' AND WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"

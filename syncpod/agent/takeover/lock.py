@@ -115,7 +115,7 @@ class NodeLock:
             while not _is_locked(lock):
                 holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
                 was_killed = re.fullmatch("[0-9]{1,10}", holder) and is_killed_with(int(holder), lock)
-                if not was_killed and not _is_locked(lock):  # again, for one that ended while it was looked at
+                if not was_killed and not _is_locked(lock):  # again, for one that ended meanwhile
                     whose = f"process {holder}" if holder else "another process"
                     raise NotThisNode(
                         f"state directory {self.state_dir} is in use by the worker in {whose}: one worker serves a node"
@@ -132,7 +132,7 @@ class NodeLock:
     def _replaced(self) -> int:
         """Put another lock file in the place of one whose holder was killed, and return it open and locked.
 
-        What the killed worker may still do is the one call that hangs, on the files of a pod. Raises OSError.
+        All that the killed worker may still do is the one call that hangs, on the files of a pod. Raises OSError.
         """
         log.warning("a killed worker of this node waits for a disk that does not answer; this one serves in its place")
         fresh = self.state_dir / "lock.new"

@@ -1,4 +1,4 @@
-"""What must hold before a worker serves its node: the runtime, the name and the Temporal cluster are the node's own."""
+"""Conditions before a worker serves its node: the runtime, the name and the Temporal cluster are the node's own."""
 
 from __future__ import annotations
 

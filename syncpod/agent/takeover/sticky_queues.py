@@ -38,7 +38,7 @@ there."""
 _LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 """How the SDK says that a poll's time was up: the second is its own clock's."""
 _RECENT = 500
-"""How many of a run's last events are read: this many may have come in since its last task."""
+"""The number of a run's last events that are read: as many may have come in since its last task."""
 _POLLERS = 4
 
 

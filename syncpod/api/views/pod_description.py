@@ -1,4 +1,4 @@
-"""What ``describe pod`` prints: the pod as `kubectl describe` lays it out, then what its workflow is doing.
+"""The output of ``describe pod``: the pod as `kubectl describe` lays it out, then the work of its workflow.
 
 Pure. Values of Secrets never appear here: a pod only refers to them.
 """
@@ -35,7 +35,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a pod's workflow besides the pod."""
+    """The known facts of a pod's workflow besides the pod."""
 
     workflow_id: str
     run_id: str
@@ -63,7 +63,7 @@ def describe(pod: Pod, facts: Facts, now: datetime) -> list[str]:
 
 
 def describe_recorded(pod: Pod, facts: Facts, now: datetime) -> list[str]:
-    """Return the lines of a pod that did not answer: what Temporal recorded last, and nothing that is only guessed."""
+    """Return the lines of a pod that did not answer: Temporal's last record, and no guesses."""
     return [*pairs(_recorded(pod)), *_workflow(facts, now), *_events(None, now)]
 
 

@@ -1,4 +1,4 @@
-"""The verbose part of Status: the embedded runtime's configuration, and what it cannot do on this machine."""
+"""The verbose part of Status: the embedded runtime's configuration, and its limits on this machine."""
 
 from __future__ import annotations
 

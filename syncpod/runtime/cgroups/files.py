@@ -54,7 +54,7 @@ class Memory:
 
     @property
     def available(self) -> int | None:
-        """What is left of the limit; None without one."""
+        """The rest of the limit; None without one."""
         return None if self.limit is None else max(0, self.limit - self.working_set)
 
 

@@ -129,7 +129,7 @@ class Cgroups:
     def make(self, path: str, resources: LinuxContainerResources) -> None:
         """Make a container's cgroup with its limits, or set them on an existing one. Does nothing without hierarchies.
 
-        Raises :class:`CgroupRefused`; what was made then is removed.
+        Raises :class:`CgroupRefused`; a cgroup that was made is removed then.
         """
         refusal = self.refusal(resources)
         if refusal:
@@ -198,7 +198,7 @@ class Cgroups:
         return any((each.oom_kills(directory) or 0) > 0 for each, directory in self._directories(path))
 
     def kill(self, path: str) -> None:
-        """Kill everything in the container's cgroup, and what it forks meanwhile; a missing cgroup is ignored.
+        """Kill everything in the container's cgroup, also later forks; a missing cgroup is ignored.
 
         The processes may still be dying when this returns, and a new process can enter afterwards.
         """

@@ -25,7 +25,7 @@ class Mounted:
     own_directory: Path
     """Where this process's cgroup is seen."""
     controllers: frozenset[str]
-    """Of version 1, those of use to us; version 2 says them in a file."""
+    """For version 1, those of use to us; version 2 lists them in a file."""
 
 
 @dataclass(frozen=True)

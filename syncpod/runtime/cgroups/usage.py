@@ -133,8 +133,8 @@ def directory_usage(*directories: Path, at_most: int = 100_000) -> DirectoryUsag
     """Measure directories of one file system together: a container's writable layers.
 
     None if all are gone, or if they have more than `at_most` entries, about a second's work: no number is better than a
-    wrong one. Each inode counts once, symlinks are not followed, and other file systems are not entered. What vanishes
-    meanwhile or cannot be read is left out.
+    wrong one. Each inode counts once, symlinks are not followed, and other file systems are not entered. A cgroup that
+    vanishes meanwhile or cannot be read is left out.
     """
     inodes: set[int] = set()
     blocks = 0

@@ -64,8 +64,8 @@ class ContainerHandle:
     def kill(self) -> None:
         """Kill the main process and everything that it started.
 
-        The supervisor does this, even if it was stopped. After five seconds it is killed itself, and what is left is
-        found and killed here.
+        The supervisor does this, even if it was stopped. After five seconds it is killed itself, and the remaining
+        processes are found and killed here.
         """
         if self._supervisor < 0:
             return

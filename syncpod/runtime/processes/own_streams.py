@@ -79,7 +79,7 @@ class OwnStreams:
         self._write_input()
 
     def take_input(self, data: bytes) -> None:
-        """Write input, now or when there is space; what nobody reads any more is lost."""
+        """Write input, now or when there is space; input that nobody reads any more is lost."""
         if self._input >= 0:
             self._input_queue.append(data)
         self._write_input()

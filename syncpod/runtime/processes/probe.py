@@ -22,7 +22,7 @@ from syncpod.runtime.processes.records import Level
 from syncpod.runtime.root import rootfs
 
 _TRIES = 3
-"""How often a level is tried: a failure may be temporary, while a real refusal repeats at once."""
+"""The number of tries of a level: a failure may be temporary, while a real refusal repeats at once."""
 
 
 def level(directory: Path) -> tuple[Level, str]:

@@ -1,6 +1,6 @@
 """Making a process specification from a container's config, and refusing what this runtime cannot do.
 
-What cannot be done is refused with a sentence that says what to do instead, and never silently ignored. Only settings
+An impossible field is refused with a sentence that names an alternative, and never silently ignored. Only settings
 without effect on the pod's function are accepted and ignored: masked and read-only paths, the default seccomp and
 AppArmor profiles, SELinux relabelling, and shared namespaces, because there is no isolation that they could change.
 """

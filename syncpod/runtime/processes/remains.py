@@ -23,9 +23,9 @@ _ROUNDS = 200
 def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]) -> None:
     """Kill the main process and all processes in its session, mount namespace and cgroups, until none is left.
 
-    Takes a few seconds at most. The main process should have died with the supervisor. What it started is in its
-    session, unless it left that; a session's number is not reused while a member lives. A process that left the session
-    is still in the container's mount namespace, if it had one. A dying process leaves that before its last files are
+    Takes a few seconds at most. The main process should have died with the supervisor. Its children are in its session,
+    unless they left that; a session's number is not reused while a member lives. A process that left the session is
+    still in the container's mount namespace, if it had one. A dying process leaves that before its last files are
     closed, and a port of the machine is free only then: so it is waited for. Blocks: call it in a thread.
     """
     main = started.main

@@ -55,7 +55,7 @@ _FAREWELL_LOOK_SECONDS = 0.05
 _RECORD_AGAIN_SECONDS = 0.5
 """How often to retry writing an end."""
 _HUNG_UP_LOOK_SECONDS = 0.25
-"""How often to check whether a process has opened the container's terminal again."""
+"""The time between two checks whether a process has opened the container's terminal again."""
 _REAPED_AT_ONCE = 256
 """How many children are reaped before looking again for live ones."""
 

@@ -80,7 +80,7 @@ class _HostRoot:
                 liken(target, entry.stat())
                 self._copies += 1
                 return
-        with contextlib.suppress(OSError):  # What cannot be shown is missing.
+        with contextlib.suppress(OSError):  # A file that cannot be shown is missing.
             target.touch()
             libc.bind_recursively(entry.path, str(target))
             self._root.shared.append(entry.path)
@@ -97,7 +97,7 @@ class _HostRoot:
         try:
             like = Path(path).stat()
         except OSError:
-            with contextlib.suppress(OSError):  # What cannot even be shared is an empty directory.
+            with contextlib.suppress(OSError):  # A directory that cannot even be shared is empty.
                 self._root.share(path, target)
             return
         if self._root.lay(path, target, like, without_state=holds_state):

@@ -1,6 +1,6 @@
 """Simulated processes: timers that obey a script in the sandbox's annotations (:mod:`.script`).
 
-They keep the promises of real processes. What a process will do is decided when it starts and written to its directory.
+They keep the promises of real processes. The fate of a process is decided when it starts and written to its directory.
 From then on it follows the clock, whether or not a server runs, and the next server finds it running or ended. The
 effect of a signal is on disk before it takes place.
 """

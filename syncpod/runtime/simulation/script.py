@@ -81,7 +81,7 @@ class FailureRate:
     rate: float
     """0 = never, 1 = always."""
     times: int | None
-    """How many of the first calls may fail; None = all."""
+    """The number of first calls that may fail; None = all."""
     code: grpc.StatusCode
     message: str
     """Empty = a default text."""
@@ -110,7 +110,7 @@ class ExecScript:
 
 @dataclass(frozen=True, slots=True)
 class ContainerScript:
-    """What a container does. Times are nanoseconds."""
+    """The script of a container. Times are nanoseconds."""
 
     calls: CallScript
     start_delay: int = 0
@@ -140,7 +140,7 @@ class ContainerScript:
 
 @dataclass(frozen=True, slots=True)
 class PodScript:
-    """What a sandbox does. Times are nanoseconds."""
+    """The script of a sandbox. Times are nanoseconds."""
 
     calls: CallScript
     start_delay: int = 0

@@ -127,7 +127,7 @@ class StreamingServer:
                 writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one request to its end, whatever it is."""
+        """Serve one request of any kind to its end."""
         socket = Socket(reader, writer)
         try:
             try:
