@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from syncpod.kernel.memory_file import memory_file
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from tests.agent.node_endpoint import Measuring, node_of, node_readings
+from tests.agent.published import OfNoPod
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, served, write_kubeconfig
 
@@ -81,7 +82,7 @@ class Pods:
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
         found = [each for each in self.pods if each["metadata"]["name"] in names]
         return [
-            Told(each["metadata"]["namespace"], each["metadata"]["name"], "run", _telling(each))
+            Told(each["metadata"]["namespace"], each["metadata"]["name"], "run", OnePod(each))
             for each in found
             if each["metadata"]["namespace"] == namespace
         ]
@@ -92,8 +93,14 @@ class Pods:
         return self.known_pods(namespace, names)
 
 
-def _telling(pod: dict[str, Any]) -> Callable[..., Any]:
-    return lambda part: {"pod": pod}[part]
+@dataclass(frozen=True)
+class OnePod(OfNoPod):
+    """The published state of a pod."""
+
+    document: dict[str, Any]
+
+    def pod(self) -> dict[str, Any]:
+        return self.document
 
 
 @dataclass

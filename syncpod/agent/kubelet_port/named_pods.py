@@ -19,7 +19,7 @@ async def named_pod(source: PodSource, namespace: str, name: str, missing: str, 
             found = await source.open_pods(namespace, [name])
         except CannotSay:
             raise Refused(503, "this node cannot say now which pods there are: its server does not say") from None
-    pods: list[dict[str, Any]] = [each.tell("pod") for each in found]
+    pods = [each.reads.pod() for each in found]
     for pod in pods:
         if uid in ("", pod["metadata"].get("uid")):
             return pod
