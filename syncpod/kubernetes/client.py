@@ -74,7 +74,7 @@ class ApiClient:
 
     async def __aenter__(self) -> Self:
         """Prepare the connections. Raises Unreachable where the credentials cannot be read."""
-        await self._renew()
+        await self.renew()
         return self
 
     async def __aexit__(
@@ -84,7 +84,7 @@ class ApiClient:
         if self._session is not None:
             await self._session.close()
 
-    async def _renew(self) -> None:
+    async def renew(self) -> None:
         """Use the credentials as they are now, which somebody may have rotated, for all connections from now on.
 
         Calls under way are cut off: whoever makes them repeats them. Raises Unreachable.
@@ -159,7 +159,7 @@ class ApiClient:
     async def _refused(self, code: int) -> None:
         """Read the credentials again if the server does not know those that it was shown. Raises Unreachable."""
         if code == HTTPStatus.UNAUTHORIZED:
-            await self._renew()
+            await self.renew()
 
     def _request(self, method: Method, path: str, **more: Any) -> Any:
         if self._session is None:

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from syncpod.kubernetes.certificate_requests import REQUESTS
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, machine
 from tests.kubernetes.api_server import ApiServer, pod, pod_path, served, write_kubeconfig
+from tests.kubernetes.certificate_authority import issued
+from tests.kubernetes.test_certificates import answer
 
 SLEEPS = {
     "hostNetwork": True,
@@ -104,6 +107,35 @@ def test_a_machine_joins_runs_its_pods_and_leaves(cluster: Cluster, environ: dic
     ended = syncpod("down")
     assert ended.code == 0, ended.err
     assert f"The worker followed the Kubernetes cluster of {config}" in ended.err
+
+
+def test_a_machine_joins_by_a_certificate_that_the_cluster_gives_it(
+    cluster: Cluster, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Nothing is started before it has one; then it is no longer asked for."""
+    bootstrap = write_kubeconfig(tmp_path / "bootstrap.conf", cluster.server)
+    state = Path(environ["SYNCPOD_STATE_DIR"])
+    approving = threading.Thread(target=_approve, args=(cluster,))
+    approving.start()
+    upped = program("up", "--embedded", "--bootstrap-kubeconfig", str(bootstrap), environ=environ)
+    approving.join()
+    assert upped.code == 0, upped.err
+    assert "waiting for the certificate request to be approved: `kubectl certificate approve node-csr-" in upped.out
+    assert f"node/n1 has joined the cluster at {cluster.server.url}" in upped.out
+    assert f"cluster    {state}/kubernetes/kubelet.conf\n" in upped.out
+    again = program("up", "--embedded", "--bootstrap-kubeconfig", str(bootstrap), environ=environ)
+    assert again.code == 0, again.err
+    assert "waiting for the certificate" not in again.out
+    refused = program("up", "--bootstrap-kubeconfig", str(bootstrap), "--kubeconfig", "/x", environ=environ)
+    assert (refused.code, refused.out) == (2, "")
+    assert program("down", environ=environ).code == 0
+
+
+def _approve(cluster: Cluster) -> None:
+    """Approve the request of a node, and issue what it asks for."""
+    cluster.until(lambda objects: any(path.startswith(REQUESTS) for path in objects))
+    path = next(path for path in dict(cluster.server.objects) if path.startswith(REQUESTS))
+    cluster.do(answer(cluster.server, path, issued(cluster.server.objects[path]["spec"]["request"])))
 
 
 def test_what_is_no_kubeconfig_is_refused_before_anything_is_started(environ: dict[str, str], tmp_path: Path) -> None:

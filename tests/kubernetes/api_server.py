@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from syncpod.kernel.memory_file import memory_file
+from tests.kubernetes.certificate_authority import authority
 
 TOKEN = "token-of-n1"  # of this server alone
 CLUSTER_SCOPED = ("nodes",)
@@ -134,7 +135,7 @@ class ApiServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one call."""
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
+        if not (_is_node(request) or request.headers.get("Authorization") == f"Bearer {self.token}"):
             return _status(401, "Unauthorized", "no such token")
         path, watches = request.path, request.query.get("watch") == "true"
         kind = "watch" if watches else "status" if path.endswith("/status") else path.split("/")[-1]
@@ -281,6 +282,13 @@ class ApiServer:
                     await self._news.wait()
 
 
+def _is_node(request: web.Request) -> bool:
+    """Whether a client shows a certificate that the cluster has issued to the node."""
+    connection = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
+    shown = connection.getpeercert() if connection is not None else None
+    return shown is not None and (("commonName", "system:node:n1"),) in shown.get("subject", ())
+
+
 def pod_path(name: str) -> str:
     """The path of a pod in namespace default."""
     return f"/api/v1/namespaces/default/pods/{name}"
@@ -341,6 +349,8 @@ async def served() -> AsyncIterator[ApiServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with memory_file((certificate + key).decode()) as path:
         context.load_cert_chain(path)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(cadata=authority().decode())
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(app, shutdown_timeout=0)

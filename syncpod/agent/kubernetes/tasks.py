@@ -23,6 +23,9 @@ from syncpod.agent.node_workflow.desired_pods import DesiredPods
 from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.fleet.offers import Taint
+from syncpod.kubernetes.certificate_files import CertificateFile, client_file
+from syncpod.kubernetes.certificate_rotation import Rotation
+from syncpod.kubernetes.certificates import CLIENT_SIGNER, Wanted
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
@@ -111,7 +114,7 @@ class _KubernetesLink:
 
     async def run(self) -> None:
         """Be part of the cluster until cancelled."""
-        agent = self._agent
+        agent, own = self._agent, client_file(self._state_dir)
         version = engine_version()
         async with ApiClient(self._config, user_agent=f"syncpod/{version}") as api:
             reflector = Reflector(api, "/api/v1/pods", "Pod", params={"fieldSelector": f"spec.nodeName={self._node}"})
@@ -149,9 +152,18 @@ class _KubernetesLink:
                 await registration.registered.wait()
                 await mirrors.run()
 
+            rotation = [Rotation(api, own, self._wanted, replaced=api.renew).run] if self._rotates(own) else []
             followed = (registration.run, registration.renew_lease, reflector.run, pods.run, statuses.run)
-            runs = (*followed, objects.run, keep_mirrors, pod_events.run, events.run)
+            runs = (*followed, objects.run, keep_mirrors, pod_events.run, events.run, *rotation)
             await until_one_fails([asyncio.ensure_future(run()) for run in runs])
+
+    def _rotates(self, own: CertificateFile) -> bool:
+        """Say whether the kubeconfig has the certificate that the node has asked for. Others have theirs replaced."""
+        path = self._config.certificate.path
+        return path is not None and path.absolute() == own.path
+
+    async def _wanted(self) -> Wanted:
+        return Wanted(self._node, CLIENT_SIGNER)
 
 
 def _key(meta: ObjectMeta) -> ObjectKey:

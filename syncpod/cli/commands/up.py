@@ -7,7 +7,7 @@ import shlex
 import stat
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -87,6 +87,16 @@ KubeconfigFile = Annotated[
         "binds here.",
         envvar="SYNCPOD_KUBECONFIG",
         show_envvar=False,
+        show_default=False,
+    ),
+]
+BootstrapKubeconfig = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-kubeconfig",
+        metavar="FILE",
+        help="Join a Kubernetes cluster: ask it for a certificate with the identity of this kubeconfig, wait until it "
+        "is approved, and be part of the cluster with it.",
         show_default=False,
     ),
 ]
@@ -175,6 +185,7 @@ def up(
     manifests_dir: ManifestsDir = "",
     no_manifests: NoManifests = False,
     kubeconfig: KubeconfigFile = "",
+    bootstrap_kubeconfig: BootstrapKubeconfig = "",
     no_kubeconfig: NoKubeconfig = False,
     node_labels: NodeLabels = None,
     pod_max_pids: PodMaxPids = "",
@@ -200,10 +211,9 @@ def up(
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
-    from syncpod.cli import local_processes
-    from syncpod.cli.machine.settings import settings
-
-    here = settings(
+    if bootstrap_kubeconfig:
+        kubeconfig = _joined(bootstrap_kubeconfig, kubeconfig, _settings(node=node, state_dir=state_dir))
+    here = _settings(
         node=node,
         state_dir=state_dir,
         memory_dir=memory_dir,
@@ -221,8 +231,33 @@ def up(
     manifests = _manifests(filename, namespace)
     here = _checked(here, manifests, memory_is_named=bool(memory_dir), guard=guard)
     choice = _choice(here, runtime_endpoint, embedded=embedded, simulate=simulate)
-    ports = local_processes.Ports(port, ui_port, ui, guard)
+    ports = _ports(port, ui_port, ui, guard)
     _tell_what_next(here, _start(here, choice, manifests, read_timeout(timeout), ports), manifests.pods)
+
+
+def _ports(server: int | None, ui_port: int | None, ui: bool, guard: bool) -> local_processes.Ports:
+    from syncpod.cli import local_processes
+
+    return local_processes.Ports(server, ui_port, ui, guard)
+
+
+def _settings(**flags: Any) -> NodeSettings:
+    """Return the node's settings, given flags. Raises BadInput."""
+    from syncpod.cli.machine.settings import settings
+
+    return settings(**flags)
+
+
+def _joined(bootstrap: str, kubeconfig: str, here: NodeSettings) -> str:
+    """Return the kubeconfig of the cluster that the node joins. Raises BadInput and Failure."""
+    from syncpod.cli.machine.cluster_join import joined
+    from syncpod.settings.membership import read_membership
+
+    if kubeconfig:
+        raise BadInput("--bootstrap-kubeconfig: the node is given its kubeconfig, so it takes no --kubeconfig")
+    if read_membership(here.state_dir) is not None:
+        raise BadInput("--bootstrap-kubeconfig: the node is part of a fleet, and can be part of one of both only")
+    return str(joined(here, Path(bootstrap)))
 
 
 def _manifests(filename: list[str] | None, namespace: str) -> Manifests:

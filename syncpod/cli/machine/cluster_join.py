@@ -1,0 +1,87 @@
+"""Has a machine join a Kubernetes cluster by a bootstrap kubeconfig: it asks for a certificate, and waits for it.
+
+Mirrors the kubelet's pkg/kubelet/certificate/bootstrap (v1.36), LoadClientConfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.state_directory import prepare
+
+if TYPE_CHECKING:
+    from syncpod.kubernetes.kubeconfig import Kubeconfig
+    from syncpod.settings.node import NodeSettings
+
+_OPTION = "--bootstrap-kubeconfig"
+
+
+def joined(here: NodeSettings, bootstrap: Path) -> Path:
+    """Return the kubeconfig with which the node is part of the cluster of a bootstrap kubeconfig.
+
+    If the node has a certificate that is still valid, it is the one that it has; else the cluster is asked for one, and
+    somebody may have to approve that. Raises BadInput and Failure.
+    """
+    from syncpod.kubernetes.certificate_files import client_file, kubeconfig_path
+    from syncpod.kubernetes.certificate_requests import CertificateRefused
+    from syncpod.kubernetes.client import ApiError, Unreachable
+
+    config = _read(bootstrap)
+    path = kubeconfig_path(here.state_dir)
+    prepare(here.state_dir)
+    try:
+        if path.exists() and _is_valid(client_file(here.state_dir).read(), here.node):
+            return path
+        return asyncio.run(_join(here, config))
+    except CertificateRefused as refused:
+        raise Failure(f"{_OPTION}: the cluster gives the node no certificate: {refused}") from None
+    except (ApiError, Unreachable) as error:
+        raise Failure(f"{_OPTION}: {config.server}: {error}") from None
+    except OSError as error:
+        raise Failure(f"{here.state_dir}: {error.strerror}") from None
+
+
+def _read(bootstrap: Path) -> Kubeconfig:
+    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_credentials, read_kubeconfig
+
+    try:
+        config = read_kubeconfig(bootstrap.absolute())
+        read_credentials(config)
+    except KubeconfigInvalid as wrong:
+        raise BadInput(f"{_OPTION}: {wrong}") from None
+    return config
+
+
+def _is_valid(pair: bytes, node: str) -> bool:
+    from syncpod.kubernetes.certificates import life_of, node_of
+
+    try:
+        return node_of(pair) == node and datetime.now(UTC) < life_of(pair)[1]
+    except ValueError:
+        return False
+
+
+async def _join(here: NodeSettings, config: Kubeconfig) -> Path:
+    """Obtain a certificate, and write the node's kubeconfig.
+
+    Raises CertificateRefused, ApiError, Unreachable, OSError.
+    """
+    from syncpod.kubernetes.certificate_files import client_file, write_kubeconfig
+    from syncpod.kubernetes.certificate_requests import obtain
+    from syncpod.kubernetes.certificates import CLIENT_SIGNER, Wanted
+    from syncpod.kubernetes.client import ApiClient
+
+    def asked(name: str) -> None:
+        say(f"waiting for the certificate request to be approved: `kubectl certificate approve {name}`")
+
+    authorities = config.authorities.read() if config.authorities else b""
+    async with ApiClient(config, user_agent="syncpod") as client:
+        await obtain(client, Wanted(here.node, CLIENT_SIGNER), client_file(here.state_dir), asked=asked)
+    path = write_kubeconfig(here.state_dir, config, authorities)
+    say(f"node/{here.node} has joined the cluster at {config.server}")
+    return path

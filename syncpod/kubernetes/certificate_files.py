@@ -1,0 +1,101 @@
+"""The certificates that a node has from its cluster, in its state directory: of 0600, in a directory of 0700.
+
+::
+
+    kubernetes/kubelet.conf          a kubeconfig with the node's identity; kubectl takes it too
+    kubernetes/client-current.pem    its certificate and key
+    kubernetes/serving-current.pem   those with which the node serves the kubelet's port, if the cluster has signed them
+    kubernetes/*-next.key            the key of a request that is not answered yet: a restart goes on with it
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.kubernetes.certificates import new_key
+from syncpod.kubernetes.kubeconfig import Kubeconfig
+
+DIRECTORY: Final = "kubernetes"
+_KUBECONFIG: Final = "kubelet.conf"
+
+
+@dataclass(frozen=True)
+class CertificateFile:
+    """The place of one certificate with its key. All methods block, and raise OSError."""
+
+    path: Path
+
+    @property
+    def _next(self) -> Path:
+        return self.path.with_name(f"{self.path.name.removesuffix('-current.pem')}-next.key")
+
+    def read(self) -> bytes:
+        """Return certificate and key in PEM; b"" if there are none."""
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def key_of_request(self) -> bytes:
+        """Return the key of the request that is under way; a new one if there is none."""
+        try:
+            return self._next.read_bytes()
+        except FileNotFoundError:
+            self.path.parent.mkdir(mode=0o700, exist_ok=True)
+            key = new_key()
+            replace_file(self._next, key, durable=True)
+            return key
+
+    def keep(self, certificate: bytes, key: bytes) -> None:
+        """Have this be the certificate from now on: the request is over."""
+        replace_file(self.path, certificate.rstrip() + b"\n" + key, durable=True)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Forget the key of a request that was refused."""
+        with contextlib.suppress(FileNotFoundError):
+            self._next.unlink()
+
+
+def client_file(state_dir: Path) -> CertificateFile:
+    """Return the place of the node's client certificate."""
+    return CertificateFile(state_dir / DIRECTORY / "client-current.pem")
+
+
+def serving_file(state_dir: Path) -> CertificateFile:
+    """Return the place of the node's serving certificate."""
+    return CertificateFile(state_dir / DIRECTORY / "serving-current.pem")
+
+
+def kubeconfig_path(state_dir: Path) -> Path:
+    """Return the place of the kubeconfig that a node writes for itself."""
+    return state_dir / DIRECTORY / _KUBECONFIG
+
+
+def write_kubeconfig(state_dir: Path, bootstrap: Kubeconfig, authorities: bytes) -> Path:
+    """Write the node's kubeconfig, for the server of the one that it has joined by. Blocks. Raises OSError."""
+    path = kubeconfig_path(state_dir)
+    file = client_file(state_dir).path.name
+    cluster = {
+        "server": bootstrap.server,
+        **({"certificate-authority": "ca.crt"} if authorities else {}),
+        **({"tls-server-name": bootstrap.tls_server_name} if bootstrap.tls_server_name else {}),
+    }
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "node",
+        "clusters": [{"name": "cluster", "cluster": cluster}],
+        "contexts": [{"name": "node", "context": {"cluster": "cluster", "user": "node"}}],
+        "users": [{"name": "node", "user": {"client-certificate": file, "client-key": file}}],
+    }
+    if authorities:
+        replace_file(path.with_name("ca.crt"), authorities, durable=True)
+    replace_file(path, yaml.safe_dump(document, sort_keys=False), durable=True)
+    return path

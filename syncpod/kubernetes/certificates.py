@@ -1,0 +1,158 @@
+"""Certificates that a node asks its cluster for: keys, requests, when to ask for the next one. Values in, values out.
+
+Mirrors client-go's util/certificate (v0.36), certificate_manager.go and csr/csr.go, and the kubelet's
+pkg/kubelet/certificate. Keys are ECDSA P-256, as there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+
+NODES_GROUP: Final = "system:nodes"
+NODE_USER: Final = "system:node:"
+CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING_SIGNER: Final = "kubernetes.io/kubelet-serving"
+_USAGES: Final = {
+    CLIENT_SIGNER: ("digital signature", "client auth"),
+    SERVING_SIGNER: ("digital signature", "server auth"),
+}
+"""What a signer grants for a key of ECDSA, which enciphers no other key."""
+EARLIEST_ROTATION, LATEST_ROTATION = 0.7, 0.9
+"""The part of a certificate's life after which the next one is asked for, by chance between these."""
+
+
+class CertificateInvalid(ValueError):
+    """A certificate cannot be used; the text is a clause that says why."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A certificate that a node wants."""
+
+    node: str
+    signer: str
+    names: tuple[str, ...] = ()
+    """Names of the machine, for a serving certificate."""
+    addresses: tuple[str, ...] = ()
+
+
+def new_key() -> bytes:
+    """Return a new private key in PEM."""
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def request_document(wanted: Wanted, key: bytes) -> dict[str, Any]:
+    """Return the CertificateSigningRequest for a key in PEM. Its name follows from what it asks for.
+
+    So a node that asks again with the same key asks for the same. Raises ValueError for what is no key.
+    """
+    private = _private(key)
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, NODES_GROUP),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"{NODE_USER}{wanted.node}"),
+        ]
+    )
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    if wanted.names or wanted.addresses:
+        builder = builder.add_extension(x509.SubjectAlternativeName(_alternatives(wanted)), critical=False)
+    request = builder.sign(private, hashes.SHA256()).public_bytes(Encoding.PEM)
+    public = private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    told = "\0".join((wanted.node, wanted.signer, *wanted.names, *wanted.addresses)).encode()
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": f"node-csr-{hashlib.sha256(public + told).hexdigest()[:43]}"},
+        "spec": {
+            "request": base64.b64encode(request).decode(),
+            "signerName": wanted.signer,
+            "usages": list(_USAGES[wanted.signer]),
+        },
+    }
+
+
+def _alternatives(wanted: Wanted) -> list[x509.GeneralName]:
+    addresses = [x509.IPAddress(ipaddress.ip_address(each)) for each in wanted.addresses]
+    return [*(x509.DNSName(each) for each in wanted.names), *addresses]
+
+
+def answered(request: Mapping[str, Any]) -> tuple[bytes, str]:
+    """Return the certificate that a request was answered with, b"" if none yet, and why it was refused, "" if not."""
+    status = request.get("status")
+    status = status if isinstance(status, Mapping) else {}
+    for each in status.get("conditions") or ():
+        if each.get("type") in ("Denied", "Failed"):
+            why = ": ".join(str(each[part]) for part in ("reason", "message") if each.get(part))
+            return b"", f"{each['type'].lower()}{f' ({why})' if why else ''}"
+    try:
+        return base64.b64decode(str(status.get("certificate") or ""), validate=True), ""
+    except ValueError:
+        return b"", "the certificate is not in base64"
+
+
+def require_ours(certificate: bytes, key: bytes, wanted: Wanted) -> None:
+    """Raise CertificateInvalid unless a certificate in PEM is for this key, and for what was wanted."""
+    try:
+        found = x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        raise CertificateInvalid("what was issued is no certificate in PEM") from None
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    if found.public_key().public_bytes(*form) != _private(key).public_key().public_bytes(*form):
+        raise CertificateInvalid("the certificate that was issued is for another key")
+    if (node := node_of(certificate)) != wanted.node:
+        raise CertificateInvalid(f"the certificate that was issued is for {f'node {node}' if node else 'no node'}")
+
+
+def node_of(pair: bytes) -> str:
+    """Return the node that the first certificate of a PEM identifies; "" if it is no node's. Raises ValueError."""
+    subject = x509.load_pem_x509_certificate(pair).subject
+    names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    return next((name.removeprefix(NODE_USER) for name in names if name.startswith(NODE_USER)), "")
+
+
+def life_of(pair: bytes) -> tuple[datetime, datetime]:
+    """Return from when and until when the first certificate of a PEM is valid. Raises ValueError."""
+    certificate = x509.load_pem_x509_certificate(pair)
+    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+
+
+def rotation_due(pair: bytes, chance: float) -> datetime:
+    """Return when to ask for the next certificate; `chance` is from 0 to 1. Raises ValueError."""
+    begins, ends = life_of(pair)
+    return begins + (ends - begins) * (EARLIEST_ROTATION + (LATEST_ROTATION - EARLIEST_ROTATION) * chance)
+
+
+def is_for(pair: bytes, names: Sequence[str], addresses: Sequence[str]) -> bool:
+    """Say whether a certificate in PEM has exactly these names and addresses."""
+    wanted = Wanted(node="", signer="", names=tuple(names), addresses=tuple(addresses))
+    try:
+        extensions = x509.load_pem_x509_certificate(pair).extensions
+        found = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return False
+    return set(found) == set(_alternatives(wanted))
+
+
+def _private(key: bytes) -> ec.EllipticCurvePrivateKey:
+    found = load_pem_private_key(key, password=None)
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise ValueError("no key of ECDSA")
+    return found
