@@ -3,7 +3,7 @@
 from syncpod.objects.admission import ObjectAdmission, admit_object
 from syncpod.objects.former import FormerSecret
 from syncpod.objects.references import Reference, Use, references, resolve
-from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_for, ref_of
+from syncpod.objects.refs import ALL_SERVICES, KINDS, Kind, ObjectRef, ref_for, ref_of, services_ref
 from syncpod.objects.replacing import Change, ObjectRefused
 from syncpod.objects.store import ABSENT, ObjectStore, ObjectUnknown, ObjectUnreadable
 from syncpod.objects.tokens import TOKEN_KEY, TokenNeed, token_needs, token_ref
@@ -11,6 +11,7 @@ from syncpod.objects.values import values
 
 __all__ = [
     "ABSENT",
+    "ALL_SERVICES",
     "KINDS",
     "TOKEN_KEY",
     "Change",
@@ -30,6 +31,7 @@ __all__ = [
     "ref_of",
     "references",
     "resolve",
+    "services_ref",
     "token_needs",
     "token_ref",
     "values",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from syncpod.objects.refs import Kind, ObjectRef, ref_for
+from syncpod.objects.refs import Kind, ObjectRef, ref_for, services_ref
 from syncpod.objects.store import ObjectStore
 from syncpod.objects.tokens import token_ref
 from syncpod.objects.values import values
@@ -31,7 +31,8 @@ class Reference:
 def references(pod: Pod) -> tuple[Reference, ...]:
     """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
 
-    The tokens that a cluster issues for it are among them: a node keeps them as Secrets.
+    The tokens that a cluster issues for it are among them, which a node keeps as Secrets, and the variables of
+    Services, which it keeps as ConfigMaps.
 
     An object that is named twice appears twice. The Secrets of storage drivers (CSI, iSCSI and so on) are not included:
     pods with such volumes are refused (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
@@ -68,6 +69,8 @@ def _references(pod: Pod) -> Iterator[Reference]:
     for field, containers in kinds:
         for index, container in enumerate(containers):
             here = f"spec.{field}[{index}]"
+            if (services := services_ref(pod)) is not None:
+                yield Reference(services, False, None, f"{here}.env", "env")
             for number, source in enumerate(container.env_from):
                 yield from _of_env_from(pod, source, f"{here}.envFrom[{number}]")
             for number, variable in enumerate(container.env):

@@ -9,13 +9,17 @@ from syncpod.pod.origin import is_of_cluster
 Kind = Literal["ConfigMap", "Secret"]
 """The kinds of objects that a node keeps."""
 
-Origin = Literal["", "cluster", "token"]
+Origin = Literal["", "cluster", "token", "services"]
 """Where an object comes from: "" = it was applied on the node, or by its fleet; it is one of the node's Kubernetes
-cluster; or a token that the cluster has issued for a pod, which is kept as a Secret."""
+cluster; a token that the cluster has issued for a pod, which is kept as a Secret; or the variables of a namespace's
+Services, which are kept as a ConfigMap."""
+ALL_SERVICES: Final = "all"
+_MASTER_SERVICE: Final = "kubernetes"
 
 KINDS: Final[tuple[Kind, ...]] = ("ConfigMap", "Secret")
 
 
+_SAID: Final[dict[Origin, str]] = {"token": "service account token", "services": "services"}
 ORIGINS: Final[tuple[Origin, ...]] = get_args(Origin)
 
 
@@ -34,7 +38,7 @@ class ObjectRef:
         return self.origin != ""
 
     def __str__(self) -> str:
-        return "service account token" if self.origin == "token" else f'{self.kind.lower()} "{self.name}"'
+        return _SAID.get(self.origin) or f'{self.kind.lower()} "{self.name}"'
 
 
 def ref_of(found: ConfigMap | Secret, origin: Origin = "") -> ObjectRef:
@@ -45,3 +49,11 @@ def ref_of(found: ConfigMap | Secret, origin: Origin = "") -> ObjectRef:
 def ref_for(pod: Pod, kind: Kind, name: str) -> ObjectRef:
     """Return what a pod means by a name: a pod of the cluster means the cluster's objects, any other the node's."""
     return ObjectRef(kind, pod.metadata.namespace or "default", name, "cluster" if is_of_cluster(pod.metadata) else "")
+
+
+def services_ref(pod: Pod) -> ObjectRef | None:
+    """Return what has the variables of Services that a pod's containers are given; None: it is no pod of a cluster."""
+    if not is_of_cluster(pod.metadata):
+        return None
+    name = _MASTER_SERVICE if pod.spec.enable_service_links is False else ALL_SERVICES
+    return ObjectRef("ConfigMap", pod.metadata.namespace or "default", name, "services")

@@ -62,8 +62,14 @@ class ObjectUnknown(ObjectUnreadable):
     """
 
     def __init__(self, ref: ObjectRef, why: str) -> None:
-        text = f"failed to sync {ref.kind.lower()} cache: timed out waiting for the condition"
-        super().__init__(f"failed to fetch token: {why or 'no answer yet'}" if ref.origin == "token" else text)
+        match ref.origin:
+            case "token":
+                text = f"failed to fetch token: {why or 'no answer yet'}"
+            case "services":
+                text = "services have not yet been read at least once, cannot construct envvars"
+            case _:
+                text = f"failed to sync {ref.kind.lower()} cache: timed out waiting for the condition"
+        super().__init__(text)
 
 
 class ObjectStore:

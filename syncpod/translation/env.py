@@ -1,11 +1,12 @@
 """The environment of a container."""
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from syncpod.objects import Kind, ObjectRef, ref_for
+from syncpod.objects import Kind, ObjectRef, ref_for, services_ref
 from syncpod.pod import Container, EnvVarSource, FileKeySelector, Pod
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 from syncpod.pod.go_text import go_quote
@@ -77,6 +78,8 @@ def wanted_objects(pod: Pod, container: Container) -> tuple[ObjectRef, ...]:
             found[ref_for(pod, "ConfigMap", value_from.config_map_key_ref.name)] = None
         if value_from.secret_key_ref is not None:
             found[ref_for(pod, "Secret", value_from.secret_key_ref.name)] = None
+    if (services := services_ref(pod)) is not None:
+        found[services] = None
     return tuple(found)
 
 
@@ -98,8 +101,9 @@ def environment(
 
     First come those of envFrom, source by source and sorted by key, named by prefix and key; then those of env, whose
     values can refer to earlier variables. A missing optional source declares nothing, so an earlier variable of the
-    same name stays. Without a cluster there are no service variables. Bytes that are not UTF-8 are kept as surrogate
-    escapes. ``path`` is the container's path in the pod.
+    same name stays. A pod of a cluster is given those of Services last, as far as nothing else has declared them, and
+    values of env can refer to them. Bytes that are not UTF-8 are kept as surrogate escapes. ``path`` is the container's
+    path in the pod.
 
     Mirrors kubelet_pods.go, v1.36, makeEnvironmentVariables. Differences: the kubelet passes the variables in the
     random order of a Go map, leaves a NUL byte for the runtime to fail on, and has no limit. Here each variable,
@@ -108,7 +112,7 @@ def environment(
     a value of a ConfigMap, a Secret or a file.
     """
     scope = _Scope(pod, container, node, pod_ips, sources)
-    program, variables = ProgramSize(), {}
+    program, variables, services = ProgramSize(), {}, scope.services()
     for here, prefix, key, text in scope.from_whole_objects(path):
         with _at(here):
             program.add(len(prefix) + len(key) + 1 + len(text))  # before a prefix is added to each of many keys
@@ -117,7 +121,7 @@ def environment(
         here, value = f"{path}.env[{index}]", variable.value
         if variable.value:
             with _at(f"{here}.value"):
-                value = expand(variable.value, variables)
+                value = expand(variable.value, ChainMap(variables, services))
         elif variable.value_from is not None:
             found = scope.from_source(variable.value_from, f"{here}.valueFrom")
             if found is None:
@@ -126,6 +130,11 @@ def environment(
         with _at(here):
             program.add(size_of(variable.name) + 1 + size_of(value))
         variables[variable.name] = value
+    for name, value in services.items():
+        if name not in variables:
+            with _at(f"{path}.env"):
+                program.add(size_of(name) + 1 + size_of(value))
+            variables[name] = value
     for name, value in variables.items():
         if "\0" in value:
             raise ContainerConfigError(f"{path}: the value of variable {name} has a NUL byte, which none can have")
@@ -153,6 +162,15 @@ class _Scope:
                 continue
             for key, value in sorted(values.items() if values is not None else ()):
                 yield f"{path}.envFrom[{index}]", source.prefix, key, value
+
+    def services(self) -> dict[str, str]:
+        """Return the variables of Services. Raises ObjectMissing."""
+        ref = services_ref(self.pod)
+        if ref is None:
+            return {}
+        if (found := self.sources.objects.get(ref)) is None:
+            raise ObjectMissing(ref, f"{ref} not found")
+        return {name: _text(value) for name, value in found.items()}
 
     def from_source(self, source: EnvVarSource, path: str) -> str | None:
         """Return a value; None if it is optional and missing."""

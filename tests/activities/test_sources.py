@@ -123,6 +123,7 @@ async def test_a_pod_of_a_cluster_waits_until_it_is_known_whether_the_cluster_ha
     )
     pod.pod.metadata.annotations["kubernetes.io/config.source"] = "kubernetes"
     bench.node.objects.put(secret("keys", token="the-nodes-own"))
+    bench.node.objects.keep(config_map("all"), "services")
     await pod.create_sandbox()
     for message, put in (
         ("failed to sync secret cache: timed out waiting for the condition", bench.node.objects.note_absent),

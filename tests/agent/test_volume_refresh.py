@@ -260,6 +260,7 @@ async def test_what_is_not_known_yet_is_waited_for_by_a_new_worker_too_and_its_a
     pod = _of_cluster("u1", configMap={"name": "settings", "optional": optional})
     make_directories(own_directories("u1", scene.node))
     write_pod_record(scene.node, PodRecord(pod=pod))
+    scene.store.keep(ConfigMap.model_validate({"metadata": {"name": "all", "namespace": "default"}}), "services")
     scene.put(colour="red")  # the node's own one of this name is none of the cluster's
     refresh = scene.refresh()
     await refresh.look()

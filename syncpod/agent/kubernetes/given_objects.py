@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from syncpod.agent.kubernetes.followed_object import FollowedObject
+from syncpod.agent.kubernetes.followed_services import FollowedServices, Services
 from syncpod.agent.kubernetes.followed_token import FollowedToken, forget_token
 from syncpod.agent.record_cache import RecordCache
 from syncpod.kubernetes.client import ApiClient
@@ -94,6 +95,8 @@ class GivenObjects:
         self._client, self._store, self._uses, self._tell, self._clock = client, store, uses, tell, clock
         self._followed: dict[ObjectRef, _Followed] = {}
         self._tokens: dict[ObjectRef, TokenNeed] = {}
+        self._services: Services | None = None
+        self._following_services: asyncio.Task[None] | None = None
         self._bound: frozenset[ObjectRef] | None = None
         """What the pods refer to that the cluster lists; None = it has listed nothing yet."""
         self._complaint = ""
@@ -122,7 +125,8 @@ class GivenObjects:
                     log.warning("ConfigMaps and Secrets that no pod uses are left over: %s", error)
                 self._complain()
         finally:
-            await _ended(self._followed.values())
+            await _ended(each.task for each in self._followed.values())
+            await _ended([self._following_services] if self._following_services is not None else [])
 
     async def tidy(self) -> None:
         """Follow what pods refer to that the cluster no longer lists; forget what none refers to. Raises OSError."""
@@ -132,7 +136,7 @@ class GivenObjects:
         for ref in used - self._followed.keys():
             self._follow(ref)
         for ref in self._followed.keys() - used:
-            await _ended([self._followed.pop(ref)])
+            await _ended([self._followed.pop(ref).task])
         kept = {ref for ref in await asyncio.to_thread(self._store.versions) if ref.is_clusters}
         for ref in kept - self._followed.keys() - used:
             await asyncio.to_thread(forget_token if ref.origin == "token" else ObjectStore.forget, self._store, ref)
@@ -146,11 +150,20 @@ class GivenObjects:
             if need is None:  # the cluster no longer lists its pod, and would issue none
                 return
             follower = FollowedToken(self._client, self._store, need, self._tell)
+        elif ref.origin == "services":
+            follower = FollowedServices(self._all_services(), self._store, ref, self._tell)
         else:
             follower = FollowedObject(self._client, self._store, ref, self._tell, self._clock)
         running = asyncio.create_task(follower.run(), name=f"{ref} in namespace {ref.namespace}")
         self._followed[ref] = _Followed(follower, self._clock(), running)
         asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._tell)
+
+    def _all_services(self) -> Services:
+        """Return the cluster's Services, which are followed from now on, until this object is."""
+        if self._services is None:
+            self._services = Services(self._client, self._clock)
+            self._following_services = asyncio.create_task(self._services.run(), name="Services of the cluster")
+        return self._services
 
     def _complain(self) -> None:
         """Log once why objects cannot be followed, however many they are."""
@@ -169,8 +182,8 @@ class GivenObjects:
         return {ref: why for ref, why in found.items() if why}
 
 
-async def _ended(followed: Iterable[_Followed]) -> None:
-    tasks = [each.task for each in followed]
-    for task in tasks:
+async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    running = list(tasks)
+    for task in running:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*running, return_exceptions=True)
