@@ -89,7 +89,7 @@ def _build(name: str, source: Path, target: Path) -> None:
         "agnhost": (*build, "./test/images/agnhost"),
         "nnp": (*build, "test/images/nonewprivs/nnp.go"),
         "ginkgo": (*build, f"{_GINKGO}/ginkgo"),
-        "e2e.test": ("test", "-c", "-trimpath", "-ldflags", flags, "./test/e2e"),
+        "e2e.test": ("test", "-c", "-vet=off", "-trimpath", "-ldflags", flags, "./test/e2e"),
     }
     verb, *rest = commands[name]
     _keep(target / name, lambda out: _go(source, verb, "-o", str(out), *rest))
