@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from qa.conformance import programs
-from tests.runtimes.images import File, Image, busybox_system, layer_of, pause_program
+from tests.runtimes.images import File, Image, busybox_system, layer_of, static_program
 from tests.runtimes.require import Missing
 
+_HERE: Final = Path(__file__).resolve().parent
 _REGISTRY: Final = "registry.k8s.io"
 _TESTS: Final = f"{_REGISTRY}/e2e-test-images"
 _LIBRARY: Final = re.compile(r"(/\S+) \(0x")
@@ -33,8 +34,7 @@ Files = dict[str, bytes | str | File | None]
 
 def test_images() -> list[Image]:
     """All images, some under several names. Raises `Missing` where the machine lacks a program."""
-    # busybox's own shell drops variables whose names have a dash, which tests set and read.
-    shell = _system() | _with_libraries("bash", "bin/bash") | {"bin/sh": "bash"}
+    shell = _system() | _with_libraries("bash", "bin/bash") | {"bin/sh": _compiled(_HERE / "sh.c")}
     agnhost: Files = {
         **shell,
         **_with_libraries("curl", "usr/bin/curl"),
@@ -62,16 +62,22 @@ def _named(names: tuple[str, ...], files: Files, config: Mapping[str, object]) -
 
 
 def _pause() -> list[Image]:
-    program = pause_program()
-    if program is None:
-        raise Missing("there is no C compiler for the image of pause")
-    layer = layer_of({"pause": program})
+    layer = layer_of({"pause": _compiled(_HERE.parents[1] / "tests/runtimes/pause.c")})
     return [Image(f"{_REGISTRY}/pause:{tag}", layer, {"Entrypoint": ["/pause"]}) for tag in ("3.10.2", "3.10", "3.6")]
 
 
+def _compiled(source: Path) -> bytes:
+    program = static_program(source)
+    if program is None:
+        raise Missing("there is no C compiler for the tests' images")
+    return program
+
+
 def _system() -> Files:
+    system = busybox_system()
+    in_bin = {f"bin/{Path(name).name}": "/bin/busybox" for name, link in system.items() if link == "/bin/busybox"}
     users: Files = {"etc/passwd": File(_PASSWD, 0o644), "etc/group": File(_GROUP, 0o644), "home": None}
-    return busybox_system() | users
+    return {**system, **in_bin, **users}
 
 
 def _with_libraries(name: str, place: str) -> Files:

@@ -123,21 +123,20 @@ def write_archive(path: Path, contents: Iterable[Image]) -> None:
 
 def _pause(busybox_layer: bytes) -> Image:
     """The sandbox image: the ten lines of pause.c, or busybox doing the same where there is no C compiler."""
-    program = pause_program()
+    program = static_program(Path(__file__).with_name("pause.c"))
     if program is None:
         wait = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait; done"
         return Image(PAUSE, busybox_layer, {"Entrypoint": ["/bin/busybox", "sh", "-c", wait]})
     return Image(PAUSE, layer_of({"pause": program}), {"Entrypoint": ["/pause"]})
 
 
-def pause_program() -> bytes | None:
-    """pause.c as a static program; None where there is no C compiler."""
+def static_program(source: Path) -> bytes | None:
+    """A source in C as a static program; None where there is no C compiler. Raises CalledProcessError."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         return None
     with tempfile.TemporaryDirectory() as directory:
-        binary = Path(directory, "pause")
-        source = Path(__file__).with_name("pause.c")
+        binary = Path(directory, "program")
         subprocess.run([compiler, "-static", "-Os", "-s", "-o", binary, source], check=True)
         return binary.read_bytes()
 
