@@ -22,7 +22,6 @@ from syncpod.pod.host_ports import host_ports
 from syncpod.translation.sysctls import allowed_sysctls
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
 
-ONE_CORE = {"requests": {"cpu": "1"}}
 
 
 @pytest.fixture
