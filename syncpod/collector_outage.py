@@ -30,17 +30,17 @@ _REASONS: Final = (
 )
 """How the exporters say why a batch was not taken."""
 _TIMED_OUT: Final = "due to timeout, max retries or shutdown"
-"""What they say last of a batch, whatever the reason: alone if the first try has taken all the time."""
+"""Their last message about a batch, for any reason: alone if the first try has taken all the time."""
 _QUEUE_FULL: Final = "Queue full, dropping "
 
 _Result = TypeVar("_Result", bound=Enum)
 
 _said: ContextVar[list[logging.LogRecord] | None] = ContextVar("said", default=None)
-"""What has been logged of the export that is under way in this thread."""
+"""The log records about the export that is under way in this thread."""
 
 
 class CollectorLog(logging.Filter):
-    """A filter for log handlers: what the SDK logs of an export goes to its :class:`CollectorOutage`, not to the log.
+    """A filter for log handlers: records of the SDK about an export go to its :class:`CollectorOutage`, not to the log.
 
     It must be the handler's first filter: another one might take what is quoted from the collector for its own.
     """
@@ -82,7 +82,7 @@ class CollectorOutage:
         self._next = clock()
         """When the next line is due."""
         self._causes: set[str] = set()
-        """What has been said since the last line that was due."""
+        """The records since the last line that was due."""
 
     def export(self, export: Callable[[], _Result], success: _Result) -> _Result:
         """Export a batch, and log what that shows of the collector; `success` is what the SDK returns of a batch taken.

@@ -122,7 +122,7 @@ def _require_own(client: Client, access: FleetAccess, said: Sequence[Mapping[str
 
 
 def verifying_client(client: Client, access: FleetAccess) -> Client:
-    """Return a worker's client on the same connection: what its workflows and steps receive is verified."""
+    """Return a worker's client on the same connection: commands to its workflows and steps are verified."""
     config = client.config()
     config["data_converter"] = access.converter(verifies=True)
     return Client(**config)

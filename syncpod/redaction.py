@@ -133,8 +133,8 @@ class Redactor:
         """Return the characters from `start` to `stop` of a text, with each known value replaced by ``***``.
 
         A value that `start` or `stop` divides leaves nothing. For that, the text must have OVERLAP more characters on
-        that side, or be at its own end; what is farther away is not looked at. With a `start`, the text may itself be
-        the end of a longer one, which began with any part of a value.
+        that side, or be at its own end; text farther away is not read. With a `start`, the text may itself be the end
+        of a longer one, which began with any part of a value.
         """
         stop = len(text) if stop is None else min(stop, len(text))
         text = text[: stop + OVERLAP]

@@ -284,7 +284,7 @@ def _metric_exporter(request: Request, outage: CollectorOutage) -> MetricExporte
 def _log_each_reason() -> None:
     """Have the gRPC exporters log every failure: their own filter drops those that resemble the one before.
 
-    That may be a failure of the other signal, and then an outage would have no cause. What they log is limited here.
+    That may be a failure of the other signal, and then an outage would have no cause. Their log is limited here.
     """
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
     for each in list(logger.filters):

@@ -1,4 +1,4 @@
-"""Sending answers to clients that may read slowly, or not at all: what the node's servers of aiohttp have in common."""
+"""Sending answers to clients that may read slowly, or not at all: the common part of the node's servers of aiohttp."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def sent(
 
 
 async def _rest(response: web.StreamResponse, parts: AsyncIterator[bytes], patience: float) -> None:
-    """Send the other parts. Raises ConnectionResetError if one cannot be made: what was sent is no whole answer."""
+    """Send the other parts. Raises ConnectionResetError if one cannot be made: the answer is not whole then."""
     try:
         async for part in parts:
             await _write(response, part, patience)

@@ -21,7 +21,7 @@ NOTHING_RECORDED: Final = Recorded()
 
 
 class OfPod:
-    """What is known by a pod's document: a whole Pod, or its metadata alone."""
+    """The properties of a pod that its document has: a whole Pod, or its metadata alone."""
 
     document: Mapping[str, Any]
 

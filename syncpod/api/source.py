@@ -18,7 +18,7 @@ PARTS: Final[Mapping[str, Callable[[PodReads], Any]]] = {
     "events": lambda of: of.events(),
     "under_way": lambda of: of.steps(),
 }
-"""What a report of a pod may include, by the name that a request gives it."""
+"""The parts that a report of a pod may include, by the name that a request gives them."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class FetchedPod:
 
     pod: Pod
     wire: dict[str, Any]
-    """The Pod as the workflow sent it; {} if it did not answer, and what it told this machine last is not known."""
+    """The Pod as the workflow sent it; {} if it did not answer, and this machine has no earlier answer."""
     current: bool
     """Whether the workflow answered. If not, `pod` has only what Temporal recorded last: names, phase, readiness."""
     stuck: bool = False

@@ -218,7 +218,7 @@ def _tls(fleet: Fleet) -> ssl.SSLContext:
     pair = fleet.issue_commander(now())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the certificate names the node, whatever its address is; that is checked below
+    context.check_hostname = False  # the certificate names the node and no address; the name is checked below
     context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     with memory_file(fleet.trusted_pem()) as path:
         context.load_verify_locations(cafile=path)

@@ -59,7 +59,7 @@ class Node:
 
 
 class Ports(NamedTuple):
-    """What is asked of our own server."""
+    """The request to our own server."""
 
     server: int | None = None
     """Its port; None = any."""
@@ -131,7 +131,7 @@ def _server_of_others(here: NodeSettings) -> tuple[str, str] | None:
 
 
 def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
-    """Return how to reach the server that a worker was started with, whatever is configured now. Raises Failure."""
+    """Return how to reach the server that a worker was started with, under any configuration now. Raises Failure."""
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     end_all_unrecorded(here.state_dir)

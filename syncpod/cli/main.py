@@ -23,7 +23,7 @@ from syncpod.cli.console import paint, remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure, why_of
 
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((\S+).*\)")
-"""What the parser says of words that a command does not take; the first one."""
+"""The parser's message about words that a command does not take; the group is the first one."""
 _OF_THE_DISK: Final = frozenset(
     (
         *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),

@@ -223,7 +223,7 @@ def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, wit
         data = block + rest
         position = len(data)
         while (cut := data.rfind(b"\n", 0, max(0, position - 1))) >= 0:
-            # What follows the cut is one record. If it ends a line, everything after it belongs to later lines.
+            # The rest after the cut is one record. If it ends a line, everything after it belongs to later lines.
             if lines.add(data[cut + 1 : position]) > count:
                 return at + position
             position = cut + 1

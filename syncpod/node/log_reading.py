@@ -84,7 +84,7 @@ async def _blocks(path: Path, tail: int | None, rotated: bool, runs: Runs | None
                 await asyncio.sleep(0)  # give other followed logs a turn
                 continue
             if runs is None and file.was_newest:
-                break  # what was written since did not exist when it was asked for
+                break  # later lines did not exist at the time of the request
             if (following := file.following()) is not None:
                 if not at_end and file.may_grow():
                     at_end = loop.time() - last_read > _SETTLED_SECONDS

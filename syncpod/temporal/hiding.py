@@ -1,8 +1,8 @@
 """Hides the values of Secrets in all that this process sends to Temporal, and in its log.
 
-Results and failures of the worker's steps are sent, and its agent's signals and updates. What a workflow writes is left
-alone: it depends on the history alone, and each text in it came from a sender that has hidden the values. A process
-that knows no values changes nothing.
+Results and failures of the worker's steps are sent, and its agent's signals and updates. A workflow's own payloads are
+left alone: they depend on the history alone, and each text in them came from a sender that has hidden the values. A
+process that knows no values changes nothing.
 """
 
 from __future__ import annotations

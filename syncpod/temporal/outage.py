@@ -16,7 +16,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 PROBE_SECONDS: Final = 1.0
-"""How often the server is asked. To stop a server, restore its database and start it again takes longer."""
+"""The time between two questions to the server. To stop a server, restore its database and start it again takes
+longer."""
 _RPC: Final = timedelta(seconds=10)
 
 

@@ -16,15 +16,15 @@ from syncpod.messages.running_steps import PendingStep
 from syncpod.temporal.signing import UNREADABLE
 
 _TOO_LARGE: Final = "Failure exceeds size limit."
-"""What a server says instead of a failure of more than a few KiB."""
+"""A server's text in place of a failure of more than a few KiB."""
 _ENCODED: Final = "Encoded failure"
-"""What the SDK leaves of the message of a failure that is encrypted."""
+"""The rest of an encrypted failure's message, as the SDK leaves it."""
 
 
 async def pending_steps(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:
     """Return the steps that have been scheduled and have not ended, as Temporal describes them.
 
-    What is encrypted with a key that this user does not have is said to be unreadable.
+    A text that is encrypted with a key that this user does not have is shown as unreadable.
     """
     converter = description.data_converter
     return tuple([await _pending(step, converter) for step in description.raw_description.pending_activities])
@@ -41,7 +41,7 @@ async def _pending(step: PendingActivityInfo, converter: DataConverter) -> Pendi
 
 
 async def _why(failure: Failure, converter: DataConverter) -> str:
-    """Return why a step last failed. Of a failure with long traces, the server keeps a shorter copy as the cause."""
+    """Return why a step last failed. If a failure has long traces, the server keeps a shorter copy as the cause."""
     told = Failure()
     told.CopyFrom(failure.cause if failure.message == _TOO_LARGE else failure)
     error = await converter.decode_failure(told)

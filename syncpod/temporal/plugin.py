@@ -165,7 +165,7 @@ async def connect(
 
 
 def verifying(client: Client, keys: Keys) -> Client:
-    """Return a worker's client on the same connection: what its workflows and steps receive is verified."""
+    """Return a worker's client on the same connection: commands to its workflows and steps are verified."""
     config = client.config()
     config["data_converter"] = verifying_converter(keys)
     return Client(**config)

@@ -96,7 +96,7 @@ async def begin_pod(client: Client, pod: Pod, node: str, *, has_attributes: bool
     """Start the workflow of a pod that has none; return False if it has one, which is to be told by an update.
 
     The server hands the first workflow task to this very worker with its answer, and there is no update to be accepted.
-    What the workflow would refuse must have been refused before. Raises RPCError.
+    A document that the workflow would refuse must have been refused before. Raises RPCError.
     """
     try:
         await client.start_workflow(

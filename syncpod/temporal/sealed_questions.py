@@ -56,7 +56,7 @@ class _Refuses(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # the SDK's name
         if why := next((each.why for each in input.args if isinstance(each, Refused)), ""):
             self._refusals.say(activity.info().activity_type, why)
-            # Not again: the next try would have the same input. Whoever asks waits, and asks anew.
+            # Not again: the next try would have the same input. The caller waits, and asks anew.
             text = f"the node refuses what it is asked: {why}"
             raise ApplicationError(text, type=UNSEALED, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
         return await super().execute_activity(input)

@@ -1,4 +1,4 @@
-"""The codecs of a fleet and of its nodes: what passes between them is sealed, and what the fleet keeps is encrypted.
+"""The codecs of a fleet and of its nodes: messages between them are sealed, and the fleet's own data is encrypted.
 
 The fleet's codec knows by an activity's task queue that it is a node's. All other payloads are signed and encrypted as
 those of a node are that encrypts (`syncpod.temporal.signing`). A worker's codec must not raise, since that would fail

@@ -15,7 +15,7 @@ from temporalio.client import Client
 
 _PAGE: Final = 50
 _PAGES: Final = 4
-"""How far back a run's history is read: what is asked for has just happened."""
+"""How far back a run's history is read: the event in question has just happened."""
 _ANSWER: Final = timedelta(seconds=10)
 
 
@@ -28,7 +28,7 @@ class Sent:
     name: str
     """As its sender named it; `cancel` for a request to cancel."""
     identity: str
-    """What the sender's client says of itself."""
+    """The identity that the sender's client gives."""
 
 
 async def sent_to(client: Client, workflow_id: str, run_id: str) -> list[Sent]:

@@ -52,10 +52,10 @@ class SigningWorker(Interceptor):
 class Schedules:
     """Tells the tries of a step from copies of it.
 
-    Whoever polls the node's task queue can answer a workflow task in the worker's place, and schedule a step that has
-    ended again, with its id and its signed input. All tries of a step were scheduled at the same time by the server's
-    clock, and a copy later. This process knows the time of each step; what it has forgotten is told by the id, which
-    has the time of the workflow's decision.
+    Anybody who polls the node's task queue can answer a workflow task in the worker's place, and schedule a step that
+    has ended again, with its id and its signed input. All tries of a step were scheduled at the same time by the
+    server's clock, and a copy later. This process knows the time of each step; if it has forgotten one, the id has the
+    time of the workflow's decision.
     """
 
     def __init__(self) -> None:

@@ -1,21 +1,20 @@
 """Signs what commands a node or a fleet, and tells workflows and steps what the signatures say of what they receive.
 
-A client marks the payloads of its starts, signals and updates with their purpose and a number
-(:class:`SigningClient`), and a worker those of its steps and of runs that continue as new
-(`syncpod.temporal.signed_steps`). The codec signs what is marked, for the workflow that the SDK names in the
-serialization context. What a worker returns to whoever asks (queries, updates, the result of a run) is not signed:
-nobody can have the worker sign a command.
+A client marks the payloads of its starts, signals and updates with their purpose and a number (:class:`SigningClient`),
+and a worker those of its steps and of runs that continue as new (`syncpod.temporal.signed_steps`). The codec signs what
+is marked, for the workflow that the SDK names in the serialization context. A worker's answers to others (queries,
+updates, the result of a run) are not signed: nobody can have the worker sign a command.
 
 A worker's codec verifies. It raises nothing, since an exception would fail the workflow task, again and again. Instead
 a workflow's input becomes a :class:`~syncpod.messages.signed.Received`, whose handler refuses it by name, and a step's
 input or result that is not accepted becomes a :class:`~syncpod.messages.signed.Refused`.
 
 Where the node's keys encrypt, every payload is encrypted after that, and decrypted before anything else
-(`syncpod.messages.encryption`): what is signed, and what a worker answers. A payload that is not encrypted is read all
+(`syncpod.messages.encryption`): signed payloads, and a worker's answers. A payload that is not encrypted is read all
 the same, so a node may begin to encrypt while it has pods.
 
-Replay: what a payload's signature says depends on nothing but the payload and the keys, and keys are kept. So it is
-the same at each replay.
+Replay: the content of a payload's signature depends on nothing but the payload and the keys, and keys are kept. So it
+is the same at each replay.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class SignablePayloadConverter(PydanticPayloadConverter):
 
 
 class _ReceivedConverter(EncodingPayloadConverter):
-    """Decodes what a workflow received, whatever type is asked for: what the signature says comes with the value."""
+    """Decodes the payloads to a workflow, for any requested type: the signature's content comes with the value."""
 
     def __init__(self, inner: Mapping[bytes, EncodingPayloadConverter]) -> None:
         self._inner = inner
@@ -115,7 +114,7 @@ class _ReceivedConverter(EncodingPayloadConverter):
 
 
 class _RefusedConverter(EncodingPayloadConverter):
-    """Decodes a step's payload that was not accepted, whatever type is asked for."""
+    """Decodes a step's payload that was not accepted, for any requested type."""
 
     @property
     def encoding(self) -> str:
@@ -179,7 +178,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         signed = [self._signed(payload, key) for payload in payloads]
         if not self._keys.encrypts:
             return signed
-        place = self._place or PayloadPlace("", "")  # what has no place is hidden too
+        place = self._place or PayloadPlace("", "")  # a payload without a place is hidden too
         return [encrypted(key, place, payload) for payload in signed]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
@@ -205,7 +204,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         return Payload(metadata=metadata, data=payload.data)
 
     def _judged(self, payload: Payload, place: PayloadPlace) -> tuple[Payload, SignatureCheck]:
-        """Return a payload as it was before it was encrypted, and what its signature says."""
+        """Return a payload as it was before it was encrypted, and the content of its signature."""
         keys = self._keys.by_id
         if is_encrypted(payload.metadata):
             try:

@@ -1,8 +1,8 @@
 """Reports to the node's agent what each task of a workflow publishes, and which tasks fail.
 
-The SDK has no hook for a failed workflow task, so the runner is wrapped: it sees each activation and its outcome. A
-task's failure is followed by the eviction of its run, whatever was wrong: a history that cannot be replayed, an
-exception, or code that did not come back in time. So evictions are counted.
+The SDK has no hook for a failed workflow task, so the runner is wrapped: it sees each activation and its outcome. Any
+failure of a task is followed by the eviction of its run: a history that cannot be replayed, an exception, or code that
+did not come back in time. So evictions are counted.
 
 It also frees an instance that is evicted, which the SDK leaves to the garbage collector.
 

@@ -143,7 +143,7 @@ def environment(
 
 @dataclass(frozen=True)
 class _Scope:
-    """What the variables of one container can refer to."""
+    """The things to which the variables of one container can refer."""
 
     pod: Pod
     container: Container

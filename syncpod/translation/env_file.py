@@ -17,8 +17,8 @@ class EnvFileReader:
 
     A value is in single quotes right after the equals sign, is taken literally, and may span several lines; a comment
     may follow it. Blank lines, and lines that begin with ``#``, are ignored. A value that begins with a blank is empty,
-    whatever follows, as in a shell. The first line with the name counts, and the lines after it are not checked
-    (util/env/env_util.go, v1.36, ParseEnv; difference: the kubelet reads the file anew for each variable).
+    as in a shell. The first line with the name counts, and the lines after it are not checked (util/env/env_util.go,
+    v1.36, ParseEnv; difference: the kubelet reads the file anew for each variable).
     """
 
     def __init__(self, content: bytes) -> None:
@@ -26,7 +26,7 @@ class EnvFileReader:
         self._known: dict[bytes, bytes] = {}
         """The variables of the lines that have been read."""
         self._invalid: EnvFileInvalid | None = None
-        """What is wrong with the line after them."""
+        """The problem of the line after them."""
 
     def value(self, key: str) -> bytes:
         """Return the value of `key`; empty if the file does not have it. Raises :class:`EnvFileInvalid`."""

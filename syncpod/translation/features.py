@@ -1,8 +1,8 @@
 """Refuses pods that need features that the runtime does not have.
 
-A runtime silently ignores fields that it does not know, so a feature that it does not announce is refused by name.
-What the embedded runtime would refuse on every machine is refused here too: this sentence has the field's path in the
-manifest.
+A runtime silently ignores fields that it does not know, so a feature that it does not announce is refused by name. A
+field that the embedded runtime would refuse on every machine is refused here too: this sentence has the field's path in
+the manifest.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What is mounted into a container: its volumes and the pod's /etc/hosts."""
+"""The mounts of a container: its volumes and the pod's /etc/hosts."""
 
 from collections.abc import Mapping
 from pathlib import Path

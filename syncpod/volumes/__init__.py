@@ -1,1 +1,1 @@
-"""Volumes as files: what each kind contains, and how it is written so that no reader sees it half-written."""
+"""Volumes as files: the content of each kind, and its writing, so that no reader sees it half-written."""

@@ -44,7 +44,7 @@ class Hugetlbfs:
 
 @dataclass(frozen=True, slots=True)
 class EmptyDir:
-    """An emptyDir to make: its directory, what to mount there, and the group it is given to."""
+    """An emptyDir to make: its directory, its mount, and its group."""
 
     path: Path
     ready: Path

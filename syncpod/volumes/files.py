@@ -29,7 +29,7 @@ class Files:
     file_mode: int
     group: int | None = None
     mount: Tmpfs | None = None
-    """What to mount at `path` before anything is written there."""
+    """The mount at `path` before anything is written there."""
     mount_points: tuple[str, ...] = ()
     """Directories in it at which containers mount other volumes, relative to `path`."""
 

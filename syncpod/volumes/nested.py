@@ -15,9 +15,9 @@ _MODE = 0o755
 def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
     """Return the directories that a volume needs for what is mounted inside it, relative to it, each once.
 
-    Of mounts inside one another only the outermost counts: the others lie in another volume. Raises PayloadError for a
-    mount that would lead out of the volume, or into its own files (nested_volumes.go, v1.36, getNestedMountpoints;
-    difference: there a name that begins with `..` keeps the volume from ever being written).
+    If mounts lie inside one another, only the outermost counts: the others lie in another volume. Raises PayloadError
+    for a mount that would lead out of the volume, or into its own files (nested_volumes.go, v1.36,
+    getNestedMountpoints; difference: there a name that begins with `..` keeps the volume from ever being written).
     """
     found: dict[str, None] = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
@@ -33,9 +33,9 @@ def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
 def make_nested_mount_points(volume: Path, relative: Collection[str]) -> None:
     """Make these directories in a volume, and those on the way to them. Blocks; safe to repeat.
 
-    In a new volume they come before its files, so a link to a file or directory of the same name is left out: what is
-    mounted there would hide it anyway. In one that is written already, such a link is followed, but never out of the
-    volume. Raises OSError (nested_volumes.go, v1.36, MakeNestedMountpoints).
+    In a new volume they come before its files, so a link to a file or directory of the same name is left out: the mount
+    there would hide it anyway. In one that is written already, such a link is followed, but never out of the volume.
+    Raises OSError (nested_volumes.go, v1.36, MakeNestedMountpoints).
     """
     if not relative:
         return

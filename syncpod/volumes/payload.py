@@ -126,7 +126,7 @@ def default_mode(volume: Volume) -> int:
 def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
     """Return the files that the sources give, with `mode` unless an item sets another.
 
-    Of two files with the same path the later wins. Raises PayloadError with every problem, in the kubelet's words
+    If two files have the same path, the later wins. Raises PayloadError with every problem, in the kubelet's words
     (configmap.go and secret.go, MakePayload; projected.go, collectData; downwardapi.go, CollectData; v1.36).
     """
     files: dict[str, PayloadFile] = {}

@@ -1,7 +1,7 @@
 """Whether a runtime sees what this process mounts, and whether both mean the same file by a path.
 
-Directly on a machine both are true. A worker in a container has its own mount namespace: what it mounts is seen outside
-only if the mount above it is shared (docker's `propagation: rshared`), and a path may lead to the container's own
+Directly on a machine both are true. A worker in a container has its own mount namespace: its mounts are seen outside
+only if the mount above them is shared (docker's `propagation: rshared`), and a path may lead to the container's own
 files.
 """
 

@@ -141,7 +141,7 @@ async def prepared(
 
 
 def _tell_who_commands(settings: NodeSettings, address: str) -> None:
-    """Say in the log that whoever reaches the Temporal server commands the node, unless commands are signed."""
+    """Log that anybody who reaches the Temporal server commands the node, unless commands are signed."""
     if settings.signed:
         return
     text = "commands are not signed: whoever reaches the Temporal server at %s commands node %s; --signed changes that"
@@ -152,7 +152,7 @@ def _tell_who_commands(settings: NodeSettings, address: str) -> None:
 
 
 def _keys(settings: NodeSettings) -> Keys | None:
-    """Return the keys with which the node's commands are signed, and what it has in Temporal is perhaps encrypted."""
+    """Return the keys with which the node's commands are signed, and its data in Temporal is perhaps encrypted."""
     if not settings.signed:
         return None
     keys = make_signing_keys(settings.state_dir)

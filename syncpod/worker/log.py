@@ -11,7 +11,7 @@ from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter
 
 outage = ServerOutage()
-"""What this process's log says while the Temporal server is away."""
+"""This process's log while the Temporal server is away."""
 _unknown_types = UnknownTypes()
 
 

@@ -29,7 +29,7 @@ WORKFLOW_TASKS_AT_ONCE = 24
 """How many polls wait for workflow tasks. A task for which none waits is written to the server's database first. With
 more, more workflows would be replayed at once after a restart of the worker, and each task has ten seconds for that."""
 _POLLS_FOR_ANY_WORKER = 4
-"""How many of these polls wait for tasks of workflows that this worker does not have in its cache."""
+"""The number of these polls that wait for tasks of workflows that this worker does not have in its cache."""
 EAGER_STARTS_AT_ONCE = STARTS_AT_ONCE
 """Workflow tasks beside those: the first ones of pods, which the server hands over with the answer to their start. The
 others' places are held by polls that wait for tasks."""

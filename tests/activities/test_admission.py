@@ -23,7 +23,6 @@ from syncpod.translation.sysctls import allowed_sysctls
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
 
 
-
 @pytest.fixture
 def two_cores(bench: Bench) -> Bench:
     """A node with two free cores."""

@@ -1,8 +1,8 @@
 """The series of the kubelet's ``/metrics/cadvisor`` that dashboards and rules read, from what a CRI runtime measures.
 
 Names and labels are cAdvisor's. A row without `container` is a pod's, one without `pod` is the node's. As in cAdvisor,
-`name` is the container's id. What a runtime does not measure has no series: throttling, page cache, tasks by state, and
-the devices of a disk. `id` is left out, since the runtime does not say which cgroup it reads.
+`name` is the container's id. Values that a runtime does not measure have no series: throttling, page cache, tasks by
+state, and the devices of a disk. `id` is left out, since the runtime does not say which cgroup it reads.
 """
 
 from __future__ import annotations

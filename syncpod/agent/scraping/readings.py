@@ -32,9 +32,9 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, pod_log_directory
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""Of what Prometheus reads."""
+"""The media type of the text that Prometheus reads."""
 _COUNT_SECONDS: Final = 5.0
-"""How often the ends of containers are counted while nobody scrapes."""
+"""The time between two counts of containers' ends while nobody scrapes."""
 _FRESH_SECONDS: Final = 1.0
 _WITHOUT_TOTAL: Final = frozenset({"kubelet_evictions", "kubelet_pleg_discard_events"})
 """Counters whose names have no ``_total`` in the kubelet."""

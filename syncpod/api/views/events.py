@@ -49,7 +49,7 @@ class PodEvent:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What all repetitions of the event have in common."""
+        """The common part of all repetitions of the event."""
         record = self.record
         return self.namespace, self.pod, self.uid, record.type, record.reason, record.message, record.container
 

@@ -90,7 +90,7 @@ def _manifests(
 ) -> dict[tuple[str, str], Pod]:
     """Return the pods of the manifests by namespace and name, which they may not be named by as well. Raises BadInput.
 
-    Of what else the files have a note is printed.
+    A note names everything else that the files have.
     """
     from syncpod.cli.input.manifests import admitted
 
@@ -118,7 +118,7 @@ class _How:
     everything: bool
     """Whether all pods without a workflow are meant, and none in particular."""
     manifests: Mapping[tuple[str, str], Pod]
-    """What the pods were made from, by namespace and name, where it was given."""
+    """The manifests from which the pods were made, by namespace and name, if they were given."""
 
 
 async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:

@@ -190,7 +190,8 @@ async def apply_all(
 def _running_alone(admissions: Iterable[Admission]) -> set[tuple[str, str]]:
     """Return which of these pods, by namespace and name, run on this machine's node without a workflow. Blocks.
 
-    If its worker has ended, those that run there: whoever begins a workflow of such a name knows that there was none.
+    If its worker has ended, those that run there: a caller that begins a workflow of such a name knows that there was
+    none.
     """
     from syncpod.cli.orphans import orphans_here
 

@@ -82,7 +82,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
         tty = False
     async with runtime_of(pod) as runtime:
         try:
-            # A container has the streams that it was created with, whatever ours are; the kubelet asks for the same.
+            # A container has the streams that it was created with, and not ours; the kubelet asks for the same.
             url = await runtime.attach(raw_id, tty=container.tty, stdin=stdin, stdout=True, stderr=not container.tty)
         except TransportFault as fault:
             raise unanswered(fault) from None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.1
 _LOOKS_FOR_THE_END: Final = 20
-"""How often a container's state is read after its streams have ended, before it counts as still running."""
+"""The number of reads of a container's state after its streams have ended, before it counts as still running."""
 _UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
 """Waiting reasons that end by themselves."""
 

@@ -37,7 +37,7 @@ _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-
 
 @dataclass
 class _Line:
-    """What has been typed before the word to complete."""
+    """The words before the one to complete."""
 
     values: dict[str, str]
     """By option: its last value."""

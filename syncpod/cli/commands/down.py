@@ -49,7 +49,7 @@ def down(
 ) -> None:
     """Delete this node's pods, and end what `up` started.
 
-    The pods are stopped with their own grace periods. What `up` has not started is left alone.
+    The pods are stopped with their own grace periods. Processes that `up` has not started are left alone.
     """
     from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.machine import purge as purging
@@ -104,8 +104,8 @@ def _say_what_is_left(directory: Path, others: Sequence[str], *, ended: bool, ke
 def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: bool) -> None:
     """Delete the pods that the worker of `up` serves or served, and wait for their end.
 
-    What this needs is started if it does not run: otherwise the pods would come back with the next `up`. If
-    `everything` is removed next, simulated pods that do not end are not waited for: they are files and workflows.
+    The processes that this needs are started if they do not run: otherwise the pods would come back with the next `up`.
+    If `everything` is removed next, simulated pods that do not end are not waited for: they are files and workflows.
     """
     from syncpod.cli import local_processes
     from syncpod.cli.machine import runtime_process, worker_process

@@ -29,12 +29,12 @@ _WATCH_SECONDS = 2.0
 _MANY = 50
 """For so many more lines, the pause between two looks of a watch is longer by one: each node and workload is asked."""
 _ALL: Final = tuple(workload_traits.KINDS)[::-1]
-"""What `all` is, as for kubectl: neither nodes nor objects."""
+"""The kinds of `all`, as for kubectl: neither nodes nor objects."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked for, apart from kinds and names."""
+    """The request, apart from kinds and names."""
 
     namespace: str | None
     """None = all."""
@@ -60,7 +60,7 @@ class _Request:
 
 @dataclass
 class _Found:
-    """What there is of one kind, as it was asked for, and a message for each name that is missing."""
+    """The found objects of one kind, and a message for each name that is missing."""
 
     kind: str
     """As in the name of a resource: ``pod``, ``deployment.apps``."""
@@ -68,7 +68,7 @@ class _Found:
     rows: list[tuple[str, ...]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     keys: list[tuple[str, ...]] = field(default_factory=list)
-    """What tells each row from others, if its name does not."""
+    """The mark that distinguishes each row from others, if its name does not."""
     documents: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What ``syncpod fleet key`` does with the keys that seal what passes between a fleet and its nodes."""
+"""The work of ``syncpod fleet key`` on the keys that seal messages between a fleet and its nodes."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> list[str]:
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked for, apart from kinds and names."""
+    """The request, apart from kinds and names."""
 
     namespace: str | None
     """None = all."""
@@ -208,7 +208,7 @@ class _Request:
 
 @dataclass
 class _Found:
-    """What was found so far: documents to print at the end, and the number of each kind."""
+    """The objects that were found so far: documents to print at the end, and the number of each kind."""
 
     documents: list[dict[str, Any]]
     counts: dict[Kind, int]

@@ -31,7 +31,7 @@ def is_false(value: str) -> bool:
 def without_values(command: Any, words: Sequence[str]) -> list[str]:
     """Return a command line with its flags rewritten without values: ``--no-wait`` for ``--wait=false``.
 
-    A false flag without such an opposite is left out. Values of options, and what follows ``--``, stay as they are.
+    A false flag without such an opposite is left out. Values of options, and words after ``--``, stay as they are.
     Raises BadInput for a value that is neither true nor false.
     """
     found: list[str] = []

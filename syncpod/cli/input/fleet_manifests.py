@@ -19,7 +19,7 @@ _KINDS = ("Pod", *TEMPLATED, "ConfigMap", "Secret", "List")
 
 @dataclass(frozen=True)
 class FleetManifests:
-    """What is to be applied to a fleet, checked, in the given order."""
+    """The objects to apply to a fleet, checked, in the given order."""
 
     pods: list[Pod]
     workloads: list[Workload]
@@ -127,7 +127,7 @@ def _take(
     except PodInvalid as error:
         return [f"{where}: {line}" for line in lines(error.problems)]
     if (key := (kind, meta.namespace, meta.name)) in seen:
-        # Of two Pods of one name the one with a node's name would go there, and the other one be placed beside it.
+        # If two Pods had one name, the one with a node's name would go there, and the other one be placed beside it.
         return [f"{where}: {kind.lower()} {meta.namespace}/{meta.name}: given twice"]
     seen.add(key)
     found.warnings.extend(f"{kind.lower()}: {warning}" for warning in warnings)

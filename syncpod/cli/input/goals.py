@@ -1,4 +1,4 @@
-"""What ``wait --for`` waits for: ``condition=Ready``, ``delete``, ``create``, ``jsonpath='{.status.phase}'=Running``.
+"""The goals of ``wait --for``: ``condition=Ready``, ``delete``, ``create``, ``jsonpath='{.status.phase}'=Running``.
 
 Mirrors kubectl's pkg/cmd/wait, v1.36. Differences: a path may lead to several values, one of which must match, where
 kubectl fails; a pod that is being deleted is not Ready.

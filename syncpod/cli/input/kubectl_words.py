@@ -225,7 +225,7 @@ def arranged(program: Any, words: Sequence[str]) -> list[str]:
 
 
 def _without_harmless(command: str, words: Sequence[str]) -> list[str]:
-    """Return the words behind a command without flags that change nothing; what follows ``--`` is somebody else's."""
+    """Return the words behind a command without flags that change nothing; words after ``--`` are somebody else's."""
     ours = list(words[: words.index("--")] if "--" in words else words)
     kept = [word for word in ours if word not in _HARMLESS.get(command, ())]
     for pair in _HARMLESS_PAIRS.get(command, ()):

@@ -19,7 +19,7 @@ _LONGEST_NAME: Final = 80
 
 @dataclass(frozen=True)
 class Manifests:
-    """What is to be applied, checked, in the given order."""
+    """The objects to apply, checked, in the given order."""
 
     pods: list[Admission]
     """Still with their ephemeral containers: `temporal.ephemeral_containers` compares those with what runs."""

@@ -99,7 +99,7 @@ class Meter:
         self._known: dict[str, Usage] = {}
 
     async def next(self) -> Measured:
-        """Return what was used since the last call; of a container that was not measured anew, what is known.
+        """Return the usage since the last call; for a container that was not measured anew, the last known one.
 
         A container that has been measured only once is left out. Raises CriError.
         """

@@ -155,8 +155,8 @@ def start(
 ) -> tuple[ServerRecord, subprocess.Popen[bytes] | None]:
     """Return the server of the state directory, started if it does not run, and its process if it was started here.
 
-    Ports that are not given are the last ones, the usual ones, or the next that are free. Whoever reaches the UI's port
-    may use it: so root's server has one only if `ui` or its port asks for it, or the last server had it.
+    Ports that are not given are the last ones, the usual ones, or the next that are free. Anybody who reaches the UI's
+    port may use it: so root's server has one only if `ui` or its port asks for it, or the last server had it.
 
     Two users may start servers at the same moment and find the same port free: the one that does not get it tries the
     next. The server locks its database as long as it lives. Returns once the server serves its namespace. Raises
@@ -334,7 +334,7 @@ def _goes_on(server: ServerRecord) -> bool:
     require_not_stopped("Temporal server", server.process.pid)
     try:
         return _serves(server.process, server.address, server.ui.removeprefix("http://"))
-    except _Outrun:  # whoever connects next says so
+    except _Outrun:  # the next to connect reports it
         return is_running(server.process)
 
 

@@ -34,7 +34,7 @@ LISTEN: Final = "127.0.0.1:7300"
 PARTS: Final[tuple[FleetPart, ...]] = ("worker", "gate")
 _CALLED: Final[dict[FleetPart, str]] = {"worker": "fleet's worker", "gate": "fleet's gate"}
 _READY: Final[dict[FleetPart, str]] = {"worker": "fleet worker ready: ", "gate": "the fleet's gate listens at "}
-"""What each says, at the beginning of a line, when it serves."""
+"""The beginning of the line that each prints when it serves."""
 _READY_SECONDS: Final = 60.0
 _END_SECONDS: Final = 15.0
 _LOOK_SECONDS: Final = 0.05

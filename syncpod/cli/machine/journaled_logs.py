@@ -115,7 +115,7 @@ def _default_container(
 ) -> str:
     """Return the only container that was ever started, or else the default one, with a note.
 
-    Of a pod that is gone, the journal has neither annotations nor which container is ephemeral: it is the first main
+    For a pod that is gone, the journal has neither annotations nor which container is ephemeral: it is the first main
     container. Raises Failure.
     """
     names = sorted({instance.container for records in lives for instance in records.instances})

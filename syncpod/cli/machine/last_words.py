@@ -1,4 +1,4 @@
-"""The last line of the log of a container that crashes again and again: what says most about why."""
+"""The last line of the log of a container that crashes again and again, which shows the reason best."""
 
 from __future__ import annotations
 

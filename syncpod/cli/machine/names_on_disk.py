@@ -1,7 +1,7 @@
 """Names for completion and notes, read from this node's disk: no server is asked, and no slow library is loaded.
 
 A node keeps a record of each pod beside the pod's volumes (`syncpod.node.pod_records`), and its ConfigMaps and Secrets
-as files (`syncpod.objects.store`). Here they are read as plain JSON; what cannot be read is skipped.
+as files (`syncpod.objects.store`). Here they are read as plain JSON; unreadable ones are skipped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this machine's journal has: of pods that the Temporal server has forgotten, and of the node's last worker."""
+"""The journal of this machine: pods that the Temporal server has forgotten, and the node's last worker."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def with_gone(
 ) -> list[PodEvent]:
     """Return the events, and those of the last hour of pods that are gone from this machine's node.
 
-    Of a namespace, None = of all; with `names`, of these alone. An event that is among those given is not repeated.
-    If the node does not belong to `server` (its address and namespace), its journal has nothing of these pods.
+    `namespace`: None = all; with `names`, those of these alone. An event that is among those given is not repeated. If
+    the node does not belong to `server` (its address and namespace), its journal has nothing of these pods.
     """
     worker = serving(settings().state_dir)
     if worker is None or (worker.address, worker.namespace) != server:

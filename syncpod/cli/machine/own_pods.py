@@ -1,8 +1,8 @@
 """Pods as this machine's worker tells them, for commands that need nothing else of Temporal.
 
 The worker says which pods are open, since it has a connection to the server. A command that asks the server itself
-imports the Temporal SDK and the models first, which takes ten times as long as everything else that it does. Whatever
-is unusual is left to that way: it knows what to say of it.
+imports the Temporal SDK and the models first, which takes ten times as long as everything else that it does. Unusual
+cases are left to that way, which has the right messages for them.
 """
 
 from __future__ import annotations

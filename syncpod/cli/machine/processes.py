@@ -40,7 +40,7 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
     """Send SIGTERM to a process, and SIGKILL after the patience; return whether it was still there.
 
     A pidfd is opened before its identity is verified, so that no other process is signalled. A process of another user
-    cannot be one that we started, whatever a record says, and is left alone.
+    cannot be one that we started, even if a record has it, and is left alone.
     """
     try:
         handle = os.pidfd_open(process.pid)
@@ -176,7 +176,8 @@ def signals_held_back() -> Iterator[None]:
     """Hold back SIGINT, SIGTERM and SIGHUP during the block, and deliver them after it.
 
     Start a process that outlives this one within the block, and record it there: without the record no command finds
-    it. The process itself gets the default actions; what is ignored here stays ignored. In the main thread only.
+    it. The process itself gets the default actions; signals that are ignored here stay ignored. In the main thread
+    only.
     """
     held: list[int] = []
 

@@ -32,7 +32,7 @@ from syncpod.settings.runtime_record import (
 from syncpod.settings.variables import RUNTIME_ENDPOINT
 
 MODULE: Final = "syncpod.runtime"
-"""What Python runs as the embedded runtime."""
+"""The module that Python runs as the embedded runtime."""
 SOCKET_LIMIT: Final = 107
 """Bytes of a unix socket's path, by the kernel's sockaddr_un."""
 _SOCKETS: Final = "syncpod-cri-"
@@ -138,7 +138,7 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
 def _launch(
     state_dir: Path, socket: Path, *, simulated: bool, environ: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], RuntimeRecord | None]:
-    """Start the runtime, and record it before it serves: whatever ends this command, others find the runtime.
+    """Start the runtime, and record it before it serves: others find the runtime even if this command ends early.
 
     The record is None if the runtime has ended already.
     """
@@ -272,7 +272,7 @@ def _fits(socket: Path) -> bool:
 
 
 def _is_private(path: Path) -> bool:
-    """Return whether a directory exists that only we may write to, so that what listens there is ours."""
+    """Return whether a directory exists that only we may write to, so that a listener there is ours."""
     try:
         found = path.lstat()
     except OSError:

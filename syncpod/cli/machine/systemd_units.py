@@ -28,7 +28,7 @@ _RESTART_SECONDS: Final = 2
 
 @dataclass(frozen=True)
 class UnitSettings:
-    """What all units of one state directory have in common."""
+    """The common part of all units of one state directory."""
 
     program: Path
     """The `syncpod` that they run."""
@@ -176,7 +176,7 @@ def _unit(
 
     It comes after the units `after`, which it starts too, and after those of `before` that the machine starts anyway.
 
-    It is restarted whatever ends it, for ever: its program says why it cannot serve, and what it waits for may come.
+    It is restarted after any end, for ever: its program logs why it cannot serve, and the missing thing may come.
     """
     wants = [f"Wants={' '.join(after)}"] if after else []
     lines = [

@@ -26,7 +26,7 @@ from syncpod.settings.table import BY_VARIABLE
 from syncpod.settings.variables import STATE_DIR
 
 ENVIRONMENT_FILE: Final = "units.env"
-"""In the state directory: what the units are given of the environment in which they were installed."""
+"""In the state directory: the part of the environment at their installation that the units are given."""
 _OURS: Final = ("TEMPORAL_", "OTEL_", "SYNCPOD_")
 _OF_UNITS: Final = (*BY_VARIABLE, STATE_DIR, "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
 """What the units or the node's kept settings say."""

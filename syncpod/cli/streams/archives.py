@@ -73,7 +73,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str, tell: Tell) -> None:
 
 
 def unpack(stream: IO[bytes], root: str, destination: Path, name: str, tell: Tell) -> None:
-    """Place the archive's entry `root`, and what is beneath it, at `destination`; read the stream to its end.
+    """Place the archive's entry `root`, with everything beneath it, at `destination`; read the stream to its end.
 
     A file replaces the file `destination`, or goes into the directory `destination` as `name`. The contents of a
     directory go into `destination`, which is created if it is missing. Symlinks that lead out of it, and entries that

@@ -49,7 +49,7 @@ RETURN_SECONDS: Final = 10.0
 """How long a worker may take to be heard from again after a restart of the server: it looks for one each second."""
 _LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
 _ENCODED: Final = "Encoded failure"
-"""What stands for the message of a failure that is encrypted."""
+"""The placeholder for the message of an encrypted failure."""
 _START: Final = "start one with `syncpod fleet up`, or alone with `syncpod fleet serve`"
 
 _Answer = TypeVar("_Answer")

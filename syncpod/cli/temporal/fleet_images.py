@@ -25,7 +25,7 @@ async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[
     """Return a sentence for each image of these workloads that nodes with an embedded runtime do not have.
 
     Only nodes with such a runtime are asked, and only those count that a pod may go to by its nodeName and
-    nodeSelector. Of nodes that do not answer nothing is said.
+    nodeSelector. Nodes that do not answer are left out.
     """
     wanted = [(each, image) for each in workloads if (images := _images(template_of(each).spec)) for image in images]
     if not wanted:

@@ -1,4 +1,4 @@
-"""Reading the memos of a fleet's workflows. Some may be unreadable: whoever reaches the server may forge one."""
+"""Reading the memos of a fleet's workflows. Some may be unreadable: anybody who reaches the server may forge one."""
 
 from __future__ import annotations
 

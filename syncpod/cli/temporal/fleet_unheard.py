@@ -1,4 +1,4 @@
-"""What a fleet itself knows of a pod whose node has fallen silent."""
+"""The fleet's own knowledge of a pod whose node has fallen silent."""
 
 from __future__ import annotations
 

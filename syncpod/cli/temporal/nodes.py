@@ -26,7 +26,8 @@ _ANSWER: Final = timedelta(seconds=10)
 """How long a live worker has for its node's answer: it may have much to do."""
 _RPC: Final = timedelta(seconds=5)
 _UNREADABLE: Final = (ValidationError, KeyError, RuntimeError)
-"""What the SDK and pydantic raise for a memo or an answer that nobody of ours has made: anybody can write one."""
+"""The exceptions of the SDK and pydantic for a memo or an answer that nobody of ours has made: anybody can write
+one."""
 
 
 async def list_nodes(client: Client) -> list[FetchedNode]:

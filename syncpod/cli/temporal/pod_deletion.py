@@ -43,7 +43,7 @@ _LONGEST_PAUSE_SECONDS: Final = 60.0
 _TOLD: Final = 10
 """How many pods are named."""
 _ROUNDS: Final = 3
-"""How often the node is listed again, for pods that were applied meanwhile."""
+"""The number of further lists of the node, for pods that were applied meanwhile."""
 _AT_ONCE: Final = 50
 """How many pods are told to end, or asked what they wait for, at a time: a node that ends them slowly is busy."""
 
@@ -59,7 +59,7 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
         return None
     request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
     if fetched.pod.metadata.deletion_timestamp is None:
-        request["uid"] = fetched.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
+        request["uid"] = fetched.pod.metadata.uid  # if one is ending already, a pod that was applied since is meant too
     is_signed = session.signs(client)
     before = None if is_signed else await records_of(client, fetched.pod, DELETE_POD.name)
     try:
@@ -189,7 +189,7 @@ async def why_left(client: Client, left: Iterable[FetchedPod]) -> list[tuple[Fet
 
 
 async def tell_what_lasts(client: Client, waits: Mapping[asyncio.Task[None], FetchedPod]) -> None:
-    """Say again and again, ever more seldom, what pods that are being deleted wait for; only what is new is said.
+    """Print again and again, ever more seldom, the waits of pods that are being deleted, if they are new.
 
     `waits` are the tasks that wait for the pods. Goes on until cancelled.
     """

@@ -33,7 +33,7 @@ class PublishedAnswer:
     run_id: str
     """The run that has published it."""
     answer: Any
-    """What the workflow's query would have returned."""
+    """The answer of the workflow's query."""
 
 
 async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) -> dict[str, PublishedAnswer]:
@@ -121,7 +121,7 @@ async def query_pod(
     how: dict[str, Any] = {"result_type": result_type, "rpc_timeout": QUERY_DEADLINE}
     try:
         answer: _Answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
-    except (ValidationError, KeyError, RuntimeError) as wrong:  # whoever polls the task queue may answer
+    except (ValidationError, KeyError, RuntimeError) as wrong:  # anybody who polls the task queue may answer
         raise WorkflowQueryFailedError(f"the answer cannot be read: {wrong}") from None
     return answer
 

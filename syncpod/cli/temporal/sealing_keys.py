@@ -35,7 +35,7 @@ class Certified:
 
 @dataclass(frozen=True)
 class Needs:
-    """What still needs a sealing key."""
+    """The objects and nodes that still need a sealing key."""
 
     nodes: tuple[str, ...] = ()
     """Nodes that trust no other key yet."""

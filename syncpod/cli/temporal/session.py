@@ -35,7 +35,7 @@ _NAMED: Final = (
     f" ({_ADDRESS} names this one, perhaps from an earlier `syncpod env`: `unset {_ADDRESS}`, and `syncpod up` starts "
     "a server of its own)"
 )
-"""What is added where the variable names a server that does not answer: as long as it is set, `up` starts none."""
+"""A further sentence if the variable names a server that does not answer: as long as it is set, `up` starts none."""
 
 
 def connection(state_dir: str = "", *, begun_by: str = "syncpod up") -> ClientConnectConfig:
@@ -179,7 +179,7 @@ def run_on(
 
 
 def _unreadable(why: str) -> Failure:
-    """Return the failure to read an answer: whoever polls the task queue of a workflow may answer for it."""
+    """Return the failure to read an answer: anybody who polls the task queue of a workflow may answer for it."""
     return Failure(
         f"what a workflow has answered cannot be read: {why}; perhaps a worker of another version answers, or somebody "
         "else's"

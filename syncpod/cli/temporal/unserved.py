@@ -72,7 +72,7 @@ async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
 async def end_without_node(client: Client, fetched: FetchedPod) -> bool:
     """End the workflow of a pod whose node is dead, so that its name is free; return whether the node is dead.
 
-    What runs of the pod there goes on. If the node's worker comes back, it finds that the pod's workflow has ended, and
+    The pod's processes there go on. If the node's worker comes back, it finds that the pod's workflow has ended, and
     kills it (`syncpod.lifecycle.orphans`), as a kubelet does with a pod that is gone from the API. Raises RPCError.
     """
     if await lives(client, fetched.pod.spec.node_name or ""):

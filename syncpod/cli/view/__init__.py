@@ -1,1 +1,1 @@
-"""What is printed: tables, descriptions, durations, JSONPath. Nothing here opens a connection."""
+"""The output: tables, descriptions, durations, JSONPath. Nothing here opens a connection."""

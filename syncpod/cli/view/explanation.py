@@ -35,7 +35,7 @@ _HEALTHY: Final = timedelta(minutes=10)
 _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 _PLAIN: Final = re.compile(r"[^:,;]*")
-"""What may be followed by another word without being read as if that were about its last part alone."""
+"""A text that may be followed by another word, which is then not read as if it were about the last part alone."""
 _SANDBOX: Final = StepName.CREATE_SANDBOX.value
 _MISSING: Final = re.compile(r'(configmap|secret) "[^"]+" not found$')
 """The end of the message of a wait that the node ends once an object appears."""

@@ -29,7 +29,7 @@ def lines(records: Sequence[HistoryEntry], *, headers: bool = True) -> list[str]
 def _begun(records: Sequence[HistoryEntry]) -> list[datetime]:
     """Return when each of what is recorded began: its result came later.
 
-    Of steps whose results came together, the next may have been begun ahead of its turn: none is later than the next.
+    If the results of steps came together, the next may have been begun ahead of its turn: none is later than the next.
     """
     found: list[datetime] = []
     follower: HistoryEntry | None = None

@@ -74,7 +74,7 @@ def parse_template(text: str) -> Template:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield text and what is in braces, with the braces. Raises ValueError."""
+    """Yield text, and the parts in braces with their braces. Raises ValueError."""
     position = 0
     while position < len(text):
         found = _PART.match(text, position)

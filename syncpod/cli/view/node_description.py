@@ -1,4 +1,4 @@
-"""What ``describe node`` prints: the node as `kubectl describe` lays it out, then its sources and what it waits for.
+"""The output of ``describe node``: the node as `kubectl describe` lays it out, then its sources and its waits.
 
 Pure: values in, lines out.
 """
@@ -107,7 +107,7 @@ def _pods(view: NodeView, pods: Sequence[FetchedPod], now: datetime) -> list[str
     for each in pods:
         meta, phase = each.pod.metadata, each.pod.status.phase or "Pending"
         source = sources.get((meta.namespace, meta.name), "api")
-        # Of a pod that did not answer, only the start of its workflow's present run is known.
+        # If a pod did not answer, only the start of its workflow's present run is known.
         told = (phase, source, age(meta.creation_timestamp, now)) if each.current else (f"{phase}?", source, "?")
         rows.append((meta.namespace, meta.name, *told))
     return _table(f"Pods ({len(pods)} in total)", rows)

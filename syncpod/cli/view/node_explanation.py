@@ -1,4 +1,4 @@
-"""What ``syncpod explain node`` prints: restless pods, what happened to the node, what is due. Values in, text out."""
+"""The output of ``syncpod explain node``: restless pods, the node's events, due actions. Values in, text out."""
 
 from __future__ import annotations
 

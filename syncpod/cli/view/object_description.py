@@ -1,6 +1,6 @@
 """What ``describe configmap`` and ``describe secret`` print, as kubectl lays it out (describe.go, v1.36).
 
-Pure. Of a Secret's values, only the sizes are shown.
+Pure. For the values of a Secret, only the sizes are shown.
 """
 
 from __future__ import annotations

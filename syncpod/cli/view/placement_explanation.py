@@ -1,4 +1,4 @@
-"""What ``explain --placement`` prints: of each node whether a pod may be there, and why not. Pure."""
+"""The output of ``explain --placement``: for each node whether a pod may be there, and why not. Pure."""
 
 from __future__ import annotations
 

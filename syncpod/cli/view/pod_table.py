@@ -46,7 +46,7 @@ class PodRow(OfPod):
 
     @property
     def steady(self) -> tuple[str, ...]:
-        """What changes only if the pod does: no age."""
+        """The cells that change only if the pod does: no age."""
         restarts, ip = self.cells[3].partition(" ")[0], self.cells[5]
         return str(self.document["metadata"].get("uid", "")), self.ready, self.status, restarts, ip
 

@@ -29,9 +29,9 @@ class Branch:
 
     pod: ListedPod
     holds: Sequence[Mapping[str, Any]] = ()
-    """What back-offs hold, as the query `plan` of its workflow has it."""
+    """The holds of its back-offs, as the query `plan` of its workflow has them."""
     steps: Sequence[PendingStep] = ()
-    """What Temporal is trying for it."""
+    """The steps that Temporal is trying for it."""
     doing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """By container, the step that is under way for it and what that does, as its node's worker has it now."""
 
