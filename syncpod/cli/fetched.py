@@ -93,7 +93,7 @@ class FetchedNode:
     current: bool
     """Whether the workflow answered."""
     heard: datetime | None
-    """When the server last heard from its worker; None if never, or if the worker has shut down."""
+    """The server's last contact with its worker; None if never, or if the worker has shut down."""
     lives: bool
     """Whether that is recent enough for the worker to count as alive. It may be too busy to answer."""
 

@@ -148,7 +148,7 @@ class Way:
 
 
 async def _until_gone(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work; that the node is gone meanwhile is said by who waits for its answer."""
+    """Do the work; if the node is gone meanwhile, the task that waits for its answer reports that."""
     with contextlib.suppress(PeerGone):
         await work
 

@@ -43,8 +43,8 @@ class ProbeState:
 class Failures:
     """The number of failed answers of one probe of one instance, and how many of them the pod knows of.
 
-    The kubelet emits an event for each failure, and the API server counts them. Here the pod's workflow is told the
-    count at 1, 10, 100 and so on, when the result changes, and when the instance ends.
+    The kubelet emits an event for each failure, and the API server counts them. Here the pod's workflow gets the count
+    at 1, 10, 100 and so on, when the result changes, and when the instance ends.
     """
 
     total: int = 0
@@ -54,7 +54,7 @@ class Failures:
 
     @property
     def untold(self) -> int:
-        """How many failures the pod has not been told of."""
+        """The number of failures that the pod does not know of."""
         return self.total - self.told
 
     @property
@@ -67,7 +67,7 @@ class Failures:
         return replace(self, total=self.total + 1, text=text)
 
     def all_told(self) -> Failures:
-        """Note that the pod has been told of all of them."""
+        """Note that the pod knows of all of them."""
         return replace(self, told=self.total)
 
 
@@ -124,7 +124,7 @@ def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState
 def says_something(before: ProbeState, after: ProbeState) -> bool:
     """Say whether to tell the pod: the result has changed, or the first answers confirm the assumed failure.
 
-    So the pod is told at least once why a container does not become ready.
+    So the pod learns at least once why a container does not become ready.
     """
     return after.result != before.result or (after.result == "failure" and after.settled and not before.settled)
 

@@ -63,7 +63,7 @@ _SIGNS: Final[dict[FailedStart, str]] = {
 def without_guess(exit_: Exit) -> Exit:
     """Return an exit unchanged, unless its start failed when the process may have begun: then return an unknown exit.
 
-    The runtime lists such an instance as never started. If that were believed, the container could run a second time.
+    The runtime lists such an instance as never started. If that counted, the container could run a second time.
     """
     if exit_.reason != START_ERROR or exit_.started_at is not None or failed_start(exit_.message) != "unknown":
         return exit_

@@ -1,9 +1,9 @@
 """Encryption of payloads: AES-256-GCM, bound to one namespace and one workflow. Values in, values out.
 
-A payload is encrypted as a whole, with its metadata, and so with the signature that is in it: encryption hides what is
-said, and the signature inside says what it is worth. Each workflow has a key of its own, derived from the node's key
-(HKDF-SHA256), so the random nonces of one key never become many enough to meet. Which workflow it is stands beside the
-ciphertext, readable, for readers that are told none; a reader that knows its workflow goes by that.
+A payload is encrypted as a whole, with its metadata, and so with the signature that is in it: encryption hides the
+content, and the signature inside vouches for it. Each workflow has a key of its own, derived from the node's key
+(HKDF-SHA256), so the random nonces of one key never become many enough to meet. The workflow's id stands beside the
+ciphertext, readable, for readers that have no other; a reader that knows its workflow goes by that.
 """
 
 from __future__ import annotations

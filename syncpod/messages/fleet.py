@@ -49,7 +49,7 @@ HEARTBEAT_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 50.0
 """How long a node may be silent before it counts as Unknown: the node-monitor-grace-period of a cluster."""
 MESSAGE_LIMIT: Final = 256
-"""The most bytes of JSON, nearly, that a pod's owner is told of the pod's message."""
+"""The most bytes of JSON, nearly, of a pod's message to the pod's owner."""
 WORD_LIMIT: Final = 64
 """The same for a pod's phase and its status. The longest known ones are half as long."""
 MOST_RESTARTS: Final = 2**31 - 1
@@ -81,7 +81,7 @@ def is_placed(annotations: Mapping[str, str]) -> bool:
 def dismissal(node: str) -> str:
     """Return the sentence by which the gate refuses all calls of a node that was removed from the fleet.
 
-    The node ends the pods that it was given when it hears exactly this, so nobody but the gate itself may say it.
+    The node ends the pods that it was given upon exactly this answer, so nobody but the gate itself may give it.
     """
     return f"node {node} was removed from the fleet, and its pods there were replaced or given up"
 
@@ -135,7 +135,7 @@ class IntentTaken(Spoken):
     objects: dict[str, ForeignText] = Field(default_factory=dict)
     """By ``kind/namespace/name``: why the node cannot keep an object, in one sentence."""
     key: str = ""
-    """Why the node does not take the fleet's key, in one sentence; "" if it does, or was told none."""
+    """Why the node does not take the fleet's key, in one sentence; "" if it does, or knows of none."""
 
 
 class Attend(WhoAsks):
@@ -197,7 +197,7 @@ class PodReport(Message):
         return f"{self.namespace}/{self.name}"
 
     def brief(self) -> PodReport:
-        """Return what the pod's owner is told of this: a short message, and nothing that it does not need.
+        """Return the report for the pod's owner: a short message, and nothing that it does not need.
 
         An owner keeps the reports of all its pods in one payload, and a stolen node can write much into each.
         """
@@ -277,7 +277,7 @@ class PlacedPod(Message):
     recalled: bool = False
     """Only the node itself claims that it was given this pod. It gets no Secret for it."""
     is_orphan: bool = False
-    """Its owner could not be told of it the last time, since there is no such workflow. Nobody ends the pod."""
+    """The last message about it did not reach its owner, since there is no such workflow. Nobody ends the pod."""
     since: datetime | None = None
     """When the fleet placed it on the node; None = it is ending, or the fleet has lost its record of that."""
     ending: datetime | None = None
@@ -289,7 +289,7 @@ class PlacedPod(Message):
         return self.state == "placed" and self.report is None
 
     def brief(self) -> PlacedPod:
-        """Return what the pod's owner is told of this. See :meth:`PodReport.brief`."""
+        """Return this for the pod's owner. See :meth:`PodReport.brief`."""
         report = self.report.brief() if self.report is not None else None
         times = {"since": None, "ending": None}
         return self.model_copy(update={"report": report, "why": shortened(self.why, MESSAGE_LIMIT), **times})

@@ -30,7 +30,7 @@ KEPT: Final = "fleet object"
 GIVEN: Final = "node object"
 """The sealing purpose of an object for a node."""
 FLEET_KEY: Final = "fleet key"
-"""The sealing purpose of what a node is told of its fleet's key."""
+"""The sealing purpose of messages to a node about its fleet's key."""
 SEALED_LIMIT: Final = 500_000
 """The most bytes of all sealed objects in one node's list: the list and its objects are one payload."""
 

@@ -55,7 +55,8 @@ MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""
 
 SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
-"""The kubelet's annotation of a pod that no API server knows: when it was first heard of (types/pod_update.go, v1.36).
+"""The kubelet's annotation of a pod that no API server knows: the time of its first appearance (types/pod_update.go,
+v1.36).
 """
 
 
@@ -207,7 +208,7 @@ class DesiredPod(Message):
     """``pending``: its workflow is not told yet. ``ending``: no source asks for it any more, and its workflow is not
     told yet."""
     reason: str = ""
-    """Why its workflow could not be told; "" = it was not tried, or it could."""
+    """Why its workflow could not be reached; "" = it was not tried, or it could."""
     message: ForeignText = ""
     retry_at: datetime | None = None
     """When that is tried again."""
@@ -233,7 +234,7 @@ class StaticPods(Message):
     boot: int = 0
     """The life of the node's agent that has read the directory."""
     pods: tuple[DesiredPod, ...] = ()
-    """All of them, and those that have no file any more and whose workflows have not been told yet."""
+    """All of them, and those that have no file any more and whose workflows have no order to end yet."""
     gone: tuple[PodKey, ...] = ()
     """Pods that somebody else had ended since the last report: the agent applies them again."""
     problems: tuple[ForeignText, ...] = ()
@@ -251,8 +252,8 @@ class NodeView(Message):
     sources: dict[str, SourceView] = Field(default_factory=dict)
     """By the source's name."""
     desired: tuple[DesiredPod, ...] = ()
-    """In order of namespace and name. A pod that was applied by itself is here only until its workflow is told: from
-    then on its own open workflow says that it is desired."""
+    """In order of namespace and name. A pod that was applied by itself is here only until its workflow has it: from
+    then on its own open workflow shows that it is desired."""
     boot: int = 0
     """The life of the agent that spoke last."""
     sources_ready: bool = False
@@ -292,7 +293,7 @@ class ApplyPodWorkflow(Message):
     existing_only: bool = False
     """The node is cordoned: only a pod that is there already is changed."""
     unless_there: bool = False
-    """The workflow was told before. It is told again only if it has ended since, or is ending."""
+    """The workflow had the order before. It gets the order again only if it has ended since, or is ending."""
 
 
 class DeletePodWorkflow(Message):

@@ -70,7 +70,7 @@ class SignatureCheck:
     purpose: str = ""
     number: int = 0
     refusal: str = ""
-    """Why it is not accepted, as a clause; then nothing else is said."""
+    """Why it is not accepted, as a clause; then there is nothing else."""
 
 
 @lru_cache(maxsize=16)

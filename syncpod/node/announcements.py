@@ -28,7 +28,7 @@ class Announcements:
 
     @contextlib.contextmanager
     def of(self, container_id: str) -> Iterator[Heard]:
-        """Listen for a container during the block. If two listen for the same one, the later one hears."""
+        """Listen for a container during the block. If two listen, the later one gets the announcements."""
         heard = self._heard[container_id] = Heard()
         try:
             yield heard

@@ -32,7 +32,7 @@ def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: 
 
     It is the one in the container's cgroup that is number 1 of its own pid namespace, so there is none in a pod whose
     containers share a namespace. It may not yet have been released to run the container's command, and may have ended
-    by the time that it is looked at. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    already. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     for directory in _directories(node, uid, mountinfo):
         for cgroup in directory.glob("*/"):

@@ -139,7 +139,7 @@ def open_log_file(path: Path) -> int:
 
 
 def is_being_written(descriptor: int) -> bool:
-    """Say whether anybody has a file open for writing; True if that cannot be told. `descriptor` is open for reading.
+    """Say whether anybody has a file open for writing; True if that is not known. `descriptor` is open for reading.
 
     The kernel grants a read lease only on a file that nobody has open for writing. The lease is given back at once; an
     open in that moment waits for it, and the signal that announces it is ignored.

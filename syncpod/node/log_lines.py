@@ -2,7 +2,7 @@
 
 Pure. Mirrors kuberuntime/logs/logs.go, v1.36, parseCRILog. Difference: the parts of a long line are joined per stream,
 up to a MiB; the kubelet writes them as they come, mixed with the other stream's. However long a line or a record is,
-and whether it ends or not, no more than some MiB of it are held, and each byte is looked at a bounded number of times.
+and whether it ends or not, no more than some MiB of it are held, and each byte is read a bounded number of times.
 """
 
 from __future__ import annotations

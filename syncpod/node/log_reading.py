@@ -1,6 +1,6 @@
 """Reading a container's log: from an offset, to its end or as it grows, across rotations.
 
-Mirrors kuberuntime/logs/logs.go, v1.36, ReadLogs: the last lines, and those since a time, are looked for in the growing
+Mirrors kuberuntime/logs/logs.go, v1.36, ReadLogs: the last lines, and those since a time, are read from the growing
 file; rotated files are read only on request. Differences:
 
 - On a rotation, the followed file is read until no process writes to it, then every newer file in order, compressed or

@@ -1,9 +1,9 @@
 """How containers ended, as the node itself saw it: used for exits that the runtime does not know.
 
 A runtime that was down when a container ended may not know how: containerd 2 lists it as EXITED 255 `Unknown`, finished
-when containerd came up again. The agent has seen the end, and the kernel has told it the exit code. That record is
-kept on disk, by container, as long as the runtime lists the container, since a later worker would again be told
-`Unknown`. An exit that is recorded too late for one listing counts in the next.
+when containerd came up again. The agent has seen the end, and the kernel has told it the exit code. That record is kept
+on disk, by container, as long as the runtime lists the container, since a later worker would again get `Unknown`. An
+exit that is recorded too late for one listing counts in the next.
 """
 
 from __future__ import annotations

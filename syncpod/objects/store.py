@@ -37,7 +37,7 @@ _LONG: Final = "~"
 _LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
 MOST_VALUES: Final = 10_000
 """How many values of Secrets a node may have, those included that Secrets had before and that containers were given:
-each takes about 4 KiB of the worker's memory, in which it is looked for in all that the worker writes."""
+each takes about 4 KiB of the worker's memory, which searches all its output for it."""
 _LEAST_BYTES: Final = 12
 """The least that a value takes in a Secret's file, with its key."""
 _DRAFT: Final = ".draft"

@@ -67,7 +67,8 @@ def admit(document: Any) -> Admission:
 def problems_beside(document: Any, unread: Sequence[Problem]) -> list[Problem]:
     """Return what else is wrong with the document of a Pod, beside fields that cannot be read.
 
-    These are left out, so nothing that depends on one of them is told. Returns [] if the rest cannot be read either.
+    These are left out, so no problem that depends on one of them is reported. Returns [] if the rest cannot be read
+    either.
     """
     rest = copy.deepcopy(document)
     for problem in unread:

@@ -25,8 +25,8 @@ OTHERS: Final[Mapping[str, str]] = {
 def step_words(name: str, given: Mapping[str, Any]) -> str:
     """Return which step it is, from its activity's name and the JSON of its input.
 
-    Steps of a pod are told apart by container, number and victims, those of a node by its pods. Nothing else of the
-    input is said, so no value of a manifest is.
+    Container, number and victims distinguish the steps of a pod, and its pods those of a node. Nothing else of the
+    input is shown, so no value of a manifest is.
     """
     target = given.get("target") or {}
     if "ref" in given:

@@ -30,9 +30,9 @@ async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout
     Raises Refusal: DEADLINE_EXCEEDED, in containerd's words, after the timeout. The command is then killed, as it is if
     the caller is cancelled.
 
-    A command has ended when its own process has. Background processes that still have its output open are waited for
-    only half a second. Difference: containerd waits for ever, or fails the call after its `drain_exec_sync_io_timeout`,
-    so a probe that starts a daemon never succeeds.
+    A command has ended when its own process has. Background processes that still have its output open get only half a
+    second. Difference: containerd waits for ever, or fails the call after its `drain_exec_sync_io_timeout`, so a probe
+    that starts a daemon never succeeds.
     """
     try:
         # The timeout includes starting, which may take long in a frozen container or on an overloaded machine.

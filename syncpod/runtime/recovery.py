@@ -79,8 +79,8 @@ async def discard(runtime: Runtime, directory: Path, process: str) -> None:
 async def end_after_kill(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
     """Wait for the end of a process that was killed; None if its watch has reported it.
 
-    A silent watch is waited for only while the process lives. Then it is cancelled, and the rest of the knowledge about
-    the end is returned.
+    A silent watch gets time only while the process lives. Then it is cancelled, and the rest of the knowledge about the
+    end is returned.
     """
     while not (await asyncio.wait({watch}, timeout=_END_SECONDS))[0]:
         try:

@@ -304,8 +304,8 @@ def sandbox_name(metadata: api_pb2.PodSandboxMetadata) -> str:
 async def load_all(runtime: Runtime, sandboxes: Sandboxes, containers: Containers) -> None:
     """Take over everything from an earlier server: sandboxes first, since containers belong to them.
 
-    Everything is listed when this returns, which takes a few seconds at most: all processes are looked for
-    concurrently, and late answers are not waited for.
+    Everything is listed when this returns, which takes a few seconds at most: all processes are searched concurrently,
+    and late answers get no further time.
     """
     asked = []
     for parent, load in (

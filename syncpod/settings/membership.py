@@ -52,7 +52,7 @@ def read_membership(state_dir: Path) -> Invitation | None:
 def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> None:
     """Have the node trust this key of its fleet, and no other, as long as it has this invitation.
 
-    Atomic. Blocks. Raises OSError; ValueError, if a later key was told.
+    Atomic. Blocks. Raises OSError; ValueError, if a later key is known.
     """
     before = _read_told_key(state_dir, invitation)
     if before is not None and before.number > told.number:
@@ -62,7 +62,7 @@ def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> Non
 
 
 def _read_told_key(state_dir: Path, invitation: Invitation) -> ToldKey | None:
-    """Return the key that was told to a node with this invitation; None if none was."""
+    """Return the key that a node with this invitation was given; None if none was."""
     try:
         found = json.loads((state_dir / TOLD_FILE_NAME).read_text())
         told, key = found["invitation"], ToldKey(number=int(found["number"]), key=str(found["key"]))

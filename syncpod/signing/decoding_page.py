@@ -62,7 +62,7 @@ class DecodingPage:
 async def serve_page(keys: Keys, port: int, serving: Callable[[str], None], peer_of: PeerOf = find_peer) -> None:
     """Decode for pages until cancelled, at a port of the loopback address, 0 = a free one. Raises OSError.
 
-    `serving` is told the endpoint, which is a secret. Only this process's user, and root, are answered there.
+    `serving` gets the endpoint, which is a secret. Only this process's user, and root, are answered there.
     """
     page, callers = DecodingPage(keys), Callers(peer_of)
 

@@ -71,7 +71,7 @@ class SigningKeys:
         return self._keys
 
     def find(self, named: str) -> bytes | None:
-        """Return the key of this id, None if there is none; a file that has come or gone since is looked at."""
+        """Return the key of this id, None if there is none; a file that has come or gone since is noticed."""
         self._look()
         if named not in self._keys and _ID.fullmatch(named):
             with contextlib.suppress(OSError):  # whoever sends payloads chooses the id: no more than one look for each

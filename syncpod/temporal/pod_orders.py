@@ -90,7 +90,7 @@ class PodOrders:
     ) -> None:
         """Use `client`; `facts` says whether the server has our search attributes, `recorded` which pods ran here.
 
-        `deleted` is told of each deletion that begins with an order from here.
+        `deleted` is called with each deletion that begins with an order from here.
         """
         self._client = client
         self._facts = facts

@@ -93,7 +93,7 @@ def start_arguments(pod: Pod, node: str, *, has_attributes: bool, sender: str = 
 
 
 async def begin_pod(client: Client, pod: Pod, node: str, *, has_attributes: bool) -> bool:
-    """Start the workflow of a pod that has none; return False if it has one, which is to be told by an update.
+    """Start the workflow of a pod that has none; return False if it has one, which then needs an update.
 
     The server hands the first workflow task to this very worker with its answer, and there is no update to be accepted.
     A document that the workflow would refuse must have been refused before. Raises RPCError.

@@ -26,7 +26,7 @@ class Seen(Protocol):
 def pods_page(pods: Sequence[Seen]) -> str:
     """Return the pods as a list in Markdown; "" if there are none.
 
-    Only those that are shown are looked at closely: a query may not take long, however many pods there are.
+    Only those that are shown are examined: a query may not take long, even for many pods.
     """
     if not pods:
         return ""

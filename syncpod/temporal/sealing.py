@@ -83,7 +83,7 @@ _unopened = UnopenedAnswers()
 
 
 class FleetCodec(PayloadCodec, WithSerializationContext):
-    """Seals for nodes what they are told, opens what they answer; signs and encrypts everything else."""
+    """Seals messages to nodes, opens their answers; signs and encrypts everything else."""
 
     def __init__(
         self, keys: Keys, sealing: FleetKeys, *, verifies: bool, place: PayloadPlace | None = None, node: str = ""

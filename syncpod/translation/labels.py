@@ -1,7 +1,7 @@
 """Labels and annotations of sandboxes and containers: the kubelet's, byte for byte, and ours.
 
 With them, crictl and log agents recognise our containers, a container can be killed without its spec, and our
-containers are told apart from all others.
+containers differ from all others.
 """
 
 from typing import Any

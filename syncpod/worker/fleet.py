@@ -45,7 +45,7 @@ from workflows.runner import workflow_runner
 log = logging.getLogger("syncpod.fleet")
 
 HEARTBEAT = timedelta(seconds=10)
-"""A command takes a worker for dead that was not heard from for 40 s; the SDK's own interval is 60 s."""
+"""A command takes a worker for dead after 40 s of silence; the SDK's own interval is 60 s."""
 CACHED_WORKFLOWS = 5000
 """The most workflows kept in memory: one for each node, workload and object."""
 

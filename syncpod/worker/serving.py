@@ -95,7 +95,7 @@ async def _unless(stop: asyncio.Event, doing: Coroutine[Any, Any, _Result]) -> _
 
 
 async def run(worker: Worker, agent: Agent, record: WorkerRecord, settings: NodeSettings, stop: asyncio.Event) -> None:
-    """Take over, serve, and end in order: first the steps, then the agent, which is told when they end.
+    """Take over, serve, and end in order: first the steps, then the agent, which notes when they end.
 
     Raises the errors that `_refusals` converts.
     """

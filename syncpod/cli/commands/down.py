@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 8
 """How many pods without a workflow are ended at a time."""
 _REMOVAL_SECONDS: Final = 10.0
-"""How long the removal of what the pods have left is waited for."""
+"""The time for the removal of the pods' remains."""
 _LOOK_SECONDS: Final = 0.05
 
 

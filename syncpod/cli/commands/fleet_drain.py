@@ -91,7 +91,7 @@ def drain(
 async def _drain_all(client: Client, names: Sequence[str], how: _How) -> None:
     """Drain nodes one after the other. Raises Failure before any is cordoned if one of them does not exist.
 
-    A node that cannot be drained is said at once, and the others are drained. Raises Failure at the end then.
+    A node that cannot be drained is reported at once, and the others are drained. Raises Failure at the end then.
     """
     from syncpod.cli.temporal import fleet
 

@@ -172,7 +172,7 @@ def _revoke(authority: Fleet, name: str) -> list[str]:
 
 
 def _dismiss(authority: Fleet, name: str) -> list[str]:
-    """Have a node that is away told of its removal when it is back; return the serials that it can be told by."""
+    """Have a node that is away learn of its removal when it is back; return the serials that announce it."""
     dismissed = authority.dismiss(name)
     for serial in dismissed:
         say(f"certificate/{serial} of node/{name} is only good to tell it so when it is back")

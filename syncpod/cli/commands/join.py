@@ -146,7 +146,7 @@ def _require_usable(source: str, invited: Invitation) -> None:
 
 
 def _where(listen: str, before: str) -> str:
-    """Return where the node is to listen, ``host:port``, "" = nowhere; as `before` if nothing is said.
+    """Return where the node is to listen, ``host:port``, "" = nowhere; `before` if no flag is given.
 
     Raises BadInput for what is no address, or none of this machine's.
     """

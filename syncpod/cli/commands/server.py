@@ -69,7 +69,7 @@ async def _ended(child: subprocess.Popen[bytes], settled: Callable[[], None]) ->
     """Return the child's exit code; end it on SIGINT and SIGTERM. Calls `settled` once it has served for a while.
 
     A signal wakes the loop whichever thread the kernel gives it to. A main thread within waitpid, or just before it,
-    would not hear of it.
+    would miss it.
     """
     import asyncio
 

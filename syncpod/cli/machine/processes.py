@@ -21,7 +21,7 @@ LOG_LIMIT = 16 * 1024 * 1024
 
 _LOOK_SECONDS: Final = 0.5
 _LAST_SECONDS: Final = 3.0
-"""How long the threads of a process that is ending are waited for."""
+"""The time for the threads of a process that is ending."""
 _STOPPED: Final = ("T", "t")
 """The states of such a process (proc_pid_stat(5)): by a signal, and by a debugger."""
 _UNRECORDED_SECONDS: Final = 10.0

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _READY_SECONDS: Final = 60.0
 _LIFE_SECONDS: Final = 10.0
-"""How old the last sign of life of a worker that serves may be, and how long a newer one is waited for."""
+"""The largest age of the last sign of life of a worker that serves, and the longest wait for a newer one."""
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -118,7 +118,7 @@ def start(
 
 
 def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
-    """Return the worker's arguments: all that was said of the node, now or at its last start.
+    """Return the worker's arguments: all settings of the node, of now or of its last start.
 
     A command may have changed a setting since: the worker that only deletes pods has no source of pods.
     """

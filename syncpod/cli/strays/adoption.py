@@ -48,8 +48,8 @@ async def start_for(
 
     `has_attributes`: whether the namespace has our search attributes. With `replace`, an open workflow of that name is
     terminated at the same moment, so that the pod is never without one; and so is one that is not a pod's. With
-    `delete`, the payload of that signal, the workflow is told to end the pod before it does anything else. Raises
-    HasWorkflow if the name has an open workflow.
+    `delete`, the payload of that signal, the workflow gets the order to end the pod before it does anything else.
+    Raises HasWorkflow if the name has an open workflow.
     """
     try:
         await require_pods_own(client, record.pod.metadata.namespace, record.pod.metadata.name)

@@ -48,7 +48,7 @@ class LogPrinter:
     async def print_all(self, chosen: Sequence[tuple[Pod, str, NodeContext | None]]) -> None:
         """Print the logs of containers, one after the other, or all as they grow. Raises Failure for unreadable ones.
 
-        With a node, the log is looked for in the node's files, and whether the container runs is not known.
+        With a node, the log is in the node's files, and whether the container runs is not known.
 
         Difference from kubectl: all readable logs are printed before the failure.
         """

@@ -48,7 +48,7 @@ class UnreadNode(FleetNodeSummary):
 
 
 class StuckNode(FleetNodeSummary):
-    """A node whose workflow cannot go on: nothing is heard from it, and the rest is what was known of it before."""
+    """A node whose workflow cannot go on: it is silent, and the rest is the earlier knowledge of it."""
 
     why: str
     """In a clause."""

@@ -46,7 +46,7 @@ RPC: Final = timedelta(seconds=5)
 BUSY_SECONDS: Final = 60.0
 """How long to wait for a busy worker to accept a request. For the result of an accepted update there is no limit."""
 RETURN_SECONDS: Final = 10.0
-"""How long a worker may take to be heard from again after a restart of the server: it looks for one each second."""
+"""The longest silence of a worker after a restart of the server: it looks for one each second."""
 _LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
 _ENCODED: Final = "Encoded failure"
 """The placeholder for the message of an encrypted failure."""

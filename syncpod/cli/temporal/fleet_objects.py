@@ -53,7 +53,7 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 
 async def is_deleting(client: Client, kind: str, namespace: str, name: str) -> bool:
-    """Say whether nodes are still being told that an object is gone; not, if it was applied anew. Raises Failure."""
+    """Say whether nodes are still to learn that an object is gone; not if it was applied anew. Raises Failure."""
     handle = client.get_workflow_handle(object_id(kind, namespace, name))
     try:
         described = await handle.describe(rpc_timeout=_RPC)

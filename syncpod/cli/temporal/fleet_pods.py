@@ -38,7 +38,7 @@ class NotInFleet(Failure):
 
 
 class OnNoNode(Failure):
-    """No node has the pod yet. The text says why, and in what command more is said."""
+    """No node has the pod yet. The text has the reason, and the command that shows more."""
 
     def __init__(self, pod: PendingPod, why: str) -> None:
         """Say that no node has `pod`; `why` is a clause."""
@@ -177,7 +177,7 @@ async def _best(client: Client, found: Sequence[FoundPod], owner: tuple[str, str
 
 
 async def _least_well(client: Client, found: Sequence[FoundPod], owner: tuple[str, str, str]) -> FoundPod | None:
-    """Return the pod of a workload that is the least well: one that fails, is not ready, or is not heard of.
+    """Return the pod of a workload that is the least well: one that fails, is not ready, or is silent.
 
     None = all are ready. A note says how many are not well. Raises OnNoNode if that is a pod without a node: it counts
     as better than those that a node has reported, and as worse than those on silent nodes.

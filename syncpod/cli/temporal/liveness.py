@@ -2,7 +2,7 @@
 
 On the worker's own machine, the sign is its process. Elsewhere, the signs are the heartbeats and the polls that the
 server has received from it. The SDK sends both even while the worker is busy. Mirrors pkg/controller/nodelifecycle,
-v1.36: a node counts as dead if nothing has been heard from it for 40 s.
+v1.36: a node counts as dead after 40 s of silence.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Life:
-    """Whether a node's worker is alive, and when it was last heard from. None = never, or it has shut down."""
+    """Whether a node's worker is alive, and the time of its last sign of life. None = never, or it has shut down."""
 
     lives: bool
     heard: datetime | None
@@ -96,7 +96,7 @@ async def lives(client: Client, node: str) -> bool:
 
 
 async def unserved_queue(client: Client) -> str:
-    """Return the task queue of this machine's node if its worker has ended, and no other has been heard on it.
+    """Return the task queue of this machine's node if its worker has ended, and no other has polled it.
 
     Whoever asks a workflow of that queue would wait in vain. "" = somebody may answer. It costs nothing while the
     worker's process is there. Raises RPCError.

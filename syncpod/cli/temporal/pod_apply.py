@@ -191,7 +191,7 @@ async def _unless_silent(
 
 
 async def _is_new_and_silent(client: Client, pod: Pod, node: str, command: str) -> bool:
-    """Return whether a node is not going to answer soon for a new pod: its worker is dead. A busy one is waited for.
+    """Return whether a node is not going to answer soon for a new pod: its worker is dead. A busy one gets more time.
 
     Raises Squatted if the pod's name is not a pod's.
     """

@@ -45,7 +45,7 @@ _TOLD: Final = 10
 _ROUNDS: Final = 3
 """The number of further lists of the node, for pods that were applied meanwhile."""
 _AT_ONCE: Final = 50
-"""How many pods are told to end, or asked what they wait for, at a time: a node that ends them slowly is busy."""
+"""The number of pods that are ended, or asked for their waits, at a time: a node that ends them slowly is busy."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
@@ -74,7 +74,7 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
 
 
 async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[HistoryEntry]) -> None:
-    """Wait a little until a pod ends, as it was told. Raises Failure with its reason if it refuses to."""
+    """Wait a little until a pod ends, as ordered. Raises Failure with its reason if it refuses to."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ACCEPT_SECONDS
     while loop.time() < deadline:

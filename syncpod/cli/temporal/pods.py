@@ -219,7 +219,7 @@ async def _has_workflow(client: Client, metadata: Mapping[str, Any], some: async
 
 
 def with_last_state(fetched: FetchedPod) -> FetchedPod:
-    """Return a pod that did not answer as its workflow told this machine last, if it is one of this machine's."""
+    """Return the last published state of a pod that did not answer, if it is one of this machine's."""
     if fetched.current:
         return fetched
     try:

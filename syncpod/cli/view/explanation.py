@@ -272,7 +272,7 @@ def _under_way(step: StepUnderWay, clock: Clock) -> str:
 
 
 def what_is_due(wait: Wait, one: Explanation) -> str:
-    """Return what happens when a wait is over, such as `app starts again`, which is said of what has run before."""
+    """Return the consequence of the end of a wait, such as `app starts again`; `again` if it has run before."""
     if wait.reason.startswith(_PULLS):
         return f"the image of {wait.subject} is pulled again"
     if wait.is_of_a_kill:

@@ -71,8 +71,8 @@ class LiveTable(LiveLines):
 def within(pods: Sequence[PodRow], room: int) -> tuple[list[PodRow], list[PodRow]]:
     """Return the pods that fit into so many lines, in their order, and those that do not.
 
-    If there are too many, one line is left for what is said of the others, and pods that run well, or have completed,
-    are left out first.
+    If there are too many, one line is left for the number of the others, and pods that run well, or have completed, are
+    left out first.
     """
     if len(pods) <= room:
         return list(pods), []

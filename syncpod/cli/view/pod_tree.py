@@ -46,7 +46,7 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
 
 
 def is_explained(branch: Branch) -> bool:
-    """Say whether its back-offs alone explain why a pod is not at rest: then no step is looked for."""
+    """Say whether its back-offs alone explain why a pod is not at rest: then nobody asks for its steps."""
     held = {each.get("subject") for each in branch.holds}
     stuck = [
         str(status.get("name"))
@@ -117,7 +117,7 @@ def _pod(branch: Branch) -> str:
 
 
 def _statuses(branch: Branch) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each container's kind and status; a sidecar is told apart from other init containers."""
+    """Yield each container's kind and status; a sidecar has another kind than other init containers."""
     status, spec = (branch.pod.document.get(part) or {} for part in ("status", "spec"))
     sidecars = {each["name"] for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"}
     for key, kind in _KINDS:

@@ -164,7 +164,7 @@ class Cgroups:
                 hierarchy.apply(directory, resources)
         except CgroupRefused:
             for hierarchy, directory in self._directories(path):
-                with contextlib.suppress(CgroupRefused):  # As far as possible: the caller hears of the first refusal.
+                with contextlib.suppress(CgroupRefused):  # As far as possible: the caller gets the first refusal.
                     hierarchy.apply(directory, undoing(now, resources))
             raise
 

@@ -109,8 +109,8 @@ def usage_of(pid: int) -> Usage | None:
 def usage_below(pid: int) -> Usage | None:
     """Return what the descendants of a supervisor use now; None if it is gone. Reads all of /proc.
 
-    A child that is waited for in the middle of that would be in neither's time. So /proc is read again, a few times at
-    the most.
+    A child that is reaped in the middle of that would be in neither's time. So /proc is read again, a few times at the
+    most.
     """
     for _ in range(_READINGS):
         table = ProcessTable.read()

@@ -53,7 +53,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class FoundImage:
-    """An image in a file. Its layers have not been looked at."""
+    """An image in a file. Its layers have not been checked."""
 
     names: tuple[str, ...]
     """Full names or only tags, as in the file; possibly none."""

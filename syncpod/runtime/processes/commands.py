@@ -101,7 +101,7 @@ class Commands:
                 if each in {child for parent in tree for child in children_of(parent)}:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 os.close(descriptor)
-        os.kill(command.pid, signal.SIGKILL)  # It has not been waited for, so the pid is still its own.
+        os.kill(command.pid, signal.SIGKILL)  # Nobody has reaped it, so the pid is still its own.
 
     def kill_orphans(self) -> None:
         """Kill orphans of abandoned commands that have become our children; call it when a child has ended."""

@@ -261,7 +261,7 @@ def environment(
     """Return the environment: the config's variables override the image's, which override the defaults.
 
     The defaults are PATH, HOSTNAME, HOME and, on a terminal, TERM; PATH is the server's, unless the image has its own
-    files. Without a host name of its own, a container is told the machine's, as by containerd.
+    files. Without a host name of its own, a container gets the machine's, as from containerd.
     """
     if image is None:
         variables = {"PATH": host.search_path, "HOME": home_of(runs_as.uid) if runs_as else host.home}

@@ -26,7 +26,7 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
     Takes a few seconds at most. The main process should have died with the supervisor. Its children are in its session,
     unless they left that; a session's number is not reused while a member lives. A process that left the session is
     still in the container's mount namespace, if it had one. A dying process leaves that before its last files are
-    closed, and a port of the machine is free only then: so it is waited for. Blocks: call it in a thread.
+    closed, and a port of the machine is free only then: so this waits until then. Blocks: call it in a thread.
     """
     main = started.main
     killed: set[Identity] = set()

@@ -280,7 +280,7 @@ class Supervised:
     async def _request(self, directory: Path, line: socket.socket) -> None:
         """Ask the spawner for a supervisor, starting a spawner if there is none.
 
-        A spawner that forks more slowly than it is asked is waited for, one request after the other.
+        If a spawner forks more slowly than it is asked, its requests wait, one after the other.
         """
         request = os.fsencode(directory.absolute())  # noqa: ASYNC240 - it only joins names
         async with self._asking:

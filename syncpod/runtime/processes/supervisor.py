@@ -113,7 +113,7 @@ class Supervisor:
     def _refuse(self, sentence: str) -> NoReturn:
         """Clean up a failed start, and report why it failed."""
         self._end_descendants()
-        self._record(Ended(128, time.time_ns(), error=sentence))  # Even if this cannot be written, the server is told.
+        self._record(Ended(128, time.time_ns(), error=sentence))  # the server gets it even if this fails
         with contextlib.suppress(OSError):
             self._line.send(Word.REFUSED + sentence.encode(errors="surrogateescape")[:CHUNK])
         os._exit(0)

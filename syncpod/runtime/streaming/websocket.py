@@ -30,7 +30,7 @@ class WebSocket:
 
     @classmethod
     async def accept(cls, socket: Socket, head: bytes, subprotocol: str | None) -> WebSocket | None:
-        """Answer the handshake in `head`; None if it is invalid, which the client has been told.
+        """Answer the handshake in `head`; None if it is invalid; then the client has the answer already.
 
         Raises Refused, and ConnectionError if the client is gone.
         """
