@@ -15,12 +15,15 @@ import gzip
 import os
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from syncpod.node.log_files import COMPRESSED, is_being_written, open_log_file, rotated_files
 from syncpod.node.log_lines import LineJoiner, LogLine, count_lines, starts_of_last_lines
+
+_T = TypeVar("_T")
 
 _BLOCK: Final = 256 * 1024
 _POLL_SECONDS: Final = 0.1
@@ -31,6 +34,18 @@ _DELETED: Final = " (deleted)"
 
 Runs = Callable[[], Awaitable[bool]]
 """Returns whether the container still runs."""
+
+
+class Do(Protocol):
+    """Does what touches a disk, which may hang: at once, or in a thread."""
+
+    async def __call__(self, work: Callable[[], _T], /) -> _T:
+        """Return what `work` returns. Raises what it raises."""
+
+
+async def at_once(work: Callable[[], _T], /) -> _T:
+    """Do it at once: for a process that has nothing else to do."""
+    return work()
 
 
 async def read_log(path: Path, runs: Runs) -> AsyncIterator[LogLine]:
@@ -48,16 +63,16 @@ class LogUnreadable(Exception):
 
 
 async def read_blocks(
-    path: Path, *, tail: int | None = None, rotated: bool = False, runs: Runs | None = None
+    path: Path, *, tail: int | None = None, rotated: bool = False, runs: Runs | None = None, do: Do = at_once
 ) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a log's last `tail` lines (None = all), in blocks of any size.
 
-    With `rotated`, begins with the oldest file that is kept. With `runs`, continues as the log grows, until the
-    container has ended and its log is read to the end. Raises FileNotFoundError if there is no log, and no container
-    runs that could write one, PermissionError, and LogUnreadable: a pod that mounts the node's log directory may put
-    anything there, at any moment.
+    `do` does what touches the disk. With `rotated`, begins with the oldest file that is kept. With `runs`, continues as
+    the log grows, until the container has ended and its log is read to the end. Raises FileNotFoundError if there is no
+    log, and no container runs that could write one, PermissionError, and LogUnreadable: a pod that mounts the node's
+    log directory may put anything there, at any moment.
     """
-    blocks = _blocks(path, tail, rotated, runs)
+    blocks = _blocks(path, tail, rotated, runs, do)
     try:
         async for block in blocks:
             yield block
@@ -70,14 +85,16 @@ async def read_blocks(
         await blocks.aclose()
 
 
-async def _blocks(path: Path, tail: int | None, rotated: bool, runs: Runs | None) -> AsyncGenerator[bytes, None]:
-    file = await _first(path, tail, rotated, runs)
+async def _blocks(
+    path: Path, tail: int | None, rotated: bool, runs: Runs | None, do: Do
+) -> AsyncGenerator[bytes, None]:
+    file = await _first(path, tail, rotated, runs, do)
     try:
         ended = runs is None
         loop = asyncio.get_running_loop()
         asked, last_read, at_end = 0.0, loop.time(), False
         while True:
-            block = file.read()
+            block = await do(file.read)
             if block:
                 at_end, last_read = False, loop.time()
                 yield block
@@ -85,14 +102,14 @@ async def _blocks(path: Path, tail: int | None, rotated: bool, runs: Runs | None
                 continue
             if runs is None and file.was_newest:
                 break  # later lines did not exist at the time of the request
-            if (following := file.following()) is not None:
-                if not at_end and file.may_grow():
+            if (following := await do(file.following)) is not None:
+                if not at_end and await do(file.may_grow):
                     at_end = loop.time() - last_read > _SETTLED_SECONDS
                     await asyncio.sleep(_POLL_SECONDS)
                 elif not at_end:
                     at_end = True  # its writer has gone, and has written all: read once more
-                elif (newer := _opened(path, following)) is not None:
-                    file.close()
+                elif (newer := await do(partial(_opened, path, following))) is not None:
+                    _close(file, do)
                     file, at_end, last_read = newer, False, loop.time()
                 continue
             if ended or runs is None:
@@ -103,7 +120,21 @@ async def _blocks(path: Path, tail: int | None, rotated: bool, runs: Runs | None
                 continue
             await asyncio.sleep(_POLL_SECONDS)
     finally:
+        _close(file, do)
+
+
+_closing: Final[set[asyncio.Task[None]]] = set()
+"""Files that are being closed, which nobody waits for."""
+
+
+def _close(file: _LogFile, do: Do) -> None:
+    """Close a file; with `do`, after what is still done with it."""
+    if do is at_once:
         file.close()
+        return
+    task = asyncio.ensure_future(do(file.close))
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
 
 
 class _LogFile:
@@ -183,20 +214,23 @@ class _LogFile:
             end = start
 
 
-async def _first(path: Path, tail: int | None, rotated: bool, runs: Runs | None) -> _LogFile:
+async def _first(path: Path, tail: int | None, rotated: bool, runs: Runs | None, do: Do) -> _LogFile:
     """Open the first file at the right offset; while the container runs there may be none for a moment."""
     while True:
-        older = rotated_files(path)
-        if rotated:
-            file = _last_lines(path, [path, *reversed(older)], tail)
-        else:
-            # If it is not at its path, it is being rotated: the container still writes to the newest rotated file.
-            file = _last_lines(path, [path], tail) or _last_lines(path, older[-1:], tail)
+        file = await do(partial(_first_now, path, tail, rotated))
         if file is not None:
             return file
         if runs is None or not await runs():
             raise FileNotFoundError(str(path))
         await asyncio.sleep(_POLL_SECONDS)
+
+
+def _first_now(path: Path, tail: int | None, rotated: bool) -> _LogFile | None:
+    older = rotated_files(path)
+    if rotated:
+        return _last_lines(path, [path, *reversed(older)], tail)
+    # If it is not at its path, it is being rotated: the container still writes to the newest rotated file.
+    return _last_lines(path, [path], tail) or _last_lines(path, older[-1:], tail)
 
 
 def _last_lines(path: Path, files: Iterable[Path], tail: int | None) -> _LogFile | None:

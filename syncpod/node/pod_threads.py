@@ -33,6 +33,7 @@ class DiskWork(StrEnum):
     REFRESH = "to update its volumes"
     READ = "to read its files"
     LOGS = "to keep its logs"
+    SHOW_LOGS = "to show its logs"
     COMPRESS = "to compress its logs"
     REMOVE = "to remove its directories and volumes"
 

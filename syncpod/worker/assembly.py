@@ -133,7 +133,7 @@ async def prepared(
     agent.add_background_task("runtime version", followed.run)
     readings = _add_servers(settings, agent, context, cri, keys, address)
     status = add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-    _add_kubernetes(settings, agent, client, context, status, cri, readings)
+    _add_kubernetes(settings, agent, client, context, status, node, readings)
     add_fleet_link(agent, client, context, served.fleet_activities, to_gate(), endpoint, LoadedImages(cri))
     worker = make_worker(served, client, node, agent, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
@@ -261,7 +261,7 @@ def _add_kubernetes(
     client: Client,
     context: NodeContext,
     status: Callable[[], Awaitable[NodeStatus]],
-    cri: CriClient,
+    node: Node,
     readings: NodeReadings | None,
 ) -> None:
     """Have the node be part of a cluster, where the settings ask for it. Raises CannotServe."""
@@ -282,7 +282,7 @@ def _add_kubernetes(
         from syncpod.agent.kubelet_port.setup import add_kubelet_port
 
         try:
-            port = add_kubelet_port(agent, settings, config, context, cri, readings)
+            port = add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads)
         except (SettingsInvalid, OSError) as wrong:
             raise CannotServe(str(wrong)) from None
     add_kubernetes_tasks(agent, client, context, config, status, port, taints(settings))

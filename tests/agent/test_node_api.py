@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import stat
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -492,7 +493,7 @@ async def test_an_invalid_request_ends_only_its_own_connection(
     ids=["nothing", "half a line", "no body", "no second request"],
 )
 async def test_a_client_that_falls_silent_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sent: bytes
 ) -> None:
     monkeypatch.setattr(api_server, "PATIENCE_SECONDS", 0.05)
     context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/n")
@@ -505,6 +506,7 @@ async def test_a_client_that_falls_silent_is_given_up(
     writer.close()
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 async def test_a_reader_that_takes_no_answer_is_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

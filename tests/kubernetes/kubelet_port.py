@@ -28,6 +28,7 @@ from syncpod.cri.port import CriRuntime
 from syncpod.kernel.memory_file import memory_file
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
+from syncpod.node.pod_threads import PodThreads
 from tests.agent.node_endpoint import Measuring, node_of, node_readings
 from tests.agent.published import OfNoPod
 from tests.agent.waiting import until
@@ -230,7 +231,7 @@ async def node(directory: Path) -> AsyncIterator[Node]:
     pair = own_pair(directory, "n1", ["127.0.0.1"], datetime.now(UTC))
     door = Door(["127.0.0.1"], 0, tls(pair, authority.pem))
     configuration = {"kind": "KubeletConfiguration"}
-    port = KubeletPort(door, readings, cast("Any", pods), cast("CriRuntime", runtime), configuration)
+    port = KubeletPort(door, readings, cast("Any", pods), cast("CriRuntime", runtime), PodThreads(), configuration)
     async with served() as api:
         config = read_kubeconfig(write_kubeconfig(directory / "node.conf", api))
         async with ApiClient(config, user_agent="test") as client:

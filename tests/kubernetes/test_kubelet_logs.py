@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ import pytest_asyncio
 from syncpod.agent.kubelet_port.access import Refused
 from syncpod.agent.kubelet_port.wanted_log import instance
 from tests.agent.waiting import until
+from tests.hung_disk import hung_disk
 from tests.kubernetes.kubelet_port import Node, chunks, node
 from tests.node.test_log_lines import record
 
@@ -87,16 +90,27 @@ def _append(path: Path, line: bytes) -> None:
 
 async def test_a_log_is_followed_until_its_container_ends(n1: Node) -> None:
     reader, writer = await n1.connect(n1.master)
-    writer.write(f"GET {LOGS}?follow=true&tailLines=0 HTTP/1.1\r\nHost: n1\r\n\r\n".encode())
-    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")  # before there is a line
+    writer.write(f"GET {LOGS}?follow=true&tailLines=1 HTTP/1.1\r\nHost: n1\r\n\r\n".encode())
+    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
     path = Path(n1.runtime.containers["c1"].log_path)
     coming = aiter(chunks(reader))
+    assert await anext(coming) == b"oops\n"
     for word in ("one", "two"):
         _append(path, record(word))
         assert await anext(coming) == f"{word}\n".encode()
     n1.runtime.containers["c1"].state = "exited"
     assert [each async for each in coming] == []
     writer.close()
+
+
+async def test_a_follower_is_answered_before_there_is_a_line(n1: Node) -> None:
+    empty = n1.directory / "empty.log"
+    await asyncio.to_thread(empty.touch)
+    n1.runtime.containers["c1"].log_path = str(empty)
+    reader, writer = await n1.connect(n1.master)
+    writer.write(f"GET {LOGS}?follow=true HTTP/1.1\r\nHost: n1\r\n\r\n".encode())
+    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+    writer.transport.abort()
 
 
 async def test_a_follower_who_has_gone_is_followed_for_no_longer(n1: Node) -> None:
@@ -150,6 +164,22 @@ async def test_a_pod_or_container_that_there_is_not_is_named(n1: Node) -> None:
         assert (answered.code, answered.text) == (404, said)
     answered = await n1.ask("/containerLogs/default/web/first", pair=n1.master)
     assert (answered.code, answered.text) == (400, 'container "first" in pod "web" is not available')
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+async def test_a_log_on_a_disk_that_hangs_holds_up_nothing_else(n1: Node, tmp_path: Path) -> None:
+    other = pod_with({"running": {}}, id_="x://c0")
+    other["metadata"] |= {"name": "other", "uid": "u2"}
+    n1.pods.pods.append(other)
+    with hung_disk(tmp_path / "hung", taken=True) as disk:
+        n1.runtime.containers["c1"].log_path = str(disk / "1.log")
+        hung = asyncio.create_task(n1.ask(LOGS, pair=n1.master))
+        await until(lambda: any(thread.name == "show_logs u1" for thread in threading.enumerate()))
+        assert (await n1.ask("/healthz", pair=n1.master)).code == 200
+        answered = await n1.ask("/containerLogs/default/other/app?tailLines=1", pair=n1.master)
+        assert answered.text == "oops\n"
+        assert not hung.done()
+    assert (await hung).text.startswith("failed to ")
 
 
 WAITING = {"waiting": {"reason": "ImagePullBackOff"}}

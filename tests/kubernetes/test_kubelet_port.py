@@ -1,4 +1,7 @@
-"""The kubelet's port: who may ask, what is answered, and what a hostile peer can take of it."""
+"""The kubelet's port: who may ask, what is answered, and what a hostile peer can take of it.
+
+Holds: At the kubelet's port nobody is told anything whom the API server has not let in.
+"""
 
 from __future__ import annotations
 

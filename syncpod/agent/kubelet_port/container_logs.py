@@ -6,11 +6,11 @@ container that the runtime has removed is read from its file for as long as that
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from syncpod.agent.kubelet_port.access import Refused
 from syncpod.agent.kubelet_port.named_pods import named_pod
@@ -21,16 +21,22 @@ from syncpod.cri.errors import CriError, NotFound
 from syncpod.cri.port import CriRuntime
 from syncpod.node.log_lines import LogText
 from syncpod.node.log_reading import LogUnreadable, read_blocks
+from syncpod.node.pod_threads import DiskWork, PodThreads
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, pod_log_directory
+
+_T = TypeVar("_T")
 
 
 class ContainerLogs:
     """The logs of one node's containers."""
 
-    def __init__(self, source: PodSource, cri: CriRuntime, node: NodeContext) -> None:
-        """Find pods in `source`, and their logs where `cri` says, or below `node`'s directory."""
-        self._source, self._cri, self._node = source, cri, node
+    def __init__(self, source: PodSource, cri: CriRuntime, node: NodeContext, threads: PodThreads) -> None:
+        """Find pods in `source`, and their logs where `cri` says, or below `node`'s directory.
+
+        Logs are read in `threads`, since a disk may hang.
+        """
+        self._source, self._cri, self._node, self._threads = source, cri, node, threads
 
     async def answer(self, asked: Request, namespace: str, name: str, container: str) -> Answer:
         """Return the log that is asked for, as it comes. Raises Refused."""
@@ -39,7 +45,7 @@ class ContainerLogs:
         require_container(pod, container)
         found = instance(pod, container, previous=wanted.previous)
         path = await self._path(pod, container, found)
-        return Answer(self._text(path, found, wanted), 200, {"Content-Type": "text/plain"})
+        return Answer(self._text(path, found, wanted, pod["metadata"]["uid"]), 200, {"Content-Type": "text/plain"})
 
     async def _path(self, pod: dict[str, Any], container: str, found: Instance) -> Path:
         """Return where the log of an instance is. Raises Refused."""
@@ -58,11 +64,11 @@ class ContainerLogs:
         except UnsafeName:
             raise Refused(400, sentence) from None
         path_here = directory / f"{found.restart}.log"
-        if not await asyncio.to_thread(path_here.exists):
+        if not await self._threads.run(meta["uid"], DiskWork.SHOW_LOGS, path_here.exists):
             raise Refused(400, sentence)
         return path_here
 
-    async def _text(self, path: Path, found: Instance, wanted: WantedLog) -> AsyncIterator[bytes]:
+    async def _text(self, path: Path, found: Instance, wanted: WantedLog, uid: str) -> AsyncIterator[bytes]:
         """Yield the text, first nothing: then a follower knows that there is a log, before there is a line."""
 
         async def runs() -> bool:
@@ -71,14 +77,17 @@ class ContainerLogs:
             except CriError:
                 return False
 
+        async def do(work: Callable[[], _T], /) -> _T:
+            return await self._threads.run(uid, DiskWork.SHOW_LOGS, work)
+
         text = LogText(
             timestamps=wanted.timestamps, since=wanted.since, limit_bytes=wanted.limit_bytes, stream=wanted.stream
         )
-        blocks = read_blocks(path, tail=wanted.tail, runs=runs if wanted.follow else None)
+        blocks = read_blocks(path, tail=wanted.tail, runs=runs if wanted.follow else None, do=do)
         yield b""
         try:
             async for block in blocks:
-                yield text.feed(block)
+                yield await do(partial(text.feed, block))
                 if text.full:
                     return
             yield text.flush()

@@ -30,6 +30,7 @@ from syncpod.api.source import PodSource
 from syncpod.cri.port import CriRuntime
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.reviews import access_of
+from syncpod.node.pod_threads import PodThreads
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +63,16 @@ class KubeletPort:
         readings: NodeReadings,
         source: PodSource,
         cri: CriRuntime,
+        threads: PodThreads,
         configuration: Mapping[str, Any],
     ) -> None:
-        """Answer from `source`, `readings` and `cri`; `configuration` is a KubeletConfiguration."""
+        """Answer from `source`, `readings` and `cri`; `configuration` is a KubeletConfiguration.
+
+        `threads` are those of the node's pods.
+        """
         self._door, self._readings, self._configuration = door, readings, configuration
-        self._answers = tuple((each, each.pattern) for each in self._table(ContainerLogs(source, cri, readings.node)))
+        logs = ContainerLogs(source, cri, readings.node, threads)
+        self._answers = tuple((each, each.pattern) for each in self._table(logs))
         self._urls = tuple((each, each.pattern) for each in _streams(ContainerStreams(source, cri)))
         self.listener: TlsListener | None = None
         """Set while it runs."""

@@ -17,6 +17,7 @@ from syncpod.cri.port import CriRuntime
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.client_certificates import issuer_of_node
 from syncpod.kubernetes.kubeconfig import Kubeconfig
+from syncpod.node.pod_threads import PodThreads
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import CLIENT_CA_FILE, TLS_CERT_FILE, TLS_PRIVATE_KEY_FILE
@@ -35,6 +36,7 @@ def add_kubelet_port(
     node: NodeContext,
     cri: CriRuntime,
     readings: NodeReadings,
+    threads: PodThreads,
 ) -> int:
     """Serve the port for as long as the agent runs, and return its number; 0 = nobody could reach it.
 
@@ -46,7 +48,7 @@ def add_kubelet_port(
     authorities, whence = _client_authorities(settings, config)
     door = Door(node.host.addresses, settings.kubelet_port, _tls(settings, node, authorities))
     configuration = kubelet_configuration(settings, node, whence)
-    port = KubeletPort(door, readings, agent.node_pods, cri, configuration)
+    port = KubeletPort(door, readings, agent.node_pods, cri, threads, configuration)
 
     async def run() -> None:
         async with ApiClient(config, user_agent=f"syncpod/{engine_version()}") as client:
