@@ -1,12 +1,13 @@
-"""Which events follow from a change of a node's conditions. Values in, values out.
+"""Which events follow from changes of a node. Values in, values out.
 
-Mirrors pkg/kubelet/nodestatus/setters.go, v1.36, ReadyCondition, MemoryPressureCondition and its siblings.
+Mirrors pkg/kubelet/nodestatus/setters.go, v1.36, ReadyCondition, MemoryPressureCondition and its siblings, VersionInfo,
+and kubelet_node_status.go, recordNodeSchedulableEvent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 _REASONS: Final = {
     "MemoryPressure": ("NodeHasInsufficientMemory", "NodeHasSufficientMemory"),
@@ -16,16 +17,63 @@ _REASONS: Final = {
 """By condition: the reasons of the events that it has become true, and that it no longer is."""
 
 
-def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the reasons of the events that follow when a node's conditions, type to status, become these.
+class Change(NamedTuple):
+    """An event of a node."""
 
-    A condition of pressure that was not known before tells how it is. Readiness tells only a change.
+    type: str
+    reason: str
+    message: str
+
+
+def pressures(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[Change]:
+    """Return the events that follow when a node's own conditions, type to status, become these.
+
+    A condition that was not known before tells how it is.
     """
     found = []
-    for name, (under, enough) in _REASONS.items():
-        if name in now and (now[name] == "True") != (before[name] == "True" if name in before else None):
-            found.append(under if now[name] == "True" else enough)
-    ready, was = now.get("Ready"), before.get("Ready")
-    if ready is not None and was is not None and ready != was:
-        found.append("NodeReady" if ready == "True" else "NodeNotReady")
+    for condition, (under, enough) in _REASONS.items():
+        if condition in now and (now[condition] == "True") != (
+            before[condition] == "True" if condition in before else None
+        ):
+            found.append(_status(name, under if now[condition] == "True" else enough))
     return found
+
+
+def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    """Return the events that follow when the node has made its Node of one into another.
+
+    A Node that was not ready, or of which a controller has not heard, and now is ready is told; so is a reboot.
+    """
+    found = []
+    was, ready = _ready(before), _ready(after)
+    if was and ready and was != ready:
+        found.append(_status(name, "NodeReady" if ready == "True" else "NodeNotReady"))
+    booted, boots = _boot_id(before), _boot_id(after)
+    if booted and boots and booted != boots:
+        found.append(Change("Warning", "Rebooted", f"Node {name} has been rebooted, boot id: {boots}"))
+    return found
+
+
+def scheduling(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    """Return the event that follows when somebody has cordoned or uncordoned a Node."""
+    was, is_now = (bool(_mapping(each.get("spec")).get("unschedulable")) for each in (before, after))
+    if not before or was == is_now:
+        return []
+    return [_status(name, "NodeNotSchedulable" if is_now else "NodeSchedulable")]
+
+
+def _status(name: str, reason: str) -> Change:
+    return Change("Normal", reason, f"Node {name} status is now: {reason}")
+
+
+def _ready(node: Mapping[str, Any]) -> str:
+    conditions = _mapping(node.get("status")).get("conditions") or ()
+    return next((str(each.get("status")) for each in conditions if each.get("type") == "Ready"), "")
+
+
+def _boot_id(node: Mapping[str, Any]) -> str:
+    return str(_mapping(_mapping(node.get("status")).get("nodeInfo")).get("bootID") or "")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -197,6 +197,12 @@ def is_expired(error: Exception) -> bool:
     return isinstance(error, ApiError) and (error.code == _GONE or error.reason in ("Expired", "Gone"))
 
 
+def version_of(document: Mapping[str, Any]) -> int:
+    """Return an object's version, which an API server of v1.35 and later orders; 0 if it is no number."""
+    text = _version(document)
+    return int(text) if text.isdecimal() else 0
+
+
 def key_of(document: Mapping[str, Any]) -> ObjectKey:
     """Return an object's namespace and name; "" for what it has not."""
     metadata = document.get("metadata")

@@ -32,7 +32,7 @@ from tests.kubernetes.certificate_authority import authority
 
 TOKEN = "token-of-n1"  # of this server alone
 CLUSTER_SCOPED = ("nodes",)
-_KINDS = {"pods": "Pod", "configmaps": "ConfigMap", "secrets": "Secret", "services": "Service"}
+_KINDS = {"nodes": "Node", "pods": "Pod", "configmaps": "ConfigMap", "secrets": "Secret", "services": "Service"}
 
 
 @dataclass

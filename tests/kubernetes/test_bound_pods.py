@@ -7,7 +7,7 @@ Holds: A pod of a Kubernetes cluster is removed there only once nothing of it ru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -436,9 +436,23 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_when_it_is_delet
             addresses=(),
         )
 
-    registration = Registration(client, "n1", own_status, Machine())
+    seen: list[bool] = []
+
+    class Events:
+        def seen(self, node: Mapping[str, Any]) -> None:
+            seen.append(bool(node.get("spec", {}).get("unschedulable")))
+
+        def written(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+            """Nothing is told here."""
+
+    async def runtime() -> Mapping[str, Any]:
+        return {"images": [{"names": ["busybox:1"], "sizeBytes": 7}]}
+
+    registration = Registration(client, "n1", own_status, Machine(), runtime=runtime, events=Events())
     api.faults.append(Fault("POST", "nodes", "500"))
-    running = [asyncio.ensure_future(run()) for run in (registration.run, registration.renew_lease)]
+    running = [
+        asyncio.ensure_future(run()) for run in (registration.run, registration.follow, registration.renew_lease)
+    ]
     node, lease = "/api/v1/nodes/n1", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
     try:
         await until(lambda: lease in api.objects and api.calls["PUT n1"] > 3)
@@ -449,6 +463,14 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_when_it_is_delet
         renewals = api.calls["PUT n1"]
         await until(lambda: api.calls["PUT n1"] > renewals + 10)
         assert api.calls["PATCH status"] == writes  # a status that is the same is not written
+        # A controller that has not heard of the node is contradicted though nothing has changed here.
+        known = api.objects[node]
+        unknown = [{**known["status"]["conditions"][0], "status": "Unknown"}]
+        await api.put(
+            node, {**known, "spec": {"unschedulable": True}, "status": {**known["status"], "conditions": unknown}}
+        )
+        await until(lambda: api.objects[node]["status"]["conditions"][0]["status"] == "False" and seen[-1])
+        assert api.objects[node]["status"]["images"][0]["sizeBytes"] == 7
         await api.remove(node)
         ready[0] = True
         await until(lambda: node in api.objects)

@@ -16,12 +16,12 @@ from syncpod.agent.kubernetes import event_writer
 from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.pod_events import PodEvents
+from syncpod.kubernetes import node_changes
 from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.event_correlation import BURST, KEPT, REFILL_SECONDS, SIMILAR_SECONDS, EventCorrelator, Recent
 from syncpod.kubernetes.events import Event, Subject, event_document, node_subject
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
-from syncpod.kubernetes.node_changes import changes
 from syncpod.kubernetes.reflector import ObjectKey
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, NodeCondition, NodeStatus
 from syncpod.pod import ObjectMeta
@@ -167,13 +167,30 @@ def test_an_event_names_the_kubelet_of_the_node_and_its_object() -> None:
 
 def test_a_node_tells_its_changes_as_the_kubelet() -> None:
     calm = {"Ready": "False", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
-    assert changes({}, calm) == ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]
-    assert changes(calm, {**calm, "Ready": "True"}) == ["NodeReady"]
-    assert changes(calm, calm) == []
-    assert changes({**calm, "Ready": "True"}, {**calm, "MemoryPressure": "True"}) == [
-        "NodeHasInsufficientMemory",
-        "NodeNotReady",
-    ]
+    told = [each.reason for each in node_changes.pressures("n1", {}, calm)]
+    assert told == ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]
+    assert node_changes.pressures("n1", calm, calm) == []
+    (change,) = node_changes.pressures("n1", calm, {**calm, "MemoryPressure": "True"})
+    assert change == ("Normal", "NodeHasInsufficientMemory", "Node n1 status is now: NodeHasInsufficientMemory")
+
+
+def test_a_node_tells_what_becomes_of_its_node() -> None:
+    def node(ready: str, boot: str = "b1", **spec: Any) -> dict[str, Any]:
+        return {
+            "spec": spec,
+            "status": {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"bootID": boot}},
+        }
+
+    def reasons(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+        return [each.reason for each in node_changes.written("n1", before, after)]
+
+    assert reasons(node("Unknown"), node("True")) == ["NodeReady"]
+    assert reasons(node("True"), node("False", "b2")) == ["NodeNotReady", "Rebooted"]
+    assert reasons({}, node("True")) == reasons(node("True"), node("True")) == []
+    cordoned = node("True", unschedulable=True)
+    assert [each.reason for each in node_changes.scheduling("n1", node("True"), cordoned)] == ["NodeNotSchedulable"]
+    assert [each.reason for each in node_changes.scheduling("n1", cordoned, node("True"))] == ["NodeSchedulable"]
+    assert node_changes.scheduling("n1", {}, cordoned) == []
 
 
 # --- how they are written ---------------------------------------------------------------------------------------------
@@ -286,10 +303,8 @@ async def test_old_events_are_not_written_and_those_of_static_pods_are(
 
 
 async def test_a_node_tells_that_it_starts_and_what_changes(api: ApiServer, client: ApiClient, tmp_path: Path) -> None:
-    ready = ["False"]
-
     async def own_status() -> NodeStatus:
-        names = {"Ready": ready[0], "MemoryPressure": "False"}
+        names = {"Ready": "True", "MemoryPressure": "False"}
         conditions = tuple(NodeCondition(type=name, status=status, reason="r") for name, status in names.items())
         return NodeStatus(conditions=conditions, addresses=())
 
@@ -297,9 +312,9 @@ async def test_a_node_tells_that_it_starts_and_what_changes(api: ApiServer, clie
         node = NodeEvents(writer, "n1", own_status)
         node.starting()
         await node.status()
-        ready[0] = "True"
         await node.status()
-        await node.status()
+        unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+        node.written(unknown, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
         await until(lambda: len(written(api)) == 3)
     assert [(each["reason"], each["message"]) for each in written(api)] == [
         ("Starting", "Starting kubelet."),

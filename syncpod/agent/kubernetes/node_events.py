@@ -1,4 +1,4 @@
-"""Tells the API server what happens to the node: its worker's start, and changes of its conditions.
+"""Tells the API server what happens to the node: its worker's start, and changes of its conditions and its Node.
 
 Mirrors pkg/kubelet/kubelet.go, v1.36, Run, and nodestatus/setters.go: a node that starts tells that it has enough of
 everything, and is told to be Ready once it has not been.
@@ -6,12 +6,14 @@ everything, and is told to be Ready once it has not been.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from syncpod.agent.kubernetes.event_writer import EventWriter
+from syncpod.kubernetes import node_changes
 from syncpod.kubernetes.events import Event, node_subject
-from syncpod.kubernetes.node_changes import changes
+from syncpod.kubernetes.node_changes import Change
 from syncpod.messages.node import NodeStatus
 
 
@@ -22,20 +24,30 @@ class NodeEvents:
         """Give the events of the node `name` to `writer`; `status` returns the node's own status."""
         self._writer, self._name, self._status = writer, name, status
         self._before: Mapping[str, str] = {}
+        self._seen: Mapping[str, Any] = {}
 
     def starting(self) -> None:
         """Tell that the node's worker starts."""
-        self._tell("Starting", "Starting kubelet.")
+        self._tell([Change("Normal", "Starting", "Starting kubelet.")])
 
     async def status(self) -> NodeStatus:
         """Return the node's own status, and tell what has changed in it since the last one."""
         status = await self._status()
         now = {each.type: each.status for each in status.conditions}
-        for reason in changes(self._before, now):
-            self._tell(reason, f"Node {self._name} status is now: {reason}")
+        self._tell(node_changes.pressures(self._name, self._before, now))
         self._before = now
         return status
 
-    def _tell(self, reason: str, message: str) -> None:
+    def written(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Take what the node has made of its Node."""
+        self._tell(node_changes.written(self._name, before, after))
+
+    def seen(self, node: Mapping[str, Any]) -> None:
+        """Take the Node as the cluster has it now."""
+        self._tell(node_changes.scheduling(self._name, self._seen, node))
+        self._seen = node
+
+    def _tell(self, changes: Sequence[Change]) -> None:
         at = datetime.now(UTC)
-        self._writer.take(Event(node_subject(self._name), "Normal", reason, message, at, at))
+        for each in changes:
+            self._writer.take(Event(node_subject(self._name), each.type, each.reason, each.message, at, at))

@@ -7,20 +7,21 @@ ten seconds, and the status is written when it has changed, and every five minut
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import SystemRandom
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes import node as documents
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, Machine
 from syncpod.kubernetes.pod_status import versioned_patch
-from syncpod.kubernetes.reflector import Backoff
+from syncpod.kubernetes.reflector import Backoff, ObjectKey, Reflector, version_of
 from syncpod.messages.node import NodeStatus
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,21 @@ REPORT_SECONDS: Final = 300.0
 RENEW_SECONDS: Final = LEASE_SECONDS / 4
 _NODES: Final = "/api/v1/nodes"
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+
+
+class NodeWatcher(Protocol):
+    """Is told what becomes of the Node: `NodeEvents`."""
+
+    def written(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Take what the node has made of its Node."""
+
+    def seen(self, node: Mapping[str, Any]) -> None:
+        """Take the Node as the cluster has it now."""
+
+
+async def _nothing_more() -> Mapping[str, Any]:
+    """Return no more fields of a Node's status."""
+    return {}
 
 
 class Registration:
@@ -46,12 +62,19 @@ class Registration:
         *,
         port: int = 0,
         taints: Sequence[Taint] = (),
+        runtime: Callable[[], Awaitable[Mapping[str, Any]]] = _nothing_more,
+        events: NodeWatcher | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Write what `status` returns of the node, and its kubelet's port (0 = none); a new Node gets `taints`.
 
-        `clock` is steady, in seconds.
+        `runtime` returns more fields of the Node's status, and `events` is told what becomes of the Node. `clock` is
+        steady, in seconds.
         """
+        self._runtime, self._events = runtime, events
+        self._watched = Reflector(
+            client, _NODES, "Node", params={"fieldSelector": f"metadata.name={name}"}, level=logging.DEBUG, clock=clock
+        )
         self._port, self._taints = port, taints
         self._client, self._name, self._status, self._machine, self._clock = client, name, status, machine, clock
         self._node: Mapping[str, Any] = {}
@@ -59,6 +82,14 @@ class Registration:
         self._reported_at = 0.0
         self.registered = asyncio.Event()
         """Set once the cluster has the Node."""
+
+    async def follow(self) -> None:
+        """Follow the Node until cancelled, from the registration on: others write it too.
+
+        A controller that has not heard of the node says so there, and is to be contradicted at once.
+        """
+        await self.registered.wait()
+        await self._watched.run()
 
     @property
     def uid(self) -> str:
@@ -71,7 +102,10 @@ class Registration:
         self.registered.set()
         while True:
             await self._repeat("the node's status", self.report)
-            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._watched.news.wait()
+            self._watched.news.clear()
 
     async def renew_lease(self) -> None:
         """Renew the lease until cancelled, from the registration on."""
@@ -101,10 +135,11 @@ class Registration:
 
         Raises ApiError, Unreachable.
         """
-        status = await self._status()
+        status, runtime = await self._status(), await self._runtime()
         try:
             now = datetime.now(UTC)
             node = documents.new_node(self._name, status, self._machine, now, self._port, self._taints)
+            node["status"] = {**node["status"], **runtime}
             self._node = await self._client.ask("POST", _NODES, body=node)
             log.info("node %s is registered with the cluster", self._name)
             return
@@ -120,18 +155,25 @@ class Registration:
 
         Raises ApiError, Unreachable.
         """
-        status, now = await self._status(), datetime.now(UTC)
-        is_due = self._clock() - self._reported_at >= REPORT_SECONDS
-        before = self._node.get("status") or {}
-        new = documents.node_status(before, status, self._machine, now, self._port)
-        if not is_due and not documents.has_changed(before, new):
-            return
+        status, runtime = await self._status(), await self._runtime()
+        is_due, now = self._clock() - self._reported_at >= REPORT_SECONDS, datetime.now(UTC)
+        node = self._newest()
+        if node is not None:
+            before = node.get("status") or {}
+            new = {**documents.node_status(before, status, self._machine, now, self._port), **runtime}
+            if self._events is not None:
+                self._events.seen(node)
+            if not is_due and not documents.has_changed(before, new):
+                return
         try:
             self._node = await self._client.ask("GET", self._path)
-            new = documents.node_status(self._node.get("status") or {}, status, self._machine, now, self._port)
-            patch = versioned_patch(self._node, new)
+            before = self._node
+            new = documents.node_status(before.get("status") or {}, status, self._machine, now, self._port)
+            patch = versioned_patch(before, {**new, **runtime})
             path = f"{self._path}/status"
             self._node = await self._client.ask("PATCH", path, body=patch, content_type=MERGE_PATCH)
+            if self._events is not None:
+                self._events.written(before, self._node)
         except ApiError as error:
             if error.code == 404:
                 await self.register()
@@ -140,6 +182,13 @@ class Registration:
                 raise
         else:
             self._reported_at = self._clock()
+
+    def _newest(self) -> Mapping[str, Any] | None:
+        """Return the newest version of the Node that is known; None if it is gone."""
+        watched = self._watched.objects.get(ObjectKey("", self._name))
+        if watched is None:
+            return None if self._watched.is_complete else self._node
+        return watched if version_of(watched) >= version_of(self._node) else self._node
 
     async def renew(self) -> None:
         """Renew the lease, which is made if there is none. Raises ApiError, Unreachable."""

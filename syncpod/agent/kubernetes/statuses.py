@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
-from syncpod.kubernetes.reflector import Backoff, ObjectKey
+from syncpod.kubernetes.reflector import Backoff, ObjectKey, version_of
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ class StatusWriter:
         watched, written = self._objects().get(key), self._written.get(key)
         if watched is None or written is None:
             return watched
-        return watched if _version(watched) >= _version(written) else written
+        return watched if version_of(watched) >= version_of(written) else written
 
     def _patch(self, key: ObjectKey, pod: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the patch that is due for this version of a pod; None if none is."""
@@ -202,9 +202,3 @@ class StatusWriter:
 def path_of(key: ObjectKey) -> str:
     """Return a pod's path at the API server."""
     return f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
-
-
-def _version(document: Mapping[str, Any]) -> int:
-    """Return an object's version, which an API server of v1.35 and later orders; 0 if it is no number."""
-    text = str((document.get("metadata") or {}).get("resourceVersion") or "")
-    return int(text) if text.isdecimal() else 0

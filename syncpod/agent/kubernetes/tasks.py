@@ -18,10 +18,12 @@ from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.pod_events import PodEvents
 from syncpod.agent.kubernetes.registration import Registration, machine
+from syncpod.agent.kubernetes.runtime_report import RuntimeReport
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods
 from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.pod_workflows import PodWorkflows
+from syncpod.cri.port import CriRuntime
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes.certificate_files import CertificateFile, client_file
 from syncpod.kubernetes.certificate_rotation import Rotation
@@ -42,6 +44,7 @@ def add_kubernetes_tasks(
     agent: Agent,
     client: Client,
     context: NodeContext,
+    cri: CriRuntime,
     config: Kubeconfig,
     status: Callable[[], Awaitable[NodeStatus]],
     port: int,
@@ -51,7 +54,7 @@ def add_kubernetes_tasks(
 
     `status` returns the node's own. `port` is the kubelet's; 0 = it has none. A Node that is made gets `taints`.
     """
-    link = _KubernetesLink(agent, client, context, config, status, port, taints)
+    link = _KubernetesLink(agent, client, context, cri, config, status, port, taints)
     agent.published_pods.watch(link.published)
     agent.published_pods.watch_gone(link.gone)
     agent.add_background_task("cluster", link.run)
@@ -63,12 +66,14 @@ class _KubernetesLink:
         agent: Agent,
         client: Client,
         context: NodeContext,
+        cri: CriRuntime,
         config: Kubeconfig,
         status: Callable[[], Awaitable[NodeStatus]],
         port: int,
         taints: Sequence[Taint],
     ) -> None:
         self._agent, self._context, self._config, self._status = agent, context, config, status
+        self._runtime = RuntimeReport(cri)
         self._node, self._state_dir, self._port, self._taints = context.name, context.state_dir, port, taints
         self._workflows = PodWorkflows(client, node_task_queue(self._node))
         self._desired: DesiredPods | None = None
@@ -143,19 +148,38 @@ class _KubernetesLink:
                 self._has_started = True
             for state in agent.pods():
                 self.published(state)
-            identity = await asyncio.to_thread(machine)
-            registration = Registration(
-                api, self._node, node_events.status, identity, port=self._port, taints=self._taints
-            )
+            registration = await self._registration(api, node_events)
 
             async def keep_mirrors() -> None:
                 await registration.registered.wait()
                 await mirrors.run()
 
             rotation = [Rotation(api, own, self._wanted, replaced=api.renew).run] if self._rotates(own) else []
-            followed = (registration.run, registration.renew_lease, reflector.run, pods.run, statuses.run)
-            runs = (*followed, objects.run, keep_mirrors, pod_events.run, events.run, *rotation)
+            own_node = (registration.run, registration.follow, registration.renew_lease)
+            runs = (
+                *own_node,
+                reflector.run,
+                pods.run,
+                statuses.run,
+                objects.run,
+                keep_mirrors,
+                pod_events.run,
+                events.run,
+                *rotation,
+            )
             await until_one_fails([asyncio.ensure_future(run()) for run in runs])
+
+    async def _registration(self, api: ApiClient, events: NodeEvents) -> Registration:
+        return Registration(
+            api,
+            self._node,
+            events.status,
+            await asyncio.to_thread(machine),
+            port=self._port,
+            taints=self._taints,
+            runtime=self._runtime.read,
+            events=events,
+        )
 
     def _rotates(self, own: CertificateFile) -> bool:
         """Say whether the kubeconfig has the certificate that the node has asked for. Others have theirs replaced."""

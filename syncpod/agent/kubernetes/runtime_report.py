@@ -1,0 +1,47 @@
+"""Asks the runtime what the node's Node tells of it, and remembers it for a while."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syncpod.cri.errors import CriError
+from syncpod.cri.port import CriRuntime
+from syncpod.kubernetes.node_runtime import Handler, Image, of_runtime
+
+log = logging.getLogger(__name__)
+
+KEPT_SECONDS: Final = 30.0
+"""How long an answer counts (the kubelet's image cache)."""
+
+
+class RuntimeReport:
+    """What one node's runtime says of itself."""
+
+    def __init__(self, cri: CriRuntime) -> None:
+        """Ask `cri`."""
+        self._cri = cri
+        self._known: Mapping[str, Any] = {}
+        self._asked_at = float("-inf")
+
+    async def read(self) -> Mapping[str, Any]:
+        """Return the fields of the Node's status; those that were known before where the runtime does not answer."""
+        if time.monotonic() - self._asked_at < KEPT_SECONDS:
+            return self._known
+        self._asked_at = time.monotonic()
+        try:
+            status, images = await self._cri.status(), await self._cri.list_images()
+        except CriError as error:
+            log.debug("what the node has of images cannot be asked: %s", error)
+            return self._known
+        self._known = of_runtime(
+            [Image(each.repo_digests, each.repo_tags, each.size) for each in images if not each.stands_for_machine],
+            [
+                Handler(each.name, each.recursive_read_only_mounts, each.user_namespaces)
+                for each in status.runtime_handlers
+            ],
+            groups_policy=status.supplemental_groups_policy,
+        )
+        return self._known

@@ -1,0 +1,51 @@
+"""What a Node tells of its runtime: its images, its handlers, and what they can do. Values in, values out.
+
+Mirrors pkg/kubelet/nodestatus/setters.go, v1.36, Images, RuntimeHandlers, NodeFeatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+MOST_IMAGES: Final = 50
+"""The kubelet's nodeStatusMaxImages: the largest ones are told."""
+MOST_NAMES: Final = 5
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image on the node."""
+
+    digests: tuple[str, ...]
+    tags: tuple[str, ...]
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class Handler:
+    """A handler of the runtime, which a RuntimeClass selects; "" is the default one."""
+
+    name: str
+    recursive_read_only_mounts: bool
+    user_namespaces: bool
+
+
+def of_runtime(images: Sequence[Image], handlers: Sequence[Handler], *, groups_policy: bool) -> dict[str, Any]:
+    """Return the fields of a Node's status; `groups_policy`: the runtime obeys supplementalGroupsPolicy."""
+    largest = sorted(images, key=lambda each: (-each.size, each.digests, each.tags))[:MOST_IMAGES]
+    return {
+        "images": [{"names": [*each.digests, *each.tags][:MOST_NAMES], "sizeBytes": each.size} for each in largest],
+        "runtimeHandlers": [_handler(each) for each in handlers],
+        "features": {"supplementalGroupsPolicy": groups_policy},
+    }
+
+
+def _handler(handler: Handler) -> dict[str, Any]:
+    features = {
+        "recursiveReadOnlyMounts": handler.recursive_read_only_mounts,
+        "userNamespaces": handler.user_namespaces,
+    }
+    return {"name": handler.name, "features": features}
