@@ -282,7 +282,7 @@ async def _run(attempt: StepAttempt, request: CreateSandbox, config: SandboxConf
     except CriError as error:
         count_failed_sandbox()
         raise _failed(attempt, said_of_sandbox(go_error(error))) from error
-    _, dns_events = pod_dns(request.pod, context.host.resolver)
+    _, dns_events = pod_dns(request.pod, context.host.resolver, context.cluster_dns)
     attempt.events.extend(warning(event.reason, event.message) for event in dns_events)
     unapplied = warnings(request.pod, applies_seccomp=context.applies_seccomp)
     attempt.events.extend(warning("FieldNotApplied", sentence) for sentence in unapplied)

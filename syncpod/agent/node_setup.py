@@ -21,7 +21,7 @@ from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import ImageGcSettings, NodeSettings
 from syncpod.settings.variables import MEMORY_DIR, NODE_IP, POD_MAX_PIDS
-from syncpod.translation.context import NodeContext
+from syncpod.translation.context import ClusterDns, NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
 from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts
 
@@ -78,6 +78,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         cgroup_parent=settings.cgroup_parent,
         capacity=read_capacity(host, settings.state_dir, parsed_capacity(settings)),
         labels=labels(settings),
+        cluster_dns=ClusterDns(settings.cluster_dns, settings.cluster_domain),
         pod_cgroups=settings.pod_cgroups,
         pod_max_pids=settings.pod_max_pids,
         cgroup_driver=await cri.runtime_config(),

@@ -180,6 +180,8 @@ class NodeStatus(Message):
     node_info: NodeInfo = NodeInfo()
     sources: tuple[str, ...] = ()
     """The sources of pods that the agent is configured to read."""
+    has_cluster_dns: bool = False
+    """Whether pods with dnsPolicy ClusterFirst ask a cluster's DNS."""
     sources_ready: bool = False
     """Whether every one of them has been read, and reported, in this life of the agent."""
 

@@ -20,10 +20,12 @@ from syncpod.settings.values import (
     absolute_path,
     comma_separated,
     days_or_duration,
+    domain,
     duration_seconds,
     flag,
     host_and_port,
     ip_addresses,
+    nameservers,
     percent,
     size_bytes,
 )
@@ -113,6 +115,10 @@ class NodeSettings:
     """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
     node_ip: tuple[str, ...]
     """The node's addresses, the first being the preferred one; none = those from which the default routes leave."""
+    cluster_dns: tuple[str, ...]
+    """The addresses of a cluster's DNS; none = pods with dnsPolicy ClusterFirst have the host's resolver."""
+    cluster_domain: str
+    """The domain of a cluster's names, such as ``cluster.local``; "" = none is searched first."""
     register_with_taints: str
     """Taints of a Node that is made: ``dedicated=edge:NoSchedule``."""
     pod_cgroups: bool
@@ -200,6 +206,8 @@ def _read(
         capacity=told.get(v.CAPACITY, ""),
         node_labels=told.get(v.NODE_LABELS, ""),
         node_ip=ip_addresses(v.NODE_IP, told.get(v.NODE_IP, "")),
+        cluster_dns=nameservers(v.CLUSTER_DNS, told.get(v.CLUSTER_DNS, "")),
+        cluster_domain=domain(v.CLUSTER_DOMAIN, told.get(v.CLUSTER_DOMAIN, "")),
         register_with_taints=told.get(v.REGISTER_WITH_TAINTS, ""),
         pod_cgroups=flag(v.POD_CGROUPS, told.get(v.POD_CGROUPS, "true")),
         pod_max_pids=_pod_max_pids(told.get(v.POD_MAX_PIDS) or "-1"),

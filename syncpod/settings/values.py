@@ -11,6 +11,8 @@ from pathlib import Path
 from syncpod.go_durations import parse_go_duration
 from syncpod.settings.errors import SettingsInvalid
 
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_DOMAIN = 253
 _DAYS = re.compile(r"([0-9]{1,6})d")
 _SIZE = re.compile(r"([0-9]+)(Ki|Mi|Gi|k|M|G|)")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -54,6 +56,24 @@ def ip_addresses(name: str, text: str) -> tuple[str, ...]:
             f"{name}={text!r}: must be an IP address, or one of IPv4 and one of IPv6, separated by a comma (--node-ip)"
         ) from None
     return tuple(str(each) for each in addresses)
+
+
+def nameservers(name: str, text: str) -> tuple[str, ...]:
+    """Return IP addresses, in their order; none for an empty text."""
+    try:
+        return tuple(str(ipaddress.ip_address(each)) for each in comma_separated(text))
+    except ValueError:
+        raise SettingsInvalid(f"{name}={text!r}: must be IP addresses, separated by commas (--cluster-dns)") from None
+
+
+def domain(name: str, text: str) -> str:
+    """Return the name of a domain, without the dot that may end it; "" for an empty text."""
+    found = text.strip().removesuffix(".")
+    if found and (len(found) > _LONGEST_DOMAIN or not _DOMAIN.fullmatch(found)):
+        raise SettingsInvalid(
+            f"{name}={text!r}: must be the name of a domain, such as cluster.local (--cluster-domain)"
+        )
+    return found
 
 
 def comma_separated(text: str) -> tuple[str, ...]:

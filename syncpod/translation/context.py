@@ -45,6 +45,19 @@ class Host:
 
 
 @dataclass(frozen=True)
+class ClusterDns:
+    """The DNS of a cluster."""
+
+    servers: tuple[str, ...] = ()
+    """Its addresses; none = there is none."""
+    domain: str = ""
+    """The domain of the cluster's names; "" = none is searched first."""
+
+
+NO_CLUSTER_DNS = ClusterDns()
+
+
+@dataclass(frozen=True)
 class NodeContext:
     """The node as the translation sees it: its name, directories, cgroups and machine."""
 
@@ -65,6 +78,8 @@ class NodeContext:
     """The node's resources for pods: cpu in millicores, all others in their own units; see :mod:`syncpod.node.fit`."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The node's labels, for nodeSelector and node affinity."""
+    cluster_dns: ClusterDns = NO_CLUSTER_DNS
+    """What pods with dnsPolicy ClusterFirst ask for names."""
     pod_cgroups: bool = True
     """The node makes each pod's cgroup, with limits, if it can; False: the runtime makes it, without limits."""
     pod_max_pids: int = -1

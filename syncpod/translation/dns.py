@@ -1,9 +1,10 @@
 """DNS settings of a pod: dnsPolicy, dnsConfig, and the limits of resolvers.
 
-Mirrors network/dns/dns.go, v1.36. There is no cluster DNS here, so ClusterFirst means what it means to a kubelet
-without one: the host's resolver. Difference: a kubelet says so (MissingClusterDNS) of its node and of each such pod,
-once for each sandbox. ClusterFirst is the default, so that would be of nearly every pod: the node's workflow says it
-once for each start of its worker, and a pod only if it asks for ClusterFirstWithHostNet, which is not the default.
+Mirrors network/dns/dns.go, v1.36. Where no cluster's DNS is set, ClusterFirst means what it means to a kubelet without
+one: the host's resolver. Difference: a kubelet says so (MissingClusterDNS) of its node and of each such pod, once for
+each sandbox. ClusterFirst is the default, so that would be of nearly every pod of a node without a cluster: the node's
+workflow says it once for each start of its worker, and such a pod only if it asks for ClusterFirstWithHostNet, which is
+not the default. Each such pod of a Kubernetes cluster says it, as a kubelet's does.
 """
 
 from collections.abc import Iterable
@@ -11,8 +12,11 @@ from dataclasses import dataclass
 
 from protos.cri.v1.api_pb2 import DNSConfig
 from syncpod.pod import Pod
-from syncpod.translation.context import Resolver
+from syncpod.pod.origin import is_of_cluster
+from syncpod.translation.context import NO_CLUSTER_DNS, ClusterDns, Resolver
 
+_MISSING = "MissingClusterDNS"
+_CLUSTER_OPTIONS = ("ndots:5",)
 _SERVERS_LIMIT = 3
 _SEARCHES_LIMIT = 32
 _SEARCH_CHARS_LIMIT = 2048
@@ -49,7 +53,7 @@ def parse_resolv_conf(text: str) -> Resolver:
     return Resolver(tuple(servers), searches, tuple(options.values()))
 
 
-def pod_dns(pod: Pod, host: Resolver) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
+def pod_dns(pod: Pod, host: Resolver, cluster: ClusterDns = NO_CLUSTER_DNS) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
     """Return the sandbox's DNS config, and the events to emit (GetPodDNS).
 
     ``host`` is the host's present resolver: the kubelet reads resolv.conf for each sandbox. Difference: options keep
@@ -57,14 +61,21 @@ def pod_dns(pod: Pod, host: Resolver) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
     """
     spec = pod.spec
     events: list[DnsEvent] = []
-    if spec.dns_policy == "ClusterFirstWithHostNet":
+    asks_cluster = spec.dns_policy == "ClusterFirstWithHostNet" or (
+        spec.dns_policy == "ClusterFirst" and not spec.host_network
+    )
+    base = Resolver() if spec.dns_policy == "None" else host
+    if asks_cluster and cluster.servers:
+        base = Resolver(cluster.servers, _cluster_searches(pod, host, cluster.domain), _CLUSTER_OPTIONS)
+    elif asks_cluster and is_of_cluster(pod.metadata):
+        events.append(_of_kubelet(pod))
+    elif spec.dns_policy == "ClusterFirstWithHostNet":
         events.append(
             DnsEvent(
-                "MissingClusterDNS",
+                _MISSING,
                 f'There is no cluster DNS: policy "{spec.dns_policy}" falls back to "Default", that of the host.',
             )
         )
-    base = Resolver() if spec.dns_policy == "None" else host
     servers, searches, options = list(base.servers), list(base.searches), list(base.options)
     if spec.dns_config is not None:
         servers = _unique([*servers, *spec.dns_config.nameservers])
@@ -81,6 +92,23 @@ def pod_dns(pod: Pod, host: Resolver) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
     if applied_searches != searches:
         events.append(_too_many("Search Line", "search paths", "search", applied_searches))
     return DNSConfig(servers=applied_servers, searches=applied_searches, options=options), tuple(events)
+
+
+def _cluster_searches(pod: Pod, host: Resolver, domain: str) -> tuple[str, ...]:
+    """Return the domains to search: the namespace's, those of all Services and of the cluster, then the host's."""
+    if not domain:
+        return host.searches
+    namespace = pod.metadata.namespace or "default"
+    return tuple(_unique([f"{namespace}.svc.{domain}", f"svc.{domain}", domain, *host.searches]))
+
+
+def _of_kubelet(pod: Pod) -> DnsEvent:
+    meta = pod.metadata
+    return DnsEvent(
+        _MISSING,
+        f'pod: "{meta.name}_{meta.namespace or "default"}({meta.uid})". kubelet does not have ClusterDNS IP configured '
+        'and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.',
+    )
 
 
 def _searches_within_limits(searches: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: st
     :class:`~syncpod.translation.paths.UnsafeName` for names that lead out of their directories.
     """
     meta = pod.metadata
-    dns, _ = pod_dns(pod, node.host.resolver)
+    dns, _ = pod_dns(pod, node.host.resolver, node.cluster_dns)
     return PodSandboxConfig(
         metadata=PodSandboxMetadata(name=meta.name, namespace=meta.namespace, uid=meta.uid, attempt=attempt),
         hostname="" if pod.spec.host_network else kernel_hostname(pod),

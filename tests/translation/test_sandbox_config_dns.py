@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.translation.context import Resolver
+from syncpod.translation.context import ClusterDns, Resolver
 from syncpod.translation.dns import parse_resolv_conf, pod_dns
 from tests.translation.translation import HOST, make_pod
 
@@ -102,3 +102,50 @@ def test_the_warning_about_omitted_nameservers_lists_those_applied() -> None:
     assert events[0].message == (
         "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: a b c"
     )
+
+
+CLUSTER = ClusterDns(("10.96.0.10",), "cluster.local")
+SEARCHES = ("default.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org")
+
+IN_A_CLUSTER: dict[str, tuple[dict[str, Any], Resolver]] = {
+    "the cluster's, by default": ({}, Resolver(("10.96.0.10",), SEARCHES, ("ndots:5",))),
+    "the cluster's, on the host's network, if that is asked for": (
+        {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
+        Resolver(("10.96.0.10",), SEARCHES, ("ndots:5",)),
+    ),
+    "the host's, on the host's network": ({"hostNetwork": True}, HOST.resolver),
+    "the host's, by policy": ({"dnsPolicy": "Default"}, HOST.resolver),
+    "the pod's alone": ({"dnsPolicy": "None", "dnsConfig": MORE}, CASES["the pod's alone"][1]),
+    "the pod's on top": (
+        {"dnsConfig": MORE},
+        Resolver(("10.96.0.10", "192.0.2.53", "192.0.2.54"), (*SEARCHES, "b"), ("ndots:5", "edns0")),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "resolver"), IN_A_CLUSTER.values(), ids=IN_A_CLUSTER)
+def test_the_dns_config_of_a_pod_where_there_is_a_cluster_dns(spec: dict[str, Any], resolver: Resolver) -> None:
+    """Row 122: GetPodDNS."""
+    config, events = pod_dns(make_pod(spec), HOST.resolver, CLUSTER)
+    found = Resolver(tuple(config.servers), tuple(config.searches), tuple(config.options))
+    assert (found, events) == (resolver, ())
+
+
+def test_without_the_clusters_domain_the_hosts_are_searched_alone() -> None:
+    config, _ = pod_dns(make_pod({}), HOST.resolver, ClusterDns(("10.96.0.10",)))
+    assert tuple(config.searches) == HOST.resolver.searches
+
+
+def test_a_pod_of_a_kubernetes_cluster_says_that_there_is_no_cluster_dns_in_the_kubelets_words() -> None:
+    """Row 122: only pods that would ask it say so."""
+    annotations = {"kubernetes.io/config.source": "kubernetes"}
+    made = make_pod({}, annotations=annotations)
+    config, events = pod_dns(made, HOST.resolver)
+    assert tuple(config.servers) == HOST.resolver.servers
+    assert [each.reason for each in events] == ["MissingClusterDNS"]
+    assert events[0].message == (
+        f'pod: "web_default({made.metadata.uid})". kubelet does not have ClusterDNS IP configured and cannot create '
+        'Pod using "ClusterFirst" policy. Falling back to "Default" policy.'
+    )
+    for spec in ({"dnsPolicy": "Default"}, {"hostNetwork": True}):
+        assert pod_dns(make_pod(spec, annotations=annotations), HOST.resolver)[1] == ()

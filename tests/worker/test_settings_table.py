@@ -22,6 +22,8 @@ VALUES = {
     "capacity": "pods=7",
     "node_labels": "disk=ssd",
     "node_ip": "127.0.0.1,::1",
+    "cluster_dns": "10.96.0.10,fd00::a",
+    "cluster_domain": "cluster.local",
     "register_with_taints": "dedicated=edge:NoSchedule",
     "pod_cgroups": "false",
     "pod_max_pids": "-1",

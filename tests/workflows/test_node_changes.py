@@ -88,6 +88,8 @@ def test_a_node_says_once_for_each_start_of_its_worker_that_there_is_no_cluster_
         absorb.absorb(state, "node_status", ({"boot": boot},), START)
     said = [(each.type, each.count, each.message) for each in state.events if each.reason == "MissingClusterDNS"]
     assert said == [("Warning", 2, absorb.NO_CLUSTER_DNS)]
+    absorb.absorb(state, "node_status", ({"boot": 3, "hasClusterDns": True},), START)
+    assert [each.count for each in state.events if each.reason == "MissingClusterDNS"] == [2]
 
 
 def test_an_unchanged_pod_is_not_evaluated() -> None:

@@ -383,7 +383,8 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
             state.event(now, kind, f"Node{each.type}", f"{each.type} is {each.status} now: {each.message}")  # type: ignore[arg-type]
     if signal.boot != state.status.boot:
         state.event(now, "Normal", "Starting", f"the worker of node {state.name} has started")
-        state.event(now, "Warning", "MissingClusterDNS", NO_CLUSTER_DNS)
+        if not signal.has_cluster_dns:
+            state.event(now, "Warning", "MissingClusterDNS", NO_CLUSTER_DNS)
     state.status = signal
 
 

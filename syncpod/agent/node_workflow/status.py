@@ -121,6 +121,7 @@ class NodeStatusReporter:
             addresses=(*addresses, NodeAddress(type="Hostname", address=self._context.name)),
             node_info=self._info(),
             sources=tuple(self._sources),
+            has_cluster_dns=bool(self._context.cluster_dns.servers),
             sources_ready=all(has_reported() for has_reported in self._sources.values()),
         )
 

@@ -337,8 +337,8 @@ FIELDS: Final = (
     ),
     _warned("address", "text", "the port is served at the node's addresses", "0.0.0.0", "::", flag="address"),
     _refused("readOnlyPort", "int", "there is no port that asks nobody who it is", 0, flag="read-only-port"),
-    _warned("clusterDNS", "words", "pods get the node's own resolver", flag="cluster-dns"),
-    _warned("clusterDomain", "text", "pods get the node's own search domains", flag="cluster-domain"),
+    _set("clusterDNS", "words", v.CLUSTER_DNS, "cluster-dns"),
+    _set("clusterDomain", "text", v.CLUSTER_DOMAIN, "cluster-domain"),
     _warned(
         "rotateCertificates",
         "bool",
