@@ -285,7 +285,7 @@ def _add_kubernetes(
             port = add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads)
         except (SettingsInvalid, OSError) as wrong:
             raise CannotServe(str(wrong)) from None
-    add_kubernetes_tasks(agent, client, context, cri, config, status, port, taints(settings))
+    add_kubernetes_tasks(agent, client, context, node.cri, config, status, port, taints(settings))
 
 
 def _worker_record(
