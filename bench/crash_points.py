@@ -352,7 +352,7 @@ async def _converged(death: _Death | None, seen: Census, rows: list[Row]) -> Non
 
 INTRODUCTION = """# Crash points
 
-What happens to a pod whose worker is killed with SIGKILL. Written by `python -m bench.crash_points`.
+The fate of a pod whose worker is killed with SIGKILL. Written by `python -m bench.crash_points`.
 `tests/e2e/test_crash_points.py` runs the same crashes and compares the results with this page.
 
 The pod has an init container (`first`), a sidecar (`helper`) and two main containers (`web`, `api`). Its life has five

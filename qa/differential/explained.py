@@ -360,7 +360,7 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         holds=_like("UnexpectedAdmissionError", r"OutOf[\w-]+"),
     ),
     Sentence(
-        "The message of a pod that the node has no room for says what was asked for, used and there.",
+        "The message of a pod for which the node lacks room has the requested, the used and the available amounts.",
         Reason.BETTER,
         ("status.message",),
         ("admission/*",),
