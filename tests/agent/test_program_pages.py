@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.housekeeping import program_pages
-from syncpod.agent.housekeeping.program_pages import ProgramPages, free_worker_and_server
+from syncpod.agent.housekeeping import free_memory
+from syncpod.agent.housekeeping.free_memory import ProgramPages, free_worker_and_server
 from syncpod.settings.server_record import FILE_NAME, recorded_server_pid
 
 
@@ -46,9 +46,9 @@ def test_the_workers_own_are_freed_and_those_of_the_directorys_server(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     done: list[object] = []
-    monkeypatch.setattr(program_pages, "malloc_trim", lambda: done.append("heap"))
-    monkeypatch.setattr(program_pages, "free_own_pages", lambda: done.append("own"))
-    monkeypatch.setattr(program_pages, "free_program_pages", done.append)
+    monkeypatch.setattr(free_memory, "malloc_trim", lambda: done.append("heap"))
+    monkeypatch.setattr(free_memory, "free_own_pages", lambda: done.append("own"))
+    monkeypatch.setattr(free_memory, "free_program_pages", done.append)
     free_worker_and_server(tmp_path)
     (tmp_path / FILE_NAME).write_text(json.dumps({"process": {"pid": os.getpid()}}))
     free_worker_and_server(tmp_path)

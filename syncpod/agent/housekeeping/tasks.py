@@ -17,11 +17,10 @@ from syncpod.agent.eviction.pod_usage import PodUsages
 from syncpod.agent.eviction.storage_limits import LocalStorageEviction
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
 from syncpod.agent.housekeeping.duplicates import Duplicates, Ender
-from syncpod.agent.housekeeping.free_memory import FreeMemory, resident_bytes
+from syncpod.agent.housekeeping.free_memory import FreeMemory, ProgramPages, free_worker_and_server, resident_bytes
 from syncpod.agent.housekeeping.log_links import LogLinks
 from syncpod.agent.housekeeping.node_history import NodeHistory
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
-from syncpod.agent.housekeeping.program_pages import ProgramPages, free_worker_and_server
 from syncpod.agent.housekeeping.removals import Removals, Remover
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.pod_workflows import PodWorkflows
