@@ -135,7 +135,7 @@ class Pause(Message):
 
 
 class WorkloadPod(Message):
-    """One pod of a workload."""
+    """One pod of a workload, as commands see it."""
 
     name: str = ""
     node: str = ""

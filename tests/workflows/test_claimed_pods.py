@@ -20,7 +20,7 @@ from workflows.fleet.claimed_pods import Claims
 from workflows.fleet.node_changes import ENDING_LIMIT, LAST_GENERATION, PLACED_LIMIT
 from workflows.fleet.node_state import FleetNodeState, Placed
 from workflows.fleet.workload_changes import ADOPTED_LIMIT, PODS_LIMIT
-from workflows.fleet.workload_state import WorkloadPod, WorkloadState
+from workflows.fleet.workload_state import KnownPod, WorkloadState
 from workflows.rejections import Rejected
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -166,7 +166,7 @@ def test_a_workload_has_no_more_pods_of_a_node_than_a_node_may_have_and_no_more_
     assert (state.events[-1].reason, "n has more" in state.events[-1].message) == ("NotAdopted", True)
     for number in range(PODS_LIMIT - ADOPTED_LIMIT):
         name = f"web-{LARGEST_NUMBER - number}"
-        state.pods[name] = WorkloadPod(number=LARGEST_NUMBER - number, revision="r", created=NOW, node="m")
+        state.pods[name] = KnownPod(number=LARGEST_NUMBER - number, revision="r", created=NOW, node="m")
     workload_changes.pods_reported(state, news("web-5000").model_copy(update={"node": "o"}), NOW)
     workload_changes.carry_out(state, WorkloadDecision(state=RolloutState(), create=(Creation("r"),)), NOW)
     assert len(state.pods) == PODS_LIMIT

@@ -39,7 +39,7 @@ from syncpod.messages.workload import Pause, RolloutRestart, Surveyed, Undo, Und
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.pod.wire import Time, to_wire
 from workflows.effects import Effect, effects
-from workflows.fleet.workload_state import WorkloadPod, WorkloadState
+from workflows.fleet.workload_state import KnownPod, WorkloadState
 from workflows.rejections import Rejected
 
 _PAUSED: Final = "it is paused, so nothing would be rolled out: resume it first with `syncpod fleet rollout resume`"
@@ -275,7 +275,7 @@ def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now:
         return False
     number = number or next_number(state.numbered, {pod.number for pod in state.pods.values()}.__contains__)
     leaving = said.state == "ending"
-    pod = WorkloadPod(number=number, revision=revision, created=now, node=node)
+    pod = KnownPod(number=number, revision=revision, created=now, node=node)
     pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
     state.pods[state.new_name(f"{_name(state)}-{number}", node)] = pod
     state.numbered = max(state.numbered, number)
@@ -283,7 +283,7 @@ def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now:
     return True
 
 
-def _pod_reported(pod: WorkloadPod, said: PlacedPod, news: PodsChanged, now: datetime) -> None:
+def _pod_reported(pod: KnownPod, said: PlacedPod, news: PodsChanged, now: datetime) -> None:
     if said.state == "ending" and not pod.leaving:
         # Somebody else has ended the pod. It counts as leaving, so another one is made.
         pod.leaving, pod.is_told, pod.why = True, True, said.why or f"{said.name} was ended on {news.node}"
@@ -298,7 +298,7 @@ def _pod_reported(pod: WorkloadPod, said: PlacedPod, news: PodsChanged, now: dat
     pod.since = (pod.since or now) if pod.presence == "Unknown" else None
 
 
-def _leave(pod: WorkloadPod, why: str) -> None:
+def _leave(pod: KnownPod, why: str) -> None:
     """Mark a pod for removal."""
     pod.leaving, pod.why = True, why
     pod.report = _kept(pod.report, leaving=True) if pod.report is not None else None
@@ -353,7 +353,7 @@ def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) ->
         state.numbered = next_number(state.numbered, taken.__contains__)
         taken.add(state.numbered)
         name = f"{_name(state)}-{state.numbered}"
-        state.pods[name] = WorkloadPod(
+        state.pods[name] = KnownPod(
             number=state.numbered,
             revision=asked or creation.revision,
             created=now,

@@ -14,8 +14,7 @@ from syncpod.fleet.workload_traits import is_per_node
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
-from workflows.fleet.workload_state import WorkloadPod as KnownPod
-from workflows.fleet.workload_state import WorkloadState
+from workflows.fleet.workload_state import KnownPod, WorkloadState
 
 _PENDING = 20
 """The most pods without a node that the memo names: it is read whenever workloads are listed."""

@@ -26,8 +26,8 @@ _ON: Final = "@"
 """In `WorkloadState.pods`, stands between the name and the node of a pod if another pod has the name."""
 
 
-class WorkloadPod(BaseModel):
-    """One pod of the workload."""
+class KnownPod(BaseModel):
+    """One pod of the workload, as its workflow keeps it."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -78,7 +78,7 @@ class WorkloadState(BaseModel):
     history: tuple[Revision, ...] = ()
     """The revisions, oldest first. A single Pod has none."""
     rollout: RolloutState = RolloutState()
-    pods: dict[str, WorkloadPod] = {}
+    pods: dict[str, KnownPod] = {}
     """By name. If two nodes have a pod of one name, the key of the one that was found last also contains its node."""
     numbered: int = 0
     """The number of the newest pod."""
@@ -169,7 +169,7 @@ class WorkloadState(BaseModel):
         self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
-def _member(name: str, pod: WorkloadPod, called: str) -> Member:
+def _member(name: str, pod: KnownPod, called: str) -> Member:
     report = pod.report or PodReport()
     return Member(
         name=name,

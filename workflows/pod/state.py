@@ -165,12 +165,15 @@ class PodState(BaseModel):
     """By runtime id: when the grace ends of a container that is ended for a failed probe. Forgotten with it."""
 
     backoff: BackoffStore = Field(default_factory=BackoffStore)
-    cleared: dict[str, str] = {}
-    """By container: the exit (runtime id) whose back-off is over, until the start that follows succeeds or fails."""
     released: dict[str, int] = {}
-    """By container or step: the restart that an operator or the agent allows to start during its back-off."""
+    """By container or step: the restart that an operator or the agent allows to start during its back-off, however long
+    that still lasts."""
     over: dict[str, datetime] = {}
-    """By container or step: the node's queue has signalled that its back-offs which end by this time are over."""
+    """By container or step: the node's queue has signalled that its back-offs which end by this time are over. A longer
+    one goes on."""
+    cleared: dict[str, str] = {}
+    """By container: the exit (runtime id) that the back-off has counted, until the start that follows succeeds or
+    fails. So a start that takes several steps, such as a pull, counts one exit once."""
     replacing: dict[str, bool] = {}
     """By runtime id: instances that are killed to be replaced, regardless of their restart policy. True means that an
     operator asks for it, and that no crash loop holds it back. Forgotten once the successor is there."""
