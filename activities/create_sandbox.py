@@ -25,6 +25,7 @@ from activities.step_attempt import PodFault, Polls, StepAttempt, warning
 from syncpod.cri import SandboxConfig
 from syncpod.cri.errors import CriError, NameReserved, TransportFault, go_error
 from syncpod.cri.port import RuntimeStatus
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages import ObservedPod, ObservedSandbox, StepName
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.steps import CreateSandbox, Fault, KillTarget, Outcome, Rejection, StepEvent, StepResult
@@ -333,7 +334,7 @@ def _failed(attempt: StepAttempt, message: str) -> PodFault:
 
 
 def _no_directories(error: OSError) -> PodFault:
-    message = f"error making pod data directories: {error}"
+    message = f"error making pod data directories: {where_and_why(error)}"
     return PodFault(Fault.FAILED_CREATE_SANDBOX, message, warning("Failed", message))
 
 

@@ -13,6 +13,7 @@ from activities.node.metrics import time_resize
 from activities.step_attempt import PodFault, StepAttempt
 from syncpod.cri.errors import CriError, NotFound, TransportFault, Unimplemented
 from syncpod.cri.port import ContainerStats, LinuxResources
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.steps import Amounts, ContainerUpdate, Fault, ResizePod, StepResult
 from syncpod.node.pod_cgroups import (
     Enforced,
@@ -58,7 +59,7 @@ async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
         await resize.run()
         done = True
     except (LimitsRefused, OSError) as error:
-        raise resize.failed(str(error)) from error
+        raise resize.failed(where_and_why(error)) from error
     except TransportFault:
         raise
     except CriError as error:

@@ -24,6 +24,7 @@ from activities.step_attempt import Interrupted, PodFault, Polls, StepAttempt, w
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
 from syncpod.cri.port import ImageStatus
 from syncpod.handlers.hook import HookFailed, failure_message
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.steps import Fault, Outcome, StartContainer, StepResult
 from syncpod.node.announcements import Heard
@@ -304,7 +305,7 @@ class _Start:
         try:
             return await configure(self.attempt, self.request, images, pod_ips, self._target_id(view))
         except (ContainerConfigError, SandboxConfigError, MountFailure, UnsafeName, OSError) as error:
-            raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
+            raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, where_and_why(error)) from error
 
     def _pod_ips(self, view: ObservedPod) -> tuple[str, ...]:
         home = next((each for each in view.sandboxes if each.id == self.request.sandbox_id), None)
@@ -405,7 +406,9 @@ class _Start:
             await note_start(self.attempt, self.request, container_id, hook_pending=self._has_post_start)
         except OSError as error:
             await remove_unstarted(self.attempt, container_id)
-            raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
+            raise self._failed(
+                Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {where_and_why(error)}"
+            ) from error
 
     async def _link_log(self, container_id: str) -> None:
         """Make the link by which log agents find the container's log. The container runs even if that fails."""

@@ -17,6 +17,7 @@ from activities.node.uid_owners import UID_IN_USE
 from activities.pipelining import begun_after_first, claim_of, drop_ahead, in_company
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
 from syncpod.cri.errors import CriError
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.step_table import Interruption, Stage
 from syncpod.messages.steps import (
     STUCK_FAULTS,
@@ -162,7 +163,7 @@ async def _try(
     except (CriError, NotYet, OSError) as error:
         activity.logger.warning("try %d: %s", attempt.number, error)
         kind = type(error).__name__
-        raise ApplicationError(str(error), type=kind, category=ApplicationErrorCategory.BENIGN) from error
+        raise ApplicationError(where_and_why(error), type=kind, category=ApplicationErrorCategory.BENIGN) from error
     except ApplicationError:
         raise
     except Exception as defect:  # noqa: BLE001  # any defect is reported

@@ -7,6 +7,7 @@ from functools import partial
 
 from activities.node.pod_record import note_pod
 from activities.step_attempt import PodFault, StepAttempt, warning
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.steps import Fault, StepResult, SyncVolumes
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
@@ -26,7 +27,7 @@ async def sync_volumes(attempt: StepAttempt, request: SyncVolumes) -> StepResult
         await asyncio.to_thread(note_pod, context, request.ref, request.pod)
         await attempt.on_disk(DiskWork.REFRESH, partial(refresh_volumes, request.pod, context, store))
     except OSError as error:
-        message = f"error updating pod data directories: {error}"
+        message = f"error updating pod data directories: {where_and_why(error)}"
         raise PodFault(Fault.FAILED_MOUNT, message, warning(reason, message)) from error
     except MountFailure as error:
         events = (warning(reason, failure.message) for failure in error.failures)

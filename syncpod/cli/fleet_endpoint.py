@@ -20,6 +20,7 @@ from syncpod.gate.authority import Fleet, node_of, now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.hello import hello_name
 from syncpod.kernel.memory_file import memory_file
+from syncpod.kernel.os_errors import sentence_of
 from syncpod.messages.endpoint import (
     INPUT,
     STDERR,
@@ -211,7 +212,7 @@ def _credentials(state_dir: str, node: FleetNodeView) -> tuple[Fleet, ssl.SSLCon
             raise Unreachable(f"{fleet.directory} has the authority of another fleet than node {node.name} belongs to")
         return fleet, _tls(fleet), _hello(fleet, node.name)
     except (SettingsInvalid, OSError) as wrong:
-        raise Unreachable(f"the fleet's authority cannot be used: {wrong}") from None
+        raise Unreachable(f"the fleet's authority cannot be used: {sentence_of(wrong)}") from None
 
 
 def _tls(fleet: Fleet) -> ssl.SSLContext:

@@ -9,7 +9,6 @@ The parser is imported when it is needed: until this module has been imported, C
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import signal
@@ -20,17 +19,11 @@ from typing import Any, Final, NoReturn
 from syncpod.api.views.text import printable
 from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.console import paint, remark, say
-from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure, why_of
+from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure
+from syncpod.kernel.os_errors import error_within, is_of_the_machine, sentence_of
 
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((\S+).*\)")
 """The parser's message about words that a command does not take; the group is the first one."""
-_OF_THE_DISK: Final = frozenset(
-    (
-        *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
-        *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
-    )
-)
-"""A disk that is full, broken, or not ours to write: any command with files may meet it, and none can mend it."""
 
 
 def main() -> NoReturn:
@@ -83,9 +76,13 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        if error.errno not in _OF_THE_DISK or error.filename is None:
+        if not is_of_the_machine(error):
             raise
-        return _fail(f"{os.fsdecode(error.filename)}: {why_of(error)}", FAILED)
+        return _fail(sentence_of(error), FAILED)
+    except BaseException as error:  # the SDK, which is no Python, ends its errors with the system's, or panics
+        if (of_system := error_within(str(error))) is None:
+            raise
+        return _fail(sentence_of(of_system), FAILED)
     return code if isinstance(code, int) else 0
 
 

@@ -2,11 +2,46 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import re
 from typing import Final
+
+from typing_extensions import override
 
 _ASYNCIO_SAYS: Final = ("error while attempting to bind on address", "Connect call failed", "Multiple exceptions")
 """The beginnings of texts that say again where, in Python's form."""
+_IN_RUST: Final = re.compile(r"\(os error ([0-9]{1,4})\)|\bOs \{ code: ([0-9]{1,4}),")
+_REMEDIES: Final = {
+    errno.ENOSPC: "make room on its disk",
+    errno.EDQUOT: "make room, or raise this user's quota of the disk",
+    errno.EROFS: "mount its disk for writing",
+    errno.EIO: "look after its disk; the kernel's log says more",
+    errno.EACCES: "let this user have it, or run this as the user whose it is",
+    errno.EPERM: "let this user have it, or run this as the user whose it is",
+    errno.ENOENT: "restore it, or name another one",
+    errno.ENOTDIR: "a part of this path is no directory: remove it, or name another path",
+    errno.EISDIR: "remove this directory, or name another file",
+    errno.ELOOP: "its links lead to one another: remove one of them",
+    errno.ENAMETOOLONG: "name a shorter path",
+    errno.EEXIST: "remove it, or name another one",
+    errno.ENOTEMPTY: "remove what is in it",
+    errno.EBUSY: "end what uses it",
+    errno.ETXTBSY: "end what uses it",
+    errno.EFBIG: "raise the limit of the size of files (ulimit -f)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the machine's limit of open files (sysctl fs.file-max)",
+    errno.ENOMEM: "free some of the machine's memory",
+    errno.EAGAIN: "the machine has no room for another process now: try again, or raise the limit (ulimit -u)",
+    errno.ENODEV: "attach its device again",
+    errno.ENXIO: "attach its device again",
+    errno.ESTALE: "mount its disk again",
+    errno.ETIMEDOUT: "its disk or its server does not answer: look after it",
+    errno.EADDRINUSE: "end what listens there, or name another address",
+    errno.EADDRNOTAVAIL: "name an address of this machine",
+}
+"""What somebody can do about an error of the machine. Any other error is a mistake of the program."""
 
 
 def why_of(error: OSError) -> str:
@@ -27,3 +62,32 @@ def where_and_why(error: BaseException) -> str:
     if not isinstance(error.filename, str | bytes):
         return why_of(error)
     return f"{os.fsdecode(error.filename)}: {why_of(error)}"
+
+
+def is_of_the_machine(error: OSError) -> bool:
+    """Say whether an error is one that somebody can mend on this machine, and no mistake of the program."""
+    return error.errno in _REMEDIES and type(error).__module__ != "ssl"
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return where and why a call to the system failed, and what can be done about it; of any other error its text."""
+    if isinstance(error, OSError) and is_of_the_machine(error):
+        return f"{where_and_why(error)}: {_REMEDIES[error.errno or 0]}"
+    return where_and_why(error)
+
+
+def error_within(text: str) -> OSError | None:
+    """Return the system's error that a library in Rust tells of in a text, if somebody can mend it on this machine."""
+    told = _IN_RUST.search(text)
+    error = OSError(number := int(told[1] or told[2]), os.strerror(number)) if told else None
+    return error if error is not None and is_of_the_machine(error) else None
+
+
+class SentencesInLog(logging.Filter):
+    """Has each log line say a system's error as a sentence, and never filters one out."""
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple) and any(isinstance(each, OSError) for each in record.args):
+            record.args = tuple(where_and_why(each) if isinstance(each, OSError) else each for each in record.args)
+        return True

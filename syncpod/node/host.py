@@ -10,6 +10,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.kernel.procfs import read_memory, read_task_limit
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import Host, NodeContext, Resolver
@@ -59,7 +60,7 @@ def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeCont
     try:
         resolver = read_resolver(root)
     except (OSError, ValueError) as error:
-        raise SandboxConfigError(f"the host's resolv.conf: {error}") from error
+        raise SandboxConfigError(f"the host's resolv.conf: {where_and_why(error)}") from error
     return replace(node, host=replace(node.host, resolver=resolver))
 
 

@@ -20,6 +20,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.node.log_files import COMPRESSED, is_being_written, open_log_file, rotated_files
 from syncpod.node.log_lines import LineJoiner, LogLine, count_lines, starts_of_last_lines
 
@@ -80,7 +81,7 @@ async def read_blocks(
         raise
     except (OSError, EOFError, zlib.error) as error:
         said = error.strerror if isinstance(error, OSError) else None
-        raise LogUnreadable(said or str(error)) from error
+        raise LogUnreadable(said or where_and_why(error)) from error
     finally:
         await blocks.aclose()
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from syncpod.kernel import cgroupfs
 from syncpod.kernel.cgroupfs import Hierarchy, mounted_hierarchies
 from syncpod.kernel.mountinfo import MOUNTINFO
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.pod import Pod
 from syncpod.translation.cgroup_limits import (
     BEST_EFFORT_LIMITS,
@@ -111,7 +112,7 @@ def limit_all_pods(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
             missing -= _limit(hierarchy, directory, wanted if fits else replace(wanted, memory=None))
         except OSError as error:
             if error.errno not in _CLOSED:
-                obstacle = str(error)
+                obstacle = where_and_why(error)
     if not missing:
         return ""
     names = sorted(missing)

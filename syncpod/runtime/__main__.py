@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from syncpod.kernel.oom_score import NODE, lower_oom_score_adj
+from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
 from syncpod.runtime.server import CannotServe, Settings, serve
 
 
@@ -42,6 +43,11 @@ def main() -> int:
     except CannotServe as problem:
         print(problem, file=sys.stderr)  # noqa: T201
         return problem.exit_code
+    except OSError as error:
+        if not is_of_the_machine(error):
+            raise
+        print(sentence_of(error), file=sys.stderr)  # noqa: T201
+        return 1
     return 0
 
 

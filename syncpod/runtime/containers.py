@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.runtime import listing, store
 from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
 from syncpod.runtime.cgroups.resource_changes import changed
@@ -109,7 +110,7 @@ class Containers:
             try:
                 store.unmake(directory)
             except OSError as error:
-                log(f"{directory} cannot be removed: {error}")
+                log(f"{directory} cannot be removed: {where_and_why(error)}")
             finally:
                 runtime.containers.release(name)
             raise
@@ -193,7 +194,7 @@ class Containers:
                     process.kill()
                     raise StartFailed(f"{why} meanwhile", await process.wait())
             except (StartFailed, CgroupRefused, OSError, Refusal) as error:
-                sentence = f"failed to start container process: {error}"
+                sentence = f"failed to start container process: {where_and_why(error)}"
                 self._record_end(container, self._end_of_failed_start(container, error, sentence))
                 raise failed(f'failed to start container "{container.id}": {sentence}') from error
             except Exception as error:
@@ -259,7 +260,7 @@ class Containers:
         try:
             killed = container.cgroup and self._runtime.cgroups.oom_killed(container.cgroup)
         except (CgroupRefused, OSError, ValueError) as error:
-            log(f"container {container.id}: whether it ran out of memory cannot be read: {error}")
+            log(f"container {container.id}: whether it ran out of memory cannot be read: {where_and_why(error)}")
             return exited
         return replace(exited, reason="OOMKilled") if killed else exited
 
@@ -267,7 +268,7 @@ class Containers:
         try:
             store.write_ended(self._runtime.container_directory(container.id), exited)
         except OSError as error:
-            log(f"container {container.id}: its end cannot be written down yet: {error}")
+            log(f"container {container.id}: its end cannot be written down yet: {where_and_why(error)}")
             self._runtime.begin(self._write_end_later(container, exited))
         container.ended = exited
         container.process = None
@@ -432,7 +433,7 @@ class Containers:
         try:
             container.ended = store.read_ended(directory)
         except (ValueError, OSError, RecursionError) as error:
-            damage = f"the record of its end cannot be read: {error}"
+            damage = f"the record of its end cannot be read: {where_and_why(error)}"
             log(f"container {container.id}: {damage}")
         if container.ended is not None:
             self._begin_closing(container)  # The earlier server may have been killed before that.

@@ -8,6 +8,7 @@ from typing import Final
 import grpc
 
 from protos.cri.v1 import api_pb2
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.runtime.port import Process, StartFailed, Stream, Streams
 from syncpod.runtime.refusals import Refusal, failed
 
@@ -51,7 +52,7 @@ async def _executed(process: Process, id: str, command: tuple[str, ...]) -> api_
     try:
         streams = await process.execute(command)
     except (StartFailed, OSError) as error:
-        raise failed(f'failed to exec in container "{id}": {error}') from error
+        raise failed(f'failed to exec in container "{id}": {where_and_why(error)}') from error
     try:
         return await _collected(streams)
     finally:

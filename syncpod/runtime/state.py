@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from protos.cri.v1 import api_pb2
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime import listing
 from syncpod.runtime.cgroups.limits import Cgroups
@@ -181,7 +182,7 @@ class Runtime:
             if image_roots.retire(roots, in_use):
                 self.begin(in_thread(image_roots.remove_retired, roots))
         except OSError as error:
-            log(f"{roots}: what no image has any more cannot be removed: {error}")
+            log(f"{roots}: what no image has any more cannot be removed: {where_and_why(error)}")
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` to its end even if its caller is cancelled; await it through `asyncio.shield`.
@@ -240,7 +241,7 @@ async def _removed(directory: Path) -> bool:
     try:
         await in_thread(remove_tree, directory)
     except (OSError, RecursionError) as error:
-        log(f"{directory} cannot be removed: {error}")
+        log(f"{directory} cannot be removed: {where_and_why(error)}")
         return exhausted(error) is None
     return True
 

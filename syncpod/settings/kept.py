@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.os_errors import sentence_of
 from syncpod.settings import variables as v
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.table import BY_VARIABLE
@@ -75,7 +76,9 @@ def read_kept_settings(state_dir: Path) -> KeptSettings:
         return KeptSettings(variables, **texts)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return KeptSettings()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise SettingsInvalid(f"the node's settings cannot be read: {sentence_of(error)}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsInvalid(
             f"{path} cannot be read ({type(error).__name__}): restore it, or remove it and name what the node was "
             "started with (--node, --runtime-endpoint)"

@@ -43,6 +43,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.port import RuntimeVersion
 from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.node import NodeStatus
 from syncpod.messages.signature import Keys
@@ -284,7 +285,7 @@ def _add_kubernetes(
         try:
             port = add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads)
         except (SettingsInvalid, OSError) as wrong:
-            raise CannotServe(str(wrong)) from None
+            raise CannotServe(where_and_why(wrong)) from None
     add_kubernetes_tasks(agent, client, context, node.cri, config, status, port, taints(settings))
 
 

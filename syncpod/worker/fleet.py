@@ -28,6 +28,7 @@ from syncpod.fleet_client import (
     verifying_client,
 )
 from syncpod.gate.object_sealing import ObjectSealing
+from syncpod.kernel.os_errors import SentencesInLog, is_of_the_machine, sentence_of
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.settings.directories import default_state_dir
 from syncpod.settings.errors import SettingsInvalid
@@ -142,11 +143,18 @@ def run(served: ServedByFleet, arguments: Sequence[str] | None) -> int:
     missing_key = MissingKey()
     for handler in logging.getLogger().handlers:
         handler.addFilter(missing_key)
+        handler.addFilter(SentencesInLog())
     try:
         access, sealing = access_to(state_dir), object_sealing_of(state_dir)
         asyncio.run(_until_signalled(served, connection_settings(), access, sealing))
-    except (NoServer, OtherFleet, SettingsInvalid, OSError) as refusal:
+    except (NoServer, OtherFleet, SettingsInvalid) as refusal:
         sys.stderr.write(f"syncpod fleet serve: {refusal}\n")
+        return 2
+    except OSError as error:
+        if not is_of_the_machine(error):
+            log.exception("the fleet's worker failed")
+            return 1
+        sys.stderr.write(f"syncpod fleet serve: {sentence_of(error)}\n")
         return 2
     except Exception:
         log.exception("the fleet's worker failed")

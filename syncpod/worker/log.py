@@ -7,6 +7,7 @@ import logging
 from syncpod.agent.server_outage import ServerOutage
 from syncpod.agent.unknown_types import UnknownTypes
 from syncpod.collector_outage import CollectorLog
+from syncpod.kernel.os_errors import SentencesInLog
 from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter
 
@@ -22,6 +23,7 @@ def log_to_stderr(level: str, *, is_json: bool) -> None:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(SentencesInLog())
     handler.addFilter(CollectorLog())
     handler.addFilter(outage)
     handler.addFilter(_unknown_types)

@@ -19,6 +19,7 @@ from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.libc import map_large_blocks
 from syncpod.kernel.oom_score import NODE as OOM_SCORE
 from syncpod.kernel.oom_score import lower_oom_score_adj
+from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
 from syncpod.kernel.priority import prefer_this_process
 from syncpod.redaction import of_process
 from syncpod.settings.command_line import parse_arguments
@@ -53,6 +54,13 @@ def run(served: ServedByNode, arguments: Sequence[str] | None, cri_of: CriOf) ->
     except (SettingsInvalid, NoServer, CannotServe) as refusal:
         sys.stderr.write(f"syncpod worker: {of_process.redact(str(refusal))}\n")
         return 2
+    except OSError as error:
+        if not is_of_the_machine(error):
+            log.exception("the worker failed")
+        else:
+            log.debug("the worker ends", exc_info=error)
+            sys.stderr.write(f"syncpod worker: {of_process.redact(sentence_of(error))}\n")
+        return 1
     except Exception:
         log.exception("the worker failed")
         return 1

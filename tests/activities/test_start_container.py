@@ -619,7 +619,7 @@ async def test_a_container_is_not_started_if_its_start_mark_cannot_be_written(
     monkeypatch.setattr("activities.containers.noted_starts.write_start_mark", full)
     fault, error, detail = await fault_of(pod.start())
     assert (fault, detail.status.containers) == (Fault.RUN_CONTAINER_ERROR, ())
-    assert error.message == "its start cannot be noted on the node: [Errno 28] No space left on device"
+    assert error.message == "its start cannot be noted on the node: No space left on device"
     assert reasons(detail)[-1] == "Failed"
     monkeypatch.undo()
     assert (await pod.start()).outcome == Outcome.DONE

@@ -385,7 +385,7 @@ async def test_remains_that_cannot_be_removed_are_reported_while_they_stay(
     with monkeypatch.context() as patched:
         patched.setattr(runtime, "remove", is_busy)
         await looking.round()
-    why = "[Errno 16] Device or resource busy"
+    why = "Device or resource busy"
     assert told == [(Remains(namespace="default", name="name-u1", uid="u1", why=why),)]
     await looking.round()
     assert told[1:] == [()]

@@ -75,7 +75,7 @@ async def test_each_removal_is_announced_to_the_agent_and_a_failed_one_is_logged
         under_way.take(ended_life(uid))
     await until(lambda: sum(each.startswith("ended") for each in remover.log) == 3)
     assert {"began well", "removed well", "ended well"} < set(remover.log)
-    assert caplog.text.count("(uid full) stay for now: [Errno 5] Input/output error") == 1
+    assert caplog.text.count("(uid full) stay for now: Input/output error") == 1
     assert "the remains of pod odd stay for now because of a defect" in caplog.text
     assert under_way.total == 1
 

@@ -6,6 +6,7 @@ Holds: Short commands load little.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -245,6 +246,17 @@ def test_an_interrupt_ends_with_a_newline(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert run(["get", "pods", "-w"]) == 130
     assert capsys.readouterr() == ("", "\n" if terminal else "")
+
+
+@pytest.mark.parametrize("limit", [8, 10])
+def test_too_few_descriptors_are_a_sentence(limit: int, tmp_path: Path) -> None:
+    """The SDK, which is no Python, fails to begin, or panics."""
+    command = f"ulimit -n {limit}; exec {shlex.join([sys.executable, '-m', 'syncpod.cli.main', 'get', 'pods'])}"
+    environ = {**os.environ, "TEMPORAL_ADDRESS": "127.0.0.1:1", "SYNCPOD_STATE_DIR": str(tmp_path)}
+    ended = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("syncpod: Too many open files: raise the limit of open files (ulimit -n)\n")
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_closed_pipe_ends_quietly() -> None:

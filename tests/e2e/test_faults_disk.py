@@ -71,7 +71,7 @@ async def test_a_full_disk_affects_only_operations_that_write(node: FaultyNode) 
     container = await early.live("web")
     with filled(node.directory) as fill:
         late = await node.apply(web, volumes=volumes)
-        await late.until_event("Failed", f"error making pod data directories: [Errno 28] {FULL}")
+        await late.until_event("Failed", FULL)
         pod = await late.get()
         (status,) = pod["status"]["containerStatuses"]
         assert (pod["status"]["phase"], status["state"]["waiting"]["reason"]) == ("Pending", "ContainerCreating")

@@ -16,6 +16,7 @@ from typing import Final
 
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.kernel.procfs import PROC, count_tasks, read_memory, read_task_limit
 from syncpod.lifecycle.eviction import Observation, Observations, Signal
 from syncpod.node.disks import Disk, DiskReader
@@ -76,7 +77,7 @@ class NodeObservations:
         try:
             signals[signal] = read()
         except (OSError, ValueError, KeyError, IndexError) as error:
-            self._complain(what, str(error))
+            self._complain(what, where_and_why(error))
         else:
             self._complaints.pop(what, None)
 
@@ -95,7 +96,7 @@ class NodeObservations:
         try:
             disk = await self._disks.measure(path, seconds=DISK_SECONDS)
         except OSError as error:
-            self._complain(what, str(error))
+            self._complain(what, where_and_why(error))
             return None
         self._complaints.pop(what, None)
         return disk

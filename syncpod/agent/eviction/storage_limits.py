@@ -27,6 +27,7 @@ from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.kernel.daemon_thread import in_daemon_thread
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import Excess, StorageLimits, StorageUsage, storage_excess, storage_limits
 from syncpod.messages.identity import PodRef
@@ -171,7 +172,7 @@ class LocalStorageEviction:
                 )
             watch.due = time.monotonic() + REST * counted.seconds
         except OSError as error:
-            self._complain(watch, str(error))
+            self._complain(watch, where_and_why(error))
         finally:
             watch.looking = None
 

@@ -23,7 +23,7 @@ from syncpod.agent.fleet.endpoint import Endpoint
 from syncpod.agent.fleet.endpoint_ports import EndpointPorts
 from syncpod.gate.invitation_check import require_fitting
 from syncpod.kernel import libc
-from syncpod.kernel.os_errors import where_and_why, why_of
+from syncpod.kernel.os_errors import SentencesInLog, where_and_why, why_of
 from syncpod.kernel.priority import be_ordinary
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
@@ -139,6 +139,7 @@ def main(arguments: Sequence[str]) -> int:
     be_ordinary()
     handler = _Lines()
     handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.addFilter(SentencesInLog())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it says of each stranger that left in a handshake
     try:

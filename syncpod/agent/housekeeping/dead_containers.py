@@ -25,6 +25,7 @@ from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all, until_due
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.container_gc import (
     ContainerGcPolicy,
     is_dead,
@@ -236,7 +237,7 @@ class ContainerGc:
         try:
             containers, sandboxes = await self._collector.collect(listing.uid, choose)
         except (CriError, OSError) as error:
-            self._complain(listing, str(error))
+            self._complain(listing, where_and_why(error))
             self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
             return 0
         self._complaints.pop(listing.uid, None)

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all, until_due
 from syncpod.cri.errors import CriError
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.orphans import duplicates
 
@@ -91,7 +92,7 @@ class Duplicates:
         try:
             ended, obstacle = await self._ender.end_duplicates(listing.uid, duplicates)
         except (CriError, OSError) as error:
-            ended, obstacle = 0, str(error)
+            ended, obstacle = 0, where_and_why(error)
         if obstacle and self._complaints.get(listing.uid) != obstacle:
             log.warning("duplicates in %s stay for now: %s", called, obstacle)
         if obstacle or ended:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.node.log_links import Dangling, dangling_links
 
@@ -44,9 +45,9 @@ class LogLinks:
             for each in gone:
                 await asyncio.to_thread(each.link.unlink, missing_ok=True)
         except OSError as error:
-            if str(error) != self._obstacle:
+            if where_and_why(error) != self._obstacle:
                 log.warning("links to logs that are gone stay for now: %s", error)
-            self._obstacle = str(error)
+            self._obstacle = where_and_why(error)
             return 0
         self._obstacle = ""
         self._seen = found.difference(gone)

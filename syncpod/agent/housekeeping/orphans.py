@@ -25,6 +25,7 @@ from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.orphans import NOT_AN_ORPHAN, ORPHAN_GRACE_SECONDS, Coverage, Found, Judgement, judge
 from syncpod.messages.identity import PodRef
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
@@ -114,9 +115,9 @@ class Orphans:
                 except (RPCError, CriError) as error:
                     log.debug("orphans are not looked for: %s", error)
                 except OSError as error:
-                    if str(error) != complaint:
+                    if where_and_why(error) != complaint:
                         log.warning("the pods' records cannot be read, so orphans are not looked for: %s", error)
-                    complaint = str(error)
+                    complaint = where_and_why(error)
                 else:
                     complaint = ""
         finally:
@@ -193,7 +194,7 @@ class Orphans:
                 try:
                     done, obstacle = await end()
                 except (RPCError, CriError, OSError) as error:
-                    done, obstacle = False, str(error)
+                    done, obstacle = False, where_and_why(error)
             if done:
                 self.total += 1
                 metrics.collected("orphan", 1)

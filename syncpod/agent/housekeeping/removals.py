@@ -31,6 +31,7 @@ from syncpod.agent.background import cancel_all
 from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.container_gc import is_dead
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import EndedLife, PodRef
@@ -143,9 +144,9 @@ class Removals:
             log.debug("gone pods are not looked for: %s", error)
             return 0
         except OSError as error:
-            if str(error) != self._obstacle:
+            if where_and_why(error) != self._obstacle:
                 log.warning("the pods' records cannot be read, so gone pods are not looked for: %s", error)
-            self._obstacle = str(error)
+            self._obstacle = where_and_why(error)
             return 0
         self._obstacle = ""
         for ref in gone:
@@ -214,7 +215,7 @@ class Removals:
             if not await self._remover.remove(life, self._is_gone):
                 return False  # somebody else acts in it
         except (RPCError, CriError, OSError) as error:
-            self._complain(ref, str(error))
+            self._complain(ref, where_and_why(error))
             return False
         self._stays.pop(ref.uid, None)
         self.total += 1

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.given_object import NotAnObject, given_object, path_of
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
@@ -72,7 +73,7 @@ class FollowedObject:
                     is_final = await self._keep()
                     self.is_known, self._trouble = True, ""
                 except (OSError, ObjectRefused, NotAnObject, ValueError) as error:
-                    self._fail(str(error))
+                    self._fail(where_and_why(error))
                 self._tell()
         finally:
             following.cancel()

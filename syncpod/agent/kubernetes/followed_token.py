@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from secrets import SystemRandom
 from typing import Any, Final
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.reflector import Backoff
 from syncpod.objects import TOKEN_KEY, ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, TokenNeed
@@ -73,7 +74,7 @@ class FollowedToken:
             try:
                 wait = await self._round()
             except (ApiError, Unreachable, NoToken, OSError, ObjectRefused) as error:
-                self._fail(str(error))
+                self._fail(where_and_why(error))
                 wait = backoff.next(error)
             try:
                 async with asyncio.timeout(wait):

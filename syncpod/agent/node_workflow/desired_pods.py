@@ -22,6 +22,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from syncpod.agent.pod_workflows import OpenWorkflows
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.messages.identity import PodRef, pod_workflow_id
@@ -338,7 +339,7 @@ def _text(error: Exception) -> str:
     """Return what may be shown of an error: the text of an unknown one may have the pod's spec."""
     if isinstance(error, ApplicationError):
         return error.message
-    return str(error) if isinstance(error, OSError) else type(error).__name__
+    return where_and_why(error) if isinstance(error, OSError) else type(error).__name__
 
 
 def _uid(document: Mapping[str, Any] | None) -> str:

@@ -38,6 +38,7 @@ from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri.port import CriRuntime
 from syncpod.go_durations import go_duration
 from syncpod.handlers.answer import Answer, NoAnswer, Target
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.probing import (
     PROBE_TYPES,
@@ -214,9 +215,9 @@ class Prober:
         try:
             record = read_pod_record(self._node, listing.uid)
         except OSError as error:
-            if self._complaints.get(listing.uid) != str(error):
+            if self._complaints.get(listing.uid) != where_and_why(error):
                 log.warning("pod %s/%s is not probed for now: %s", listing.namespace, listing.name, error)
-            self._complaints[listing.uid] = str(error)
+            self._complaints[listing.uid] = where_and_why(error)
             return None
         self._complaints.pop(listing.uid, None)
         if record is None or not any(_with_probes(record.pod, container.name) for container in listing.containers):

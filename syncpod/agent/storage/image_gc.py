@@ -31,6 +31,7 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerSummary, CriRuntime, ImageStatus
 from syncpod.cri.records import sandbox_image
 from syncpod.kernel.daemon_thread import in_daemon_thread
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.image_gc import (
     DiskSpace,
     ImageGcPolicy,
@@ -121,7 +122,7 @@ class ImageGc:
         except ImageGcFailed as failure:
             said = f"{failure.event}: {failure}"
         except (CriError, OSError) as error:
-            said = f"{IMAGE_GC_FAILED}: {error}"
+            said = f"{IMAGE_GC_FAILED}: {where_and_why(error)}"
         else:
             said = ""
         if said and said != self._said:

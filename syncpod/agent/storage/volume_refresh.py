@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent.background import cancel_all
 from syncpod.agent.record_cache import RecordCache
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.pod_records import PodRecord
@@ -97,8 +98,8 @@ class VolumeRefresh:
                     await self.look()
                     complaint = ""
                 except OSError as error:
-                    if str(error) != complaint:
-                        complaint = str(error)
+                    if where_and_why(error) != complaint:
+                        complaint = where_and_why(error)
                         log.warning("ConfigMaps and Secrets cannot be read, so volumes stay as they are: %s", error)
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
@@ -175,7 +176,7 @@ class VolumeRefresh:
             # A volume that lacks an object, or a key of one, is retried when that object changes.
             return any(not each.wants for each in failure.failures)
         except OSError as error:
-            self._complain(pod, str(error))
+            self._complain(pod, where_and_why(error))
             return True
         except UnsafeName as error:
             self._complain(pod, str(error))

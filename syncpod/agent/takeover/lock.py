@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.killed import is_killed_with
+from syncpod.kernel.os_errors import where_and_why
 
 log = logging.getLogger("syncpod.worker")
 
@@ -210,4 +211,4 @@ def _read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NotThisNode(f"{path} cannot be read ({error}): restore it, or remove it") from error
+        raise NotThisNode(f"{path} cannot be read ({where_and_why(error)}): restore it, or remove it") from error

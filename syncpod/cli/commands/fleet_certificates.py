@@ -11,6 +11,7 @@ from syncpod.api.views.text import columns
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
+from syncpod.kernel.os_errors import sentence_of
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -78,7 +79,7 @@ def invite(
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None
     except OSError as error:
-        raise Failure(f"the invitation cannot be written: {error}") from None
+        raise Failure(f"the invitation cannot be written: {sentence_of(error)}") from None
     say(f"node/{node} invited: {path}")
 
 
@@ -157,7 +158,7 @@ def rotate(state_dir: StateDir = "") -> None:
     try:
         number = fleet.rotate(now())
     except OSError as error:
-        raise Failure(f"the authority cannot be written: {error}") from None
+        raise Failure(f"the authority cannot be written: {sentence_of(error)}") from None
     say(f"authority/{number} created: it issues all new certificates")
     remark(f"when each node has a new invitation, run `{program()} fleet retire`")
 

@@ -10,6 +10,7 @@ import typer
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
+from syncpod.kernel.os_errors import SentencesInLog, sentence_of
 
 if TYPE_CHECKING:
     from syncpod.gate.gate import TemporalFrontend
@@ -57,6 +58,8 @@ def gate(
     behind = _behind(temporal, state_dir)
     here = settings(state_dir=state_dir)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(SentencesInLog())
 
     def serving(address: str) -> None:
         say(f"the fleet's gate listens at {address}, for Temporal at {behind.address}, namespace {behind.namespace}")
@@ -67,7 +70,9 @@ def gate(
         asyncio.run(serve(fleet, keys, behind, names, host, port, serving=serving))
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
+        raise Failure(f"the gate cannot serve at {listen}: {sentence_of(error)}") from None
+    except RuntimeError as error:
         raise Failure(f"the gate cannot serve at {listen}: {error}") from None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.kernel.os_errors import sentence_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,4 +168,4 @@ def _readable() -> Iterator[None]:
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None
     except OSError as wrong:
-        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
+        raise BadInput(f"the fleet's keys cannot be read: {sentence_of(wrong)}") from None

@@ -12,7 +12,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.manifest_files import STDIN
 from syncpod.cli.input.options import StateDir
-from syncpod.kernel.os_errors import where_and_why, why_of
+from syncpod.kernel.os_errors import sentence_of, why_of
 
 if TYPE_CHECKING:
     from syncpod.settings.invitation import Invitation
@@ -60,7 +60,7 @@ def join(
         invited = _read(invitation) if invitation else before
         listened = read_listening(here.state_dir)
     except (SettingsInvalid, OSError) as wrong:
-        raise BadInput(where_and_why(wrong)) from None
+        raise BadInput(sentence_of(wrong)) from None
     if invited is None:
         raise BadInput("--listen: this node belongs to no fleet yet: name the file of its invitation too")
     worker = serving(here.state_dir)

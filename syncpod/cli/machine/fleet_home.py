@@ -13,6 +13,7 @@ from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.gate.authority import Fleet, has_fleet, now, open_fleet
 from syncpod.gate.gate import fleet_directory
+from syncpod.kernel.os_errors import sentence_of
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.signing.keys import DIRECTORY, read_signing_keys
 
@@ -29,7 +30,7 @@ def home_of_a_fleet(state_dir: str = "") -> Path:
             )
         keys = read_signing_keys(directory)
     except (SettingsInvalid, OSError) as wrong:
-        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
+        raise BadInput(f"the fleet's keys cannot be read: {sentence_of(wrong)}") from None
     if keys is None:
         raise BadInput(
             f"{directory / DIRECTORY} has none of the fleet's keys, or none that you may read: put them back from the "

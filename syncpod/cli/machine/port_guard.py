@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.kernel.os_errors import sentence_of
 
 _FAMILY: Final = "inet"
 _PATIENCE_SECONDS: Final = 10.0
@@ -92,7 +93,7 @@ def _nft(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
             ("nft", *arguments), input=given, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failure(f"nft cannot be run: {error}") from None
+        raise Failure(f"nft cannot be run: {sentence_of(error)}") from None
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:

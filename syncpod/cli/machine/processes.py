@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
 from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
 from syncpod.kernel.procfs import process_stat
 
@@ -206,6 +208,8 @@ def run_in_place(command: Sequence[str], environment: Mapping[str, str]) -> NoRe
 def cannot_run(path: str, error: OSError) -> BadInput:
     """Return the failure to run a program: this Python, or a program beside it."""
     what = f"the program {path!r}" if path else "this Python, whose own path is not known,"
+    if is_of_the_machine(error) and error.errno not in (errno.ENOENT, errno.EACCES):
+        return BadInput(f"{what} cannot be run: {sentence_of(error)}")
     return BadInput(f"{what} cannot be run: {error.strerror}; run syncpod from a complete environment")
 
 

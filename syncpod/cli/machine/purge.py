@@ -9,6 +9,7 @@ from pathlib import Path
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.state_directory import FLEET, MARK, OURS, exclusive, is_marked, mark, pod_directories
 from syncpod.journal.file import SIGN_NAME
+from syncpod.kernel.os_errors import sentence_of
 from syncpod.settings.directories import require_own_memory_directory
 from syncpod.settings.errors import SettingsInvalid
 
@@ -43,7 +44,7 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
             for name in (*drafts, *names):
                 remove_tree(directory / name)
         except OSError as error:
-            raise Failure(f"{directory} cannot be removed completely: {error}") from None
+            raise Failure(f"{directory} cannot be removed completely: {sentence_of(error)}") from None
     left = sorted(path.name for path in directory.iterdir())
     if FLEET in left:
         raise Failure(
@@ -69,7 +70,7 @@ def _purge_logs(directory: Path, logs: Path) -> None:
             logs.rmdir()
             logs = logs.parent
     except OSError as error:
-        raise Failure(f"{logs} cannot be removed completely: {error}") from None
+        raise Failure(f"{logs} cannot be removed completely: {sentence_of(error)}") from None
 
 
 def _unmount(directory: Path, memory: Path) -> None:
@@ -113,4 +114,4 @@ def _purge_memory(memory: Path) -> None:
             if not any(memory.iterdir()):
                 memory.rmdir()
     except (SettingsInvalid, OSError) as error:
-        raise Failure(f"{memory} cannot be removed completely: {error}") from None
+        raise Failure(f"{memory} cannot be removed completely: {sentence_of(error)}") from None

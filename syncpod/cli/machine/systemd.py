@@ -12,6 +12,7 @@ from typing import Final
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.systemd_units import FLEET_UNITS, NODE_UNITS, owner_of
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.os_errors import sentence_of
 
 _BOOTED: Final = Path("/run/systemd/system")
 """It exists where systemd is what the machine was booted with; see sd_booted(3)."""
@@ -113,7 +114,7 @@ def systemctl(*arguments: str) -> str:
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failure(f"systemctl cannot be run: {error}") from None
+        raise Failure(f"systemctl cannot be run: {sentence_of(error)}") from None
     if done.returncode != 0:
         said = next((each for each in done.stderr.splitlines() if each.strip()), f"it ended with {done.returncode}")
         raise Failure(f"`{' '.join(line)}`: {said}")
@@ -129,7 +130,7 @@ def linger() -> str:
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
+        return sentence_of(error)
     return "" if done.returncode == 0 else done.stderr.strip() or f"it ended with {done.returncode}"
 
 
@@ -143,4 +144,4 @@ def _read(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
+        raise BadInput(f"{path} cannot be read: {sentence_of(error)}") from None

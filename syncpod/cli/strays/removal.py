@@ -20,6 +20,7 @@ from syncpod.cli.strays.adoption import start_for
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, NotFound
+from syncpod.kernel.os_errors import sentence_of
 from syncpod.lifecycle.termination import stop_timeout_seconds
 from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
@@ -111,7 +112,7 @@ def _remove_files(place: Here, stray: Stray) -> None:
         remove_pod_cgroup(place.node, pod.uid)
         remove_pod_directories(place.node, namespace=pod.namespace, name=pod.name, uid=pod.uid)
     except (OSError, ValueError) as error:
-        raise Failure(f'pod "{pod.name}" is killed, but some of its files are left: {error}') from None
+        raise Failure(f'pod "{pod.name}" is killed, but some of its files are left: {sentence_of(error)}') from None
 
 
 @contextlib.asynccontextmanager

@@ -12,6 +12,7 @@ from syncpod.api.views.text import printable
 from syncpod.cli.console import paint, remark, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import runtime_process
+from syncpod.kernel.os_errors import sentence_of
 
 if TYPE_CHECKING:
     from syncpod.cri.port import SandboxSummary
@@ -54,7 +55,7 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
             remove_pod_cgroup(context, uid)
             remove_pod_directories(context, namespace=namespace, name=name, uid=uid)
         except (OSError, ValueError) as error:
-            warn(f'some files are left of pod "{printable(name)}": {error}')
+            warn(f'some files are left of pod "{printable(name)}": {sentence_of(error)}')
 
 
 async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxSummary]:

@@ -18,6 +18,7 @@ from syncpod.cli.temporal.stuck_fleet import without_the_key_of
 from syncpod.fleet_client import KeyMissing, OtherFleet, access_to, check_commander, connect_to_fleet, object_sealing_of
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
+from syncpod.kernel.os_errors import sentence_of
 from syncpod.messages.encryption import Undecipherable
 from syncpod.messages.fleet import (
     FLEET_NODE_MEMO,
@@ -65,7 +66,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     try:
         access = access_to(here)
     except (SettingsInvalid, OSError) as wrong:
-        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
+        raise BadInput(f"the fleet's keys cannot be read: {sentence_of(wrong)}") from None
 
     async def connected() -> _Result:
         client = await connect_to_fleet(config, access, session.who(), quiet_runtime())
@@ -92,7 +93,7 @@ def object_sealing(state_dir: str = "") -> ObjectSealing:
     try:
         return object_sealing_of(home_of_a_fleet(state_dir))
     except (SettingsInvalid, OSError) as wrong:
-        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
+        raise BadInput(f"the fleet's keys cannot be read: {sentence_of(wrong)}") from None
 
 
 async def summaries(client: Client) -> list[FleetNodeSummary]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from protos.cri.v1 import api_pb2
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.runtime.calls.faults import Faults
 from syncpod.runtime.calls.validation import image_name
 from syncpod.runtime.images.inventory import Content, Image, ReferenceInvalid, parse_reference
@@ -60,7 +61,7 @@ class ImageService:
         except OSError as error:
             if exhausted(error):
                 raise
-            raise failed(f'failed to pull image "{name}": {error}') from error
+            raise failed(f'failed to pull image "{name}": {where_and_why(error)}') from error
         return api_pb2.PullImageResponse(image_ref=image.id)
 
     async def RemoveImage(self, request: api_pb2.RemoveImageRequest) -> api_pb2.RemoveImageResponse:  # noqa: N802

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Final
 
 from protos.cri.v1 import api_pb2
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.runtime import statuses
 from syncpod.runtime.calls import validation
 from syncpod.runtime.calls.faults import Faults
@@ -248,7 +249,7 @@ class RuntimeService:
         try:
             await running(container).reopen_log()
         except OSError as error:
-            raise failed(f'failed to reopen the log of container "{container.id}": {error}') from error
+            raise failed(f'failed to reopen the log of container "{container.id}": {where_and_why(error)}') from error
         return api_pb2.ReopenContainerLogResponse()
 
     async def GetContainerEvents(  # noqa: N802

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from syncpod.kernel.machine import architecture
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.runtime.images.config import ConfigInvalid, ImageConfig, parse_config
 
 _LONGEST_DOCUMENT: Final = 4 * 1024 * 1024
@@ -127,7 +128,7 @@ class _Archive:
         try:
             self._members = {os.path.normpath(member.name): member for member in archive.getmembers()}
         except (*DAMAGE, OSError) as error:
-            raise ArchiveInvalid(f"is a damaged archive: {error}") from error
+            raise ArchiveInvalid(f"is a damaged archive: {where_and_why(error)}") from error
 
     def open(self, name: str) -> IO[bytes]:
         """Open a member, which may be a link to another."""
@@ -150,7 +151,7 @@ def images_in(source: Source) -> tuple[FoundImage, ...]:
     except OSError as error:
         if error.errno is not None:
             raise
-        raise ArchiveInvalid(f"is a damaged archive: {error}") from error
+        raise ArchiveInvalid(f"is a damaged archive: {where_and_why(error)}") from error
     if not found:
         raise ArchiveInvalid(f"has no image for {_platform()}")
     return found
@@ -161,7 +162,7 @@ def _images(source: Source) -> tuple[FoundImage, ...]:
         return tuple(_images_of_layout(source))
     except FileNotFoundError as error:
         if error.args != ("index.json",):
-            raise ArchiveInvalid(f"has no {error}, which its index names") from error
+            raise ArchiveInvalid(f"has no {where_and_why(error)}, which its index names") from error
     return tuple(_images_of_archive(source))
 
 
@@ -217,7 +218,7 @@ def _images_of_archive(source: Source) -> Iterator[FoundImage]:
         try:
             config = _document(source, Descriptor(entry["Config"]))
         except FileNotFoundError as error:
-            raise ArchiveInvalid(f"has no {error}, which its manifest.json names") from error
+            raise ArchiveInvalid(f"has no {where_and_why(error)}, which its manifest.json names") from error
         id = f"sha256:{hashlib.sha256(config).hexdigest()}"
         found = _image(config, id, id, names, tuple(Descriptor(layer) for layer in layers))
         if found is not None:

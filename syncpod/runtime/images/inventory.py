@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.runtime.images.config import ImageConfig, read_config
 from syncpod.runtime.store import replace
 
@@ -183,7 +184,8 @@ class ImageStore:
             except FileNotFoundError:
                 continue
             except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
-                unreadable.append(f"{file}: is not a record of an image, so that has to be pulled again: {error!r}")
+                why = where_and_why(error) if isinstance(error, OSError) else repr(error)
+                unreadable.append(f"{file}: is not a record of an image, so that has to be pulled again: {why}")
         self._images, self.unreadable = images, tuple(unreadable)
 
     def pull(self, reference: Reference) -> Image:

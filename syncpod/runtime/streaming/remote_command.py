@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.runtime.port import StartFailed, Stream, Streams
 from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
 from syncpod.runtime.streaming.wire import CLOSING_SECONDS
@@ -120,7 +121,7 @@ async def _outcome(command: RemoteCommand, client: Client) -> Outcome | None:
         finally:
             await streams.close()
     except (StartFailed, OSError) as error:
-        return Outcome(failure=str(error))
+        return Outcome(failure=where_and_why(error))
     finally:
         client.stdin.discard()
 
