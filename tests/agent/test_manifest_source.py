@@ -242,11 +242,12 @@ def test_of_two_files_with_the_same_pod_name_the_first_is_used(directory: Direct
     assert directory.files.look().problems == ()
 
 
-def test_a_missing_directory_has_no_pods_and_an_unreadable_one_is_reported(tmp_path: Path) -> None:
+def test_a_directory_that_was_never_there_has_no_pods_and_one_that_is_none_is_reported(tmp_path: Path) -> None:
     assert ManifestFiles(tmp_path / "none", NODE, tmp_path).look() == Listing((), (), ())
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError):
-        ManifestFiles(tmp_path / "file", NODE, tmp_path).look()
+    listing = ManifestFiles(tmp_path / "file", NODE, tmp_path).look()
+    assert (listing.pods, listing.kept) == ((), ())
+    assert listing.problems == (f"{tmp_path}/file: cannot be read (Not a directory); its pods run on until it is back",)
 
 
 def test_a_file_rewritten_at_once_is_read_again(directory: Directory) -> None:
@@ -459,23 +460,7 @@ async def test_a_removed_file_in_whose_place_an_invalid_one_comes_at_once_keeps_
     assert told.heard[-1].pods == told.heard[0].pods
 
 
-async def test_an_unreadable_directory_ends_no_pod(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
-    source = source_of(directory, told)
-    directory.write("a.yaml", pod("a"))
-    await source.round()
-    with monkeypatch.context() as patch:
-        patch.setattr(directory.files, "look", lambda: (_ for _ in ()).throw(OSError(errno.EIO, "I/O error")))
-        with pytest.raises(OSError, match="I/O error"):
-            await source.round()
-    directory.path.rename(directory.path.with_name("away"))
-    await source.round()
-    assert [names(each) for each in told.heard] == [[f"a-{NODE}"]]
-
-
-async def test_an_empty_or_missing_directory_is_reported_once_and_followed_once_it_appears(
-    directory: Directory,
-) -> None:
+async def test_a_directory_that_appears_is_followed_and_one_in_its_place_too(directory: Directory) -> None:
     directory.path.rmdir()
     told = Told()
     async with following(directory, told, reread=0.2):
@@ -490,7 +475,7 @@ async def test_an_empty_or_missing_directory_is_reported_once_and_followed_once_
         await seen(lambda: told.names == [f"b-{NODE}"])
 
 
-async def test_a_directory_that_is_replaced_at_once_removes_no_pod(directory: Directory) -> None:
+async def test_a_directory_that_is_replaced_at_once_is_not_even_reported(directory: Directory) -> None:
     told = Told()
     source = source_of(directory, told)
     directory.write("a.yaml", pod("a"))
@@ -500,9 +485,13 @@ async def test_a_directory_that_is_replaced_at_once_removes_no_pod(directory: Di
     await source.round()
     away.rename(directory.path)
     await source.round(slow=True)
+    assert not any(each.problems for each in told.heard)
     directory.path.rename(away)
     await source.round(slow=True)
-    assert (len(told.heard), told.names) == (2, [])
+    assert told.names == [f"a-{NODE}"]
+    assert told.heard[-1].problems == (
+        f"{directory.path}: is missing; its pods run on until it is back: an empty directory in its place ends them",
+    )
 
 
 async def test_a_directory_is_taken_once_the_server_is_back(

@@ -3,7 +3,8 @@
 Mirrors pkg/kubelet/config/file.go, v1.36, extractFromDir, extractFromFile: hidden files and directories are ignored,
 files are read in order of their names, and a file holds one Pod and at most 10 MiB. Difference: a file that cannot be
 read, is invalid, or is a dangling link keeps the pod that it made before, and its problem is reported; the kubelet ends
-that pod.
+that pod. So does a directory that cannot be read, is missing, or lies on another device than before: a disk that is not
+mounted leaves its mount point, with nothing in it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import json
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from syncpod.agent.node_workflow.desired_pods import Listing
+from syncpod.agent.node_workflow.manifest_place import MEANT, Place, place_of, recall_place, remember_place
 from syncpod.kernel.atomic_file import replace_file, sync_file
+from syncpod.kernel.os_errors import why_of
 from syncpod.messages.node import PodKey
 from syncpod.pod import (
     LARGEST_MANIFEST,
@@ -37,6 +40,7 @@ _MADE: Final = "manifest-pods.json"
 _MOST_PROBLEMS: Final = 100
 _LONGEST_PROBLEM: Final = 1024
 """Characters. Nonsense in the directory must not make the list too large for the pods in it."""
+_IF_MEANT: Final = f"if this one is meant, make an empty file {MEANT} in it"
 _SETTLED_SECONDS: Final = 2.0
 """A file that looks unchanged is not read again, unless it was written so shortly before the last read that its times
 may not tell the two versions apart."""
@@ -70,22 +74,60 @@ class ManifestFiles:
     _read: dict[Path, _Read] = field(default_factory=dict)
     _made: dict[str, PodKey] | None = None
     _is_unsynced: bool = False
+    _place: Place | None = None
 
     def look(self) -> Listing:
-        """Read the changed files, and return the content of all. A missing directory has no files.
-
-        Raises OSError if the directory cannot be listed.
-        """
+        """Read the changed files, and return the content of all; if they cannot be read, that all pods stay."""
+        made = self._made if self._made is not None else self._recall()
         try:
-            paths = sorted(path for path in self.directory.iterdir() if not path.name.startswith("."))
+            place = place_of(self.directory, self._place)
+            before = self._place or recall_place(self.state_dir)
+            if made and before is not None and place.is_another_than(before) and not self._is_meant():
+                return self._unreadable(made, f"is on another device than before: {place}, not {before}", _IF_MEANT)
+            read = self._read_files()
+            # Files of a disk that goes away meanwhile are missing, each by itself.
+            if place_of(self.directory, place) != place:
+                return self._unreadable(made, "changed its device while it was read", "")
         except FileNotFoundError:
-            paths = []
+            if not made:
+                return Listing((), (), ())
+            return self._unreadable(made, "is missing", "an empty directory in its place ends them")
+        except OSError as error:
+            return self._unreadable(made, f"cannot be read ({why_of(error)})", "")
+        self._read = read
+        listing = self._listing()
+        problem = self._note(place)
+        return listing._replace(problems=(*listing.problems, problem)) if problem else listing
+
+    def _is_meant(self) -> bool:
+        return os.path.lexists(self.directory / MEANT)
+
+    def _read_files(self) -> dict[Path, _Read]:
         read: dict[Path, _Read] = {}
-        for path in paths:
+        for path in sorted(path for path in self.directory.iterdir() if not path.name.startswith(".")):
             if (one := self._look_at(path)) is not None:
                 read[path] = one
-        self._read = read
-        return self._listing()
+        return read
+
+    def _unreadable(self, made: Mapping[str, PodKey], why: str, otherwise: str) -> Listing:
+        """Return that the pods stay as they are, why, and what else somebody could do."""
+        problem = f"{_shown(self.directory)}: {why}; its pods run on until it is back"
+        problem += f": {otherwise}" if otherwise else ""
+        if not self._read:
+            return Listing((), tuple(dict.fromkeys(made.values())), (problem,))
+        listing = self._listing()
+        return listing._replace(problems=(problem, *listing.problems))
+
+    def _note(self, place: Place) -> str:
+        """Note where the directory lies; return why that failed, "" if it did not. A failure is tried again."""
+        if place == self._place:
+            return ""
+        try:
+            remember_place(self.state_dir, place)
+        except OSError as error:
+            return f"{_shown(self.directory)}: its device cannot be noted for the next start: {why_of(error)}"
+        self._place = place
+        return ""
 
     def settle(self) -> str:
         """Have what `look` stored survive a power cut, too; return why it may not, "" if it does. Blocks.

@@ -84,9 +84,6 @@ class ManifestSource:
             except RPCError as error:
                 log.warning("which pods of the manifests have workflows cannot be asked: %s", error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
-            except OSError as error:
-                log.error("the manifests in %s cannot be listed: %s", self._files.directory, error.strerror)
-                return
             else:
                 return
 
@@ -94,9 +91,9 @@ class ManifestSource:
         """Read once, and begin to make the pods what the directory says.
 
         When `slow`, also look for pods whose workflows somebody has ended. At any other time but the first a missing
-        directory changes nothing, so that a directory that is replaced quickly costs no pod.
+        directory is not reported, since it may just be replaced.
 
-        Raises RPCError if it is to be repeated, and OSError if the directory cannot be listed: then nothing ends.
+        Raises RPCError if it is to be repeated.
         """
         may_be_gone = not self._pods.is_read or slow
         listing = await in_daemon_thread(partial(self._look, may_be_gone=may_be_gone), name="manifests")
@@ -108,7 +105,7 @@ class ManifestSource:
             await self._pods.find_ended()
 
     def _look(self, *, may_be_gone: bool) -> Listing | None:
-        """Read the directory; None if there is none, unless it `may_be_gone`. Blocks. Raises OSError."""
+        """Read the directory; None if there is none, unless it `may_be_gone`. Blocks."""
         if not may_be_gone:
             try:
                 self._files.directory.stat()

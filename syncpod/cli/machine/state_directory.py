@@ -30,7 +30,16 @@ _JOURNAL: Final = (
 )
 _OF_WORKER: Final = frozenset(
     {
-        *("lock", "lock.new", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json"),
+        *(
+            "lock",
+            "lock.new",
+            "node.json",
+            KEPT_SETTINGS,
+            "node-report.json",
+            "worker.json",
+            "manifest-pods.json",
+            "manifest-place.json",
+        ),
         *("api.sock", "reader-token", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
         *("fleet.json", "fleet-intent.json", "fleet-contact", "fleet-listen", "fleet-told-key.json"),
         *("fleet-earlier-keys.json", "fleet-earlier-fleet-keys.json"),
