@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from secrets import SystemRandom
 from typing import Final
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.certificate_files import CertificateFile
 from syncpod.kubernetes.certificate_requests import CertificateRefused, obtain
 from syncpod.kubernetes.certificates import Wanted, is_for, rotation_due
@@ -64,7 +65,7 @@ class Rotation:
                 log.info("the node has a new certificate of signer %s", wanted.signer)
                 self._chance, told = self._draw(), ""
             except (CertificateRefused, ApiError, Unreachable, OSError, TimeoutError) as error:
-                why = str(error) or f"not approved within {ANSWER_SECONDS:g} s"
+                why = where_and_why(error) if error.args else f"not approved within {ANSWER_SECONDS:g} s"
                 if why != told:
                     log.warning("the node gets no certificate of signer %s: %s", wanted.signer, why)
                     told = why

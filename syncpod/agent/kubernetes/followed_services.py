@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.reflector import Reflector
 from syncpod.kubernetes.service_variables import service_variables
@@ -101,7 +102,7 @@ class FollowedServices:
                     await asyncio.to_thread(self._store.keep, found, "services")
                     self.is_known, self._trouble = True, ""
                 except (OSError, ObjectRefused, ValueError) as error:
-                    self._fail(str(error))
+                    self._fail(where_and_why(error))
                 self._tell()
         finally:
             self._services.listeners.discard(self._news)

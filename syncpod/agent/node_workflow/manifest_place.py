@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.kernel.boot import boot_id
+from syncpod.kernel.machine import boot_id
 from syncpod.kernel.mountinfo import read_mounts
 
 MEANT: Final = ".syncpod-manifests"
