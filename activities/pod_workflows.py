@@ -80,9 +80,9 @@ async def _or_none(pod: str, telling: Awaitable[PodWorkflowResult]) -> PodWorkfl
     try:
         return await telling
     except (ApplicationError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-        activity.logger.warning("%s is told alone: %s", pod, error)
+        activity.logger.warning("%s gets its order alone: %s", pod, error)
     except Exception as error:  # noqa: BLE001  # the step for this pod alone reports it
-        activity.logger.warning("%s is told alone: %s", pod, type(error).__name__)  # its text may have the pod's spec
+        activity.logger.warning("%s gets its order alone: %s", pod, type(error).__name__)  # its text may have the spec
     return None
 
 

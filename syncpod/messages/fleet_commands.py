@@ -53,7 +53,7 @@ FLEET_NODE_COMMANDS: Final = command_table(
 # --- a workload -------------------------------------------------------------------------------------------------------
 
 PODS_CHANGED: Final = SignalSpec(
-    "pods_changed", PodsChanged, "What has become of pods", Sender.FLEET_NODE, copies=Copies.JUDGED
+    "pods_changed", PodsChanged, "The states of pods that have changed", Sender.FLEET_NODE, copies=Copies.JUDGED
 )
 ROOM: Final = SignalSpec(
     "room",

@@ -31,10 +31,10 @@ DELETE_LATER: Final = SignalSpec("delete", DeleteFromNode, "End one pod that was
 NODE_STATUS: Final = SignalSpec("node_status", NodeStatus, "The state of the node", Sender.AGENT, is_resent=True)
 
 APPLY: Final = UpdateSpec(
-    "apply", ApplyToNode, "Make or change one pod; the pod's workflow is told next", form=_APPLY, answer=_NODE
+    "apply", ApplyToNode, "Make or change one pod; the pod's workflow gets the order next", form=_APPLY, answer=_NODE
 )
 DELETE: Final = UpdateSpec(
-    "delete", DeleteFromNode, "End one pod that was applied by itself; its workflow is told next", answer=_NODE
+    "delete", DeleteFromNode, "End one pod that was applied by itself; its workflow gets the order next", answer=_NODE
 )
 SYNC_PODS_NOW: Final = UpdateSpec(
     "sync_pods", SyncPods, "All pods of one source, as with the signal", Sender.PROGRAM, answer="nothing"

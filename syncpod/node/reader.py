@@ -548,7 +548,7 @@ def _believing(operation: str) -> Iterator[None]:
     except ValidationError as error:
         first = error.errors()[0]
         said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise Unreadable(operation, "INTERNAL", f"the runtime's answer cannot be believed: {said}") from None
+        raise Unreadable(operation, "INTERNAL", f"the runtime's answer is not valid: {said}") from None
 
 
 def _observed_sandbox(status: SandboxStatus) -> ObservedSandbox:

@@ -168,5 +168,5 @@ def _read(path: Path) -> StartMark | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValidationError as error:
-        log.warning("%s does not say which instance was told to start: %s", path, error)
+        log.warning("%s does not name the instance that was started: %s", path, error)
         return None

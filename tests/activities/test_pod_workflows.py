@@ -105,7 +105,7 @@ async def test_a_pod_that_cannot_be_started_holds_up_no_other_that_starts_with_i
     finally:
         await handle.terminate()
     assert first is None
-    assert "is told alone: OSError" in caplog.text
+    assert "gets its order alone: OSError" in caplog.text
     assert "words of the pod" not in caplog.text
     assert second is not None
     assert second.refused == f"spec.nodeName: is elsewhere, this is {queue}"

@@ -125,10 +125,10 @@ async def test_a_query_is_not_asked_again_of_a_server_that_has_too_much_to_do() 
         (
             NEVER,
             LateWorkflow(takes=9),
-            "no worker of the fleet has been heard from: start one with `syncpod fleet up`, or alone with `syncpod "
-            "fleet serve`; it is not",
+            "no worker of the fleet has given a sign of life: start one with `syncpod fleet up`, or alone with "
+            "`syncpod fleet serve`; it is not",
         ),
-        (DEAD, LateWorkflow(takes=9), "no worker of the fleet has been heard from for 30d: start one"),
+        (DEAD, LateWorkflow(takes=9), "no worker of the fleet has given a sign of life for 30d: start one"),
         (
             NEVER,
             LateWorkflow(answers=9),
@@ -158,7 +158,7 @@ async def test_a_worker_that_has_fallen_silent_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(fleet_answers, "RETURN_SECONDS", 10**9)
     life[:] = [DEAD]
-    with pytest.raises(Failure, match="has been heard from for 30d"):
+    with pytest.raises(Failure, match="has given a sign of life for 30d"):
         await updated(LateWorkflow(takes=4))
 
 

@@ -141,4 +141,4 @@ def test_ctrl_c_names_what_was_started(
     monkeypatch.setattr(local_processes, "start_server", lambda *_: local_processes.Server({"target_host": "a"}, None))
     monkeypatch.setattr(fleet_processes, "start_worker", start_worker)
     assert run(["fleet", "up", "--state-dir", str(tmp_path / "fleet")]) == 130
-    assert "What has been started keeps running; `" in capsys.readouterr().err
+    assert "The started processes keep running; `" in capsys.readouterr().err

@@ -107,8 +107,8 @@ async def test_a_list_of_more_than_16_mib_is_refused() -> None:
         ({"PodSandboxStatus": b"\xff\xff"}, "not a CRI message"),
         ({"ContainerStatus": status("other")}, "the runtime answered about 'other', not about c1"),
         ({"PodSandboxStatus": sandbox_status("")}, "the runtime answered about '', not about s1"),
-        ({"ContainerStatus": status(attempt=2**32 - 1)}, "cannot be believed: restart_count: "),
-        ({"PodSandboxStatus": sandbox_status(attempt=2**32 - 1)}, "cannot be believed: attempt: "),
+        ({"ContainerStatus": status(attempt=2**32 - 1)}, "is not valid: restart_count: "),
+        ({"PodSandboxStatus": sandbox_status(attempt=2**32 - 1)}, "is not valid: attempt: "),
         (
             {"ListContainers": containers(*(container(f"x{number}") for number in range(1_000)))},
             "lists 1002 sandboxes and containers of pod u1, and at most 1000 are read",

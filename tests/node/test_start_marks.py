@@ -132,4 +132,4 @@ def test_a_mark_that_cannot_be_read_is_logged_and_does_not_count(
     path.write_bytes(b"")
     with caplog.at_level(logging.WARNING):
         assert read_start_mark(node, UID, "web") is None
-    assert "does not say which instance was told to start" in caplog.text
+    assert "does not name the instance that was started" in caplog.text

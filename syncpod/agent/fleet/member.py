@@ -251,7 +251,7 @@ class Member:
         absent = self._contact.absent_seconds()
         rules = {_key_of(document): _rule(document) for document in intent.pods}
         return {
-            key: f"the node has not heard from its fleet for {go_duration(rule.after)}"
+            key: f"the node has had no contact with its fleet for {go_duration(rule.after)}"
             for key, rule in rules.items()
             if rule.action == "stop-after" and absent >= rule.after.total_seconds()
         }

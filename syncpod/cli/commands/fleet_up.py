@@ -60,7 +60,7 @@ def up(
         if pid := fleet_processes.start_gate(here.state_dir, server.config, listen, names):
             remark(paint(f"fleet's gate started (pid {pid})", "dim"))
     except KeyboardInterrupt:
-        remark(f"What has been started keeps running; `{program()} fleet down` ends it")
+        remark(f"The started processes keep running; `{program()} fleet down` ends it")
         raise
     _tell_what_next(here.state_dir, server)
 

@@ -132,12 +132,10 @@ async def silence(client: Client, workflow_id: str = "") -> str:
                 f"the workflow of {_called(workflow_id)} cannot go on, since its last {failed} tries failed: the log "
                 "of the fleet's worker says why"
             )
-        return (
-            f"a worker of the fleet was heard from {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
-        )
+        return f"a worker of the fleet was alive {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
     if life.heard is None:
-        return f"no worker of the fleet has been heard from: {_START}"
-    return f"no worker of the fleet has been heard from for {_ago(life.heard)}: {_START}"
+        return f"no worker of the fleet has given a sign of life: {_START}"
+    return f"no worker of the fleet has given a sign of life for {_ago(life.heard)}: {_START}"
 
 
 async def _outcome(client: Client, workflow_id: str, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
