@@ -48,8 +48,9 @@ async def _read_at_its_end(
     """Read the pod once the container has ended, or after a moment.
 
     A runtime that announces ends does so as soon as it would report them. The end of the process shows earlier, though
-    not how it ended. In the first try of a first instance that counts as success until the runtime says more, and what
-    follows may be created. A container that was restarted has most likely failed again, and nothing is created.
+    not how it ended. In the first try of a first instance that counts as success until the runtime reports more, and
+    the next container may be created. A container that was restarted has most likely failed again, and nothing is
+    created.
     """
     deadline, reader, home = monotonic() + LINGER_SECONDS, attempt.node.reader, request.sandbox_id
     is_first = not request.restart and attempt.number == 1

@@ -1,4 +1,4 @@
-"""What a node's steps tell its agent, and what they ask it."""
+"""The messages of a node's steps to its agent, and their questions."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ class Node:
     views: LastViews = field(default_factory=LastViews)
     pairs: Pairs = field(default_factory=Pairs)
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
-    """For each missing object, who waits for it: the workflow id, and the container or step. The agent tells them when
-    the object appears."""
+    """For each missing object, who waits for it: the workflow id, and the container or step. The agent notifies them
+    when the object appears."""
     unprobed: set[tuple[str, str]] = field(default_factory=set)
     """Pod UID and name of each container that is being started with a postStart hook: until that has ended, the agent
     does not probe it."""

@@ -69,7 +69,7 @@ class PodWorkflows:
         """Return the state of the workflow with this pod's name, as the server has it now.
 
         The run that follows a deleted pod starts with the search attributes of the pod before, and corrects them when
-        it first reports its state. So a running workflow counts as another pod's only if its run's history says so.
+        it first reports its state. So a running workflow counts as another pod's only by its run's history.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         try:

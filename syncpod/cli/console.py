@@ -30,7 +30,7 @@ _LAYOUT_AND_COLOURS: Final = re.compile(rf"([\n\t]|\033\[(?:{'|'.join(_CODES.val
 
 _RESET: Final = "\033[0m"
 SILENCE_SECONDS: Final = 3.0
-"""After so long, a command says what it waits for."""
+"""After so long, a command prints what it waits for."""
 
 
 def say(text: str = "") -> None:

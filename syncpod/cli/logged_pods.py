@@ -1,4 +1,4 @@
-"""The pods whose logs are to be read: as this machine's worker tells them, or as the server does.
+"""The pods whose logs are to be read: by this machine's worker, or by the server.
 
 A pod whose workflow does not answer is taken from this machine's own records, so that its logs can be read in any case.
 """
@@ -32,7 +32,7 @@ def read_of_pods(
     *,
     follow: bool,
 ) -> None:
-    """Give `read` the pod or the selected ones: as this machine's worker tells them, or else as the server does."""
+    """Give `read` the pod or the selected ones: by this machine's worker, or else by the server."""
     import asyncio
 
     from syncpod.cli.streams import interrupts
@@ -51,7 +51,7 @@ def read_of_pods(
 
 
 def _told(namespace: str, name: str, conditions: Selector) -> list[Pod]:
-    """Return the pod or the selected ones as this machine's worker tells them; none if the server has to be asked."""
+    """Return the pod or the selected ones by this machine's worker; none if the server has to be asked."""
     from syncpod.cli.machine.own_pods import told_pods
 
     told = told_pods(namespace, [name] if name else [])

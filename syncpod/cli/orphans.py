@@ -1,4 +1,4 @@
-"""The pods of this machine's node that run without a workflow: what commands say of them."""
+"""The pods of this machine's node that run without a workflow, and the notes of commands about them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def note_earlier(name: str) -> None:
 def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the pods of a namespace (None = all) that run without a workflow on this machine's node.
 
-    With `names`, only these. Its worker tells it now. If that has ended, what runs in the runtime is returned: the
+    With `names`, only these. Its worker lists them now. If that has ended, what runs in the runtime is returned: the
     caller knows which of these have workflows. [] if neither says it, or if commands are sent to another server than
     the worker's. Blocks.
     """

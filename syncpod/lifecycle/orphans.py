@@ -1,8 +1,8 @@
 """Whether a pod that runs on a node without a workflow may be killed.
 
-An empty database, or another cluster's, proves nothing. A pod is killed only if the server's own records say that it
-should not exist: its workflow has ended, or the node's history covers the time at which it was made and does not have
-it. Everything else is reported, and left to an operator (``syncpod adopt``, ``syncpod prune``).
+An empty database, or another cluster's, proves nothing. A pod is killed only if it should not exist by the server's own
+records: its workflow has ended, or the node's history covers the time at which it was made and does not have it.
+Everything else is reported, and left to an operator (``syncpod adopt``, ``syncpod prune``).
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source once all sources
 have been seen. Difference: the kubelet trusts its sources.
@@ -30,7 +30,7 @@ has forgotten is never killed automatically.
 """
 
 Standing = Literal["open", "closed", "another", "unknown"]
-"""What the server knows of the workflow of a pod's name. `open`: it runs, and may be this pod's. `closed`: this pod's
+"""The server's knowledge of the workflow of a pod's name. `open`: it runs, and may be this pod's. `closed`: this pod's
 workflow has ended. `another`: it runs, but for another pod of that name. `unknown`: the server has no workflow that is
 or was this pod's."""
 

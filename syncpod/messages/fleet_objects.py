@@ -102,7 +102,7 @@ class SealObjects(Message):
     unproven: tuple[str, ...] = ()
     """``namespace/name`` of pods that only the node itself claims to have been given. They get it no new objects."""
     trusted: str = ""
-    """The id of the fleet's key that the node says it trusts; "" = it does not say."""
+    """The id of the fleet's key that the node reports as trusted; "" = it does not say."""
 
 
 class ObjectsSealed(Message):

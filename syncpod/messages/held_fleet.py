@@ -1,4 +1,4 @@
-"""Whose fleet a Temporal namespace holds. The lists of workflows say it: each payload there names its fleet."""
+"""Whose fleet a Temporal namespace holds. The lists of workflows show it: each payload there names its fleet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncpod.messages.fleet_objects import FLEET_OBJECT_WORKFLOW
 from syncpod.messages.workload import WORKLOAD_WORKFLOW
 
 LOOKED_AT: Final = 50
-"""At most so many workflows say whose fleet a namespace holds; nearly always the first one does."""
+"""At most so many workflows are read for the fleet of a namespace; nearly always the first one names it."""
 HELD_QUERY: Final = (
     f"WorkflowType IN ('{FLEET_NODE_WORKFLOW}', '{WORKLOAD_WORKFLOW}', '{FLEET_OBJECT_WORKFLOW}') "
     "AND ExecutionStatus = 'Running'"

@@ -20,7 +20,7 @@ _CLIP: Final = 255
 
 
 def pod_memo(pod: Pod, node: str, sender: str) -> Mapping[str, Any]:
-    """Return what the memo of a pod's workflow says; `sender` is an identity, "" if it is not known."""
+    """Return the content of the memo of a pod's workflow; `sender` is an identity, "" if it is not known."""
     said = {"node": node, "images": dict(_images(pod)[:_IMAGES])}
     return {**said, "sender": sender[:_CLIP]} if sender else said
 

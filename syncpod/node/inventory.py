@@ -121,7 +121,7 @@ def _pod(
     labels = (newest or containers[0]).labels
     if newest is not None:
         incarnation = newest.annotations.get(names.INCARNATION_ANNOTATION, "")
-    else:  # its sandbox is gone: containers say which life, and only the record whose
+    else:  # its sandbox is gone: containers show which life, and only the record whose
         incarnation = containers[0].annotations.get(names.INCARNATION_ANNOTATION, "")
     clusters = {
         cluster_of(

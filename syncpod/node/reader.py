@@ -101,7 +101,7 @@ class Instance:
 
 @dataclass(slots=True)
 class _Listed:
-    """What the two lists say about one pod."""
+    """The entries of both lists about one pod."""
 
     sandboxes: list[SandboxSummary] = field(default_factory=list)
     containers: list[ContainerSummary] = field(default_factory=list)

@@ -22,7 +22,7 @@ def recorded_pod(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any] 
 
 
 def bare_pod(namespace: str, name: str, uid: str, containers: Iterable[str]) -> dict[str, Any]:
-    """Return a Pod of which nothing is recorded: what the runtime knows of it, with the names of its containers."""
+    """Return a Pod of which nothing is recorded, by the runtime's list, with the names of its containers."""
     named = [{"name": each} for each in sorted(set(containers))]
     return {"metadata": {"name": name, "namespace": namespace, "uid": uid}, "spec": {"containers": named}}
 

@@ -38,7 +38,7 @@ def step_words(name: str, given: Mapping[str, Any]) -> str:
 
 
 def _pod_in(given: Mapping[str, Any]) -> str:
-    """Return the name of the pod of which the input of a node's step speaks."""
+    """Return the name of the pod in the input of a node's step."""
     metadata: Mapping[str, Any] = (given.get("pod") or {}).get("metadata") or {}
     return str(given.get("name") or metadata.get("name", ""))
 

@@ -118,7 +118,7 @@ def read_earlier_keys(state_dir: Path) -> tuple[str, ...]:
 def read_earlier_fleet_keys(state_dir: Path) -> tuple[str, ...]:
     """Return the public keys of the fleet that earlier invitations named, likewise. Blocks.
 
-    Only the list on the node's disk may be sealed with them: the node believes nothing that comes with them.
+    Only the list on the node's disk may be sealed with them: the node takes no message that comes with them.
     """
     return _read_keys(state_dir / EARLIER_FLEET_FILE_NAME)
 

@@ -46,7 +46,7 @@ Deleted = Callable[[str, datetime], None]
 
 
 class RecordedLife(Protocol):
-    """What the node knows of a pod's life so far: `syncpod.node.pod_records.PodRecord`."""
+    """The node's knowledge of a pod's life so far: `syncpod.node.pod_records.PodRecord`."""
 
     @property
     def pod(self) -> Pod:
@@ -58,7 +58,8 @@ class RecordedLife(Protocol):
 
 
 Recorded = Callable[[Pod], Awaitable[RecordedLife | None]]
-"""Returns what the node knows of a pod's life so far, if anything. Raises CriError, OSError: the order is repeated."""
+"""Returns the node's knowledge of a pod's life so far, if there is any. Raises CriError, OSError: the order is
+repeated."""
 
 
 Require = Callable[[], Awaitable[None]]

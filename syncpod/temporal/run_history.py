@@ -1,4 +1,4 @@
-"""Which pod a run is of, and which command began it, as its own history says: without a query, without a worker."""
+"""The pod of a run, and the command that began it, by its own history: without a query, without a worker."""
 
 from __future__ import annotations
 

@@ -41,10 +41,10 @@ def container_config(
 ) -> ContainerConfig:
     """Return the container's config; equal arguments give equal configs.
 
-    ``observed_image`` is what the runtime says about the container's image; it gives the reference to create from and
-    the user. ``pod_ips`` are the pod's addresses, primary first; a pod on the node's network has the node's.
-    ``variables`` are :func:`container_variables`; ``sub_paths`` and ``images`` what :func:`~.mounts.container_mounts`
-    wants. ``target_id`` is the id of an ephemeral container's target. Raises :class:`ContainerConfigError`.
+    ``observed_image`` is the runtime's status of the container's image, with the reference to create from and the user.
+    ``pod_ips`` are the pod's addresses, primary first; a pod on the node's network has the node's. ``variables`` are
+    :func:`container_variables`; ``sub_paths`` and ``images`` what :func:`~.mounts.container_mounts` wants.
+    ``target_id`` is the id of an ephemeral container's target. Raises :class:`ContainerConfigError`.
     """
     path = container_path(pod, container.name, kind)
     if isinstance(container, EphemeralContainer) and container.target_container_name and not target_id:

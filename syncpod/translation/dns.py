@@ -3,8 +3,8 @@
 Mirrors network/dns/dns.go, v1.36. Where no cluster's DNS is set, ClusterFirst means what it means to a kubelet without
 one: the host's resolver. Difference: a kubelet says so (MissingClusterDNS) of its node and of each such pod, once for
 each sandbox. ClusterFirst is the default, so that would be of nearly every pod of a node without a cluster: the node's
-workflow says it once for each start of its worker, and such a pod only if it asks for ClusterFirstWithHostNet, which is
-not the default. Each such pod of a Kubernetes cluster says it, as a kubelet's does.
+workflow has one event for each start of its worker, and such a pod only if it asks for ClusterFirstWithHostNet, which
+is not the default. Each such pod of a Kubernetes cluster says it, as a kubelet's does.
 """
 
 from collections.abc import Iterable

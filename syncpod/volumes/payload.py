@@ -186,7 +186,7 @@ _OF_AN_API_SERVER: Final = {
 
 
 def token_owner(pod: Pod) -> int | None:
-    """Return the user to which a pod's tokens are given: the one as whom all its containers run, if the pod says so.
+    """Return the user to whom a pod's tokens are given: the one of all its containers, if the pod names one.
 
     Mirrors volume/util/util.go, v1.36, FsUserFrom.
     """

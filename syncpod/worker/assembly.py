@@ -236,7 +236,7 @@ def _add_servers(
 ) -> NodeReadings | None:
     """Have the agent also serve metrics and a codec, where the settings ask for them.
 
-    Returns what the node tells its readers; None = it has none.
+    Returns the node's readings; None = it has none.
     """
     readings = None
     if has_readers(settings):

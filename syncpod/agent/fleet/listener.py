@@ -51,7 +51,7 @@ class Listener:
         try:
             address = read_listening(self._state_dir)
             invitation = read_membership(self._state_dir) if address else None
-        except (SettingsInvalid, OSError):  # the link to the fleet says so
+        except (SettingsInvalid, OSError):  # the link to the fleet reports that
             return None
         return (address, invitation.fleet) if invitation is not None and invitation.node == self._node else None
 

@@ -1,7 +1,7 @@
 """The pods that one source of the node desires: begun, changed and ended until they are as it lists them.
 
 A source is the directory of manifests, or the cluster that the node belongs to. It is the truth, and each pod's own
-workflow says what there is: the pod has the annotation of its source. So nothing has to be remembered from one life of
+workflow shows what there is: the pod has the annotation of its source. So nothing has to be remembered from one life of
 the worker to the next. The workflows of pods that left the source meanwhile publish when the new worker takes them
 over, and end.
 

@@ -1,4 +1,4 @@
-"""What a node tells of itself and its pods, as the kubelet's readers expect it: metrics, pods, usage, probes.
+"""Readings of a node and its pods, as the kubelet's readers expect them: metrics, pods, usage, probes.
 
 One place for all doors: the address for metrics (:mod:`.endpoint`), and the kubelet's port in a cluster. Each answer is
 made at most once a second, however many readers there are.
@@ -41,7 +41,7 @@ _WITHOUT_TOTAL: Final = frozenset({"kubelet_evictions", "kubelet_pleg_discard_ev
 
 
 class NodeReadings:
-    """What one node tells. Belongs to the agent's event loop."""
+    """The readings of one node. Belongs to the agent's event loop."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class NodeReadings:
         return await self._fresh("probes", self._probe_series)
 
     async def pods(self) -> bytes:
-        """Return the pods as their workflows tell them, a PodList."""
+        """Return the pods as their workflows publish them, a PodList."""
         return await self._fresh("pods", self._pod_list)
 
     async def running_pods(self) -> bytes:

@@ -128,7 +128,7 @@ def _print_once(
 
 
 def _told(namespace: str | None, names: Sequence[str], types: frozenset[str]) -> list[PodEvent] | None:
-    """Return the events as this machine's worker tells them, the newest last; None if the server has to be asked."""
+    """Return the events as this machine's worker lists them, the newest last; None if the server has to be asked."""
     from syncpod.api.views.events import events_of
     from syncpod.cli.machine.own_pods import own_server, told_reports
 

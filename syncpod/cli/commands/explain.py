@@ -192,7 +192,7 @@ def _settle_journal() -> None:
 
 
 def _doing(state_dir: Path, records: PodRunRecords) -> dict[tuple[str, str], str]:
-    """Return what the worker says of the steps that the journal has as under way, by name and container."""
+    """Return the worker's descriptions of the steps that the journal has as under way, by name and container."""
     if records.gone is not None or not records.present.get("underWay"):
         return {}
     from syncpod.api.client import steps_under_way

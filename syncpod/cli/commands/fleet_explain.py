@@ -134,7 +134,7 @@ def _of_the_journal(flags: Sequence[str]) -> bool:
 
 
 def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
-    """Print what the fleet knows of a pod whose node is Unknown."""
+    """Print the fleet's knowledge of a pod whose node is Unknown."""
     import json
     from datetime import UTC, datetime
 
@@ -145,7 +145,7 @@ def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
 
 
 def _say_what_is_known_of_node(node: FleetNodeView, silent: str = "", *, is_json: bool) -> None:
-    """Print what the fleet knows of a node that is Unknown, or has not answered as `silent` says."""
+    """Print the fleet's knowledge of a node that is Unknown, or has not answered (`silent`)."""
     import json
     from datetime import UTC, datetime
 

@@ -242,7 +242,7 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
 
 
 def _told(names: Sequence[str], request: _Request) -> list[PodRow] | None:
-    """Return the pods as this machine's worker tells them; None if the server has to be asked.
+    """Return the pods as this machine's worker lists them; None if the server has to be asked.
 
     A table may have pods of which only what was recorded last is known: their cells are marked. Nothing else has them.
     """

@@ -56,7 +56,7 @@ def history(
 
 
 def _told(namespace: str, name: str) -> tuple[list[dict[str, Any]], list[HistoryEntry]] | None:
-    """Return the history as this machine's worker tells it, and its records; None if the server has to be asked.
+    """Return the history as this machine's worker has it, and its records; None if the server has to be asked.
 
     It has to be if the worker is of another version and its answer lacks something: the models have defaults.
     """

@@ -76,7 +76,7 @@ def _print(branches: Sequence[Branch], output: str) -> None:
 
 
 def _told_branches(names: Collection[str]) -> list[Branch] | None:
-    """Return the tree as this machine's worker tells it; None if the server must be asked.
+    """Return the tree by this machine's worker; None if the server must be asked.
 
     The server is asked for the steps alone that it is trying for pods that are not at rest. If there are none, the
     Temporal SDK is not imported, which would take longer than everything else.
@@ -120,7 +120,7 @@ def _doing(pods: Sequence[ListedPod]) -> dict[tuple[str, str], dict[str, tuple[s
 
 
 def _asked_branches(names: Collection[str]) -> list[Branch]:
-    """Return the tree as the server and the nodes tell it. Raises Failure for nodes that do not exist."""
+    """Return the tree by the server and the nodes. Raises Failure for nodes that do not exist."""
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> list[Branch]:

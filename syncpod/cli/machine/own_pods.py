@@ -1,6 +1,6 @@
-"""Pods as this machine's worker tells them, for commands that need nothing else of Temporal.
+"""Pods as this machine's worker has them, for commands that need nothing else of Temporal.
 
-The worker says which pods are open, since it has a connection to the server. A command that asks the server itself
+The worker knows which pods are open, since it has a connection to the server. A command that asks the server itself
 imports the Temporal SDK and the models first, which takes ten times as long as everything else that it does. Unusual
 cases are left to that way, which has the right messages for them.
 """

@@ -73,7 +73,7 @@ def start(
 ) -> tuple[WorkerRecord, bool]:
     """Return the worker of the node, and whether it was started here; returns once it serves.
 
-    `own_server`: whether the server is the state directory's own. Raises Failure with what the worker says of it.
+    `own_server`: whether the server is the state directory's own. Raises Failure with the worker's own error.
     """
     prepare(node.state_dir)
     log = worker_log(node.state_dir)

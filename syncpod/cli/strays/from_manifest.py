@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 def record_from(manifest: Pod, stray: Stray, node: str) -> PodRecord:
     """Return the record of a pod in the runtime that was made from this manifest, admitted.
 
-    UID, life and age are those of what is in the runtime. Raises Failure with a sentence if nothing in the runtime says
-    which life of the pod it is, or if what runs was not made from the manifest, so that adopting would restart it.
+    UID, life and age are those of what is in the runtime. Raises Failure with a sentence if nothing in the runtime
+    shows which life of the pod it is, or if the running containers were not made from the manifest, so that an adoption
+    would restart them.
     """
     if not stray.pod.incarnation:
         raise Failure(

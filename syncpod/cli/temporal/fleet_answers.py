@@ -204,7 +204,7 @@ async def _patiently(
 
 
 async def _failed_tries(client: Client, workflow_id: str) -> int:
-    with contextlib.suppress(RPCError):  # it may have ended, and then the server says so when it is asked again
+    with contextlib.suppress(RPCError):  # it may have ended, and then the server's next answer shows that
         return await failed_tries(client, workflow_id)
     return 0
 

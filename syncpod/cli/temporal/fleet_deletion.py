@@ -17,7 +17,7 @@ from syncpod.messages.fleet import PlacedPod
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 
 SAID_AFTER: Final = 5.0
-"""Seconds after which the command says what it waits for, as `syncpod delete` does."""
+"""Seconds after which the command prints what it waits for, as `syncpod delete` does."""
 _LOOK_SECONDS: Final = 0.3
 _FEW: Final = 10
 """For so many more things that are left, the pause between two looks is longer by one."""

@@ -38,7 +38,7 @@ _MARGIN: Final = timedelta(seconds=30)
 _USUAL_GRACE_SECONDS: Final = 30
 _LOOK_SECONDS: Final = 0.25
 TELL_SECONDS: Final = 5.0
-"""After so long, a command that waits for the end of pods says what they wait for."""
+"""After so long, a command that waits for the end of pods prints what they wait for."""
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _TOLD: Final = 10
 """How many pods are named."""
@@ -212,7 +212,7 @@ async def tell_what_lasts(client: Client, waits: Mapping[asyncio.Task[None], Fet
 
 
 async def _why_not_gone(client: Client, fetched: FetchedPod) -> str:
-    """Return what a pod that is being deleted waits for, as its workflow says now."""
+    """Return what a pod that is being deleted waits for, by its workflow's plan of now."""
     now = await read_pod(client, *fetched.key)
     if now is None:
         return "it is gone by now"
