@@ -39,6 +39,8 @@ _PIECE_SECONDS: Final = WAIT_SECONDS + 60
 _LIFE: Final = timedelta(seconds=_PIECE_SECONDS)
 _RPC: Final = timedelta(seconds=10)
 _GONE: Final = ("Unknown", "Joining")
+_AT_THE_POD: Final = frozenset({"logs", "exec", "attach", "cp", "port-forward", "debug"})
+"""Commands that need the pod itself. Others say what the fleet knows of it where its node is away."""
 
 
 class Silent(Failure):
@@ -53,6 +55,17 @@ def why_away(node: FleetNodeView) -> str:
         return f"node {node.name} has not joined yet, so it cannot be asked"
     since = f" since {node.since.astimezone():%Y-%m-%d %H:%M:%S}" if node.since else ""
     return f"node {node.name} has been Unknown{since}: it cannot be asked until it is back"
+
+
+def _way_on(words: Sequence[str]) -> str:
+    """Return what can be done while a node is away, after a semicolon; "" for commands that say it themselves."""
+    command, name = words[0], next((each for each in words[1:] if not each.startswith("-")), "POD")
+    if command not in _AT_THE_POD:
+        return ""
+    return (
+        f"; its pods run on meanwhile: `syncpod {command} {name}` on that machine reaches them, `syncpod fleet explain "
+        f"pod/{name}` says what the fleet knows, and `syncpod fleet get nodes` when the node is back"
+    )
 
 
 async def run_there(
@@ -81,8 +94,11 @@ async def run_there(
         except Unreachable as unreachable:
             remark(f"Note: {unreachable}; so the request goes through its polls")
     if why := why_away(node):
-        raise Failure(why)
-    return await _RemoteCommand(client, node, tuple(words), with_input=stdin is not None).run(stdin, write)
+        raise Failure(f"{why}{_way_on(words)}")
+    try:
+        return await _RemoteCommand(client, node, tuple(words), with_input=stdin is not None).run(stdin, write)
+    except Silent as silent:
+        raise Silent(f"{silent}{_way_on(words)}") from None
 
 
 async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:

@@ -3,16 +3,21 @@
 Exit codes: 0 done, 1 failed or not found, 2 the input or the environment is wrong, 130 interrupted; ``exec`` passes on
 the exit code of its command.
 
-The parser is imported when it is needed: until this module has been imported, Ctrl-C would print a traceback.
+Ctrl-C would print a traceback while this module is being imported, so that is prevented before anything else.
 """
 
 from __future__ import annotations
 
+import signal
+import sys
+
+_IS_PROGRAM = __name__ == "__main__" or sys.argv[0].rpartition("/")[2] == "syncpod"
+if _IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command itself begins: there is nothing to say
+
 import contextlib
 import os
 import re
-import signal
-import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
@@ -29,7 +34,7 @@ _EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((\S+).*
 def main() -> NoReturn:
     """Run the command that this process was started with, and end the process."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command itself begins: there is nothing to say
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as above, where this was imported by another program
     code = run(sys.argv[1:])
     with contextlib.suppress(OSError):
         sys.stdout.flush()

@@ -112,6 +112,9 @@ def test_no_kind_is_taken_for_another() -> None:
     for word in ("pods,", "pods,web", "alles"):
         with pytest.raises(BadInput, match=r"^KIND: must be those, not "):
             names_of_kinds([word], kinds, "those", ["Pod"])
+    for line, meant in ((["pdos"], "pods"), (["pods,nods"], "nodes"), (["pdo/web"], "pod")):
+        with pytest.raises(BadInput, match=f": did you mean {meant}\\?$"):
+            names_of_kinds(line, kinds, "those", ["Pod"])
 
 
 @pytest.mark.parametrize(

@@ -248,3 +248,14 @@ async def test_of_a_workload_a_pod_without_a_node_is_explained_before_one_that_i
     told = capsys.readouterr()
     assert (asked, told.err) == ([], "Found 2 pods, 1 not well, using pod/web-2\n")
     assert "Why:         0/1 nodes are available: 1 Insufficient cpu." in told.out
+
+
+async def test_what_needs_the_pod_itself_says_the_way_on_while_its_node_is_away() -> None:
+    gone = FleetNodeView(name="n9", presence="Unknown", since=SINCE)
+    for words in (["logs", "web-1", "--namespace=default"], ["exec", "--namespace=default", "web-1"]):
+        with pytest.raises(
+            Failure, match="it cannot be asked until it is back; its pods run on meanwhile: "
+        ) as refused:
+            await fleet_remote_commands.run_there(CLIENT, gone, words, write=cast(Any, None))
+        assert f"`syncpod {words[0]} web-1` on that machine" in str(refused.value)
+        assert "`syncpod fleet explain pod/web-1` says what the fleet knows" in str(refused.value)

@@ -56,6 +56,10 @@ def test_destructive_commands_are_not_suggested_for_similar_words() -> None:
         ("fleet key scale", "No such command 'scale'; see `syncpod fleet key --help`"),
         ("fleet retir", "No such command 'retir'. Did you mean 'retire'?"),
         ("fleet remov", "No such command 'remov'. Did you mean 'remove'?"),
+        (
+            "fleet tree",
+            "'tree' is not a command of a fleet: `syncpod fleet get pods -o wide` lists the pods of all nodes",
+        ),
         ("fleet create", "'create' is not a command of a fleet: "),
         ("fleet delete pods --all", "No such option: --all: `syncpod fleet get all -o name` prints what to name here"),
         ("fleet cordon -l a=b", "No such option: -l: name the nodes: `syncpod fleet get nodes -l SELECTOR -o name`"),

@@ -64,6 +64,16 @@ def _of_a_pod(name: str) -> str:
     return f"name nodes, as NAME or node/NAME; `syncpod explain {name}` says what a pod waits for"
 
 
+def _of_a_fleet() -> str:
+    """Return where the pods of its other nodes are looked at if this machine's node is part of a fleet; "" if not."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.settings.membership import read_membership
+
+    if read_membership(settings().state_dir) is None:
+        return ""
+    return "; `syncpod fleet get pods -o wide`, where the fleet is served, lists the pods of its other nodes"
+
+
 def _print(branches: Sequence[Branch], output: str) -> None:
     from syncpod.cli.view.pod_tree import documents, lines
 
@@ -129,7 +139,7 @@ def _asked_branches(names: Collection[str]) -> list[Branch]:
 
         pods = await list_pods(client, None, Selector(()), nodes=names or None)
         if missing := await _missing(client, set(names) - {each.pod.spec.node_name for each in pods}):
-            raise Failure("\n".join(f'nodes "{name}" not found: {_of_a_pod(name)}' for name in missing))
+            raise Failure("\n".join(f'nodes "{name}" not found: {_of_a_pod(name)}{_of_a_fleet()}' for name in missing))
         note_orphans(each.document for each in pods)
         branches = await _branches(client, pods)
         note_absent_nodes(pods)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from syncpod.cli.failure import BadInput
@@ -35,7 +36,7 @@ def fleet_names(words: Sequence[str], kinds: Mapping[str, str], known: str, bare
         return {kind: _named(rest)}
     is_kind = bool(rest) and _KIND.fullmatch(first.lower().partition(".")[0]) is not None
     if not bare or is_kind:
-        raise BadInput(f"KIND: must be {known}, not {first}")
+        raise BadInput(f"KIND: must be {known}, not {first}{_meant(first, kinds)}")
     return {bare: _named(words)}
 
 
@@ -57,7 +58,7 @@ def names_of_kinds(
         elif (kind := kinds.get(word.lower())) is not None:
             chosen[kind] = _named(rest)
         else:
-            raise BadInput(f"KIND: must be {known}, not {word}")
+            raise BadInput(f"KIND: must be {known}, not {word}{_meant(word, kinds)}")
     return chosen
 
 
@@ -68,9 +69,16 @@ def _pairs(words: Sequence[str], kinds: Mapping[str, str], known: str) -> dict[s
         if not slash or "/" in name:
             raise BadInput(f"{word!r}: must be KIND/NAME, such as deployment/web")
         if (kind := kinds.get(first.lower())) is None:
-            raise BadInput(f"{word!r}: its kind must be {known}")
+            raise BadInput(f"{word!r}: its kind must be {known}{_meant(first, kinds)}")
         found.setdefault(kind, []).append(name)
     return {kind: _named(names) for kind, names in found.items()}
+
+
+def _meant(word: str, kinds: Mapping[str, str]) -> str:
+    """Return a question after a word that is no kind, with the kind that it looks like; "" = with none."""
+    candidates = [each for each in kinds if len(each) > 2 and each[0] == word[:1].lower()]
+    likely = get_close_matches(word.lower(), candidates, n=1)
+    return f": did you mean {likely[0]}?" if likely else ""
 
 
 def _named(names: Sequence[str]) -> list[str]:

@@ -81,6 +81,8 @@ _OF_FLEET: Final[Mapping[str, str]] = {
     "taint": "`syncpod fleet cordon NODE` has a node get no new pods",
     "expose": "there are no Services: `syncpod fleet port-forward POD PORT` reaches a pod from here",
     "debug": "`syncpod debug POD` on its node; `syncpod fleet exec POD` runs a command in its containers from here",
+    "tree": "`syncpod fleet get pods -o wide` lists the pods of all nodes, `syncpod fleet describe node NAME` those of "
+    "one; `syncpod tree` on a node draws what its pods wait for",
     "join": "`syncpod join FILE`, on the node",
     "leave": "`syncpod leave`, on the node",
 }
