@@ -101,6 +101,41 @@ async def test_an_orphan_of_the_manifest_directory_is_said_to_get_its_workflow_b
     await until(lambda: status_of(syncpod, name) == "Running")
 
 
+def ready_of(syncpod: Run) -> list[str]:
+    """The condition Ready as `syncpod node` shows it: its status and its reason."""
+    (line,) = (line.split() for line in syncpod("node").out.splitlines() if line.startswith("  Ready "))
+    return [line[1], line[3]]
+
+
+def test_an_image_that_the_embedded_runtime_does_not_have_is_a_warning_at_apply(syncpod: Run) -> None:
+    foreign = pod("foreign")
+    foreign["spec"]["containers"][0]["image"] = "registry.example/team/app:7"
+    applied = syncpod("apply", "-f", "-", stdin=json.dumps(foreign))
+    assert applied.out == "pod/foreign created\n"
+    said = "Warning: pod foreign: image registry.example/team/app:7: it is not pulled: the embedded runtime has no"
+    assert applied.err.startswith(said) and "`syncpod load` on the node" in applied.err
+    assert "Warning" not in syncpod("apply", "-f", "-", stdin=json.dumps(foreign)).err, "nothing is made anew"
+    assert "Warning" not in syncpod("apply", "-f", "-", stdin=json.dumps(pod("plain"))).err
+    assert syncpod("delete", "pods", "foreign", "plain", "--now").code == 0
+
+
+def test_a_deletion_is_kept_and_not_waited_for_for_ever_while_no_worker_serves_the_node(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod("kept")))
+    assert applied.code == 0, applied.err
+    assert ready_of(syncpod) == ["True", "KubeletReady"]
+    end_worker(environ)
+    assert ready_of(syncpod) == ["Unknown", "NodeStatusUnknown"]
+    done = syncpod("delete", "pod", "kept", "--now")
+    assert done.code == 1
+    assert 'no worker serves this node, so nothing ends "kept" now' in done.err
+    assert "the deletion is kept, and goes on once its worker runs (`syncpod up` there)" in done.err
+    assert syncpod("up").code == 0
+    gone = syncpod("wait", "pod", "kept", "--for", "delete", "--timeout", "60s")
+    assert gone.code == 0, gone.err
+
+
 def test_down_ends_pods_that_run_without_a_workflow(syncpod: Run, environ: dict[str, str]) -> None:
     applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod("left")))
     assert applied.code == 0, applied.err

@@ -34,6 +34,8 @@ _CONDITIONS: Final[dict[NodeCondition, tuple[tuple[str, str], tuple[str, str]]]]
     ),
 }
 
+_READY: Final = "kubelet is posting ready status"
+
 Counted = tuple[str, float, Callable[[], int], str]
 """A chore: its name, its period in seconds, a function that counts the things that it has removed, and a word for
 them."""
@@ -42,13 +44,17 @@ them."""
 class NodeReporter:
     """Writes one node's report whenever it has changed. All methods belong to one event loop."""
 
-    def __init__(self, state_dir: Path, chores: Iterable[Counted]) -> None:
-        """Write into the node's state directory."""
+    def __init__(
+        self, state_dir: Path, chores: Iterable[Counted], obstacles: Callable[[], tuple[str, ...]] = lambda: ()
+    ) -> None:
+        """Write into the node's state directory; `obstacles` returns what keeps the node from running pods."""
         now = datetime.now(UTC)
         self._state_dir = state_dir
         self._chores = tuple(chores)
         self._since: dict[NodeCondition, datetime] = dict.fromkeys(_CONDITIONS, now)
         self._under: frozenset[NodeCondition] = frozenset()
+        self._obstacles = obstacles
+        self._ready = Said(type="Ready", status="True", since=now, reason="KubeletReady", message=_READY)
         self._orphans: tuple[Orphan, ...] = ()
         self._remains: tuple[Remains, ...] = ()
         self._written: NodeReport | None = None
@@ -89,6 +95,7 @@ class NodeReporter:
         """Return the report without its time."""
         return NodeReport(
             conditions=tuple(self._condition(name) for name in _CONDITIONS),
+            ready=self._readiness(),
             orphans=self._orphans,
             remains=self._remains,
             chores=tuple(
@@ -96,6 +103,14 @@ class NodeReporter:
                 for name, every, done, what in self._chores
             ),
         )
+
+    def _readiness(self) -> Said:
+        why = "; ".join(self._obstacles())
+        status, reason = ("False", "KubeletNotReady") if why else ("True", "KubeletReady")
+        since = self._ready.since if status == self._ready.status else datetime.now(UTC)
+        said = {"status": status, "since": since, "reason": reason, "message": why or _READY}
+        self._ready = self._ready.model_copy(update=said)
+        return self._ready
 
     def _condition(self, name: NodeCondition) -> Said:
         holds = name in self._under

@@ -68,6 +68,7 @@ def add_housekeeping_tasks(
             ("removal of gone pods", settings.gone_pods_period, lambda: removals.total, "pods"),
             ("killing of orphans", settings.orphans_period, lambda: orphans.total, "orphans"),
         ),
+        agent.obstacles,
     )
     orphans = Orphans(
         node,

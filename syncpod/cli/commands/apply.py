@@ -145,6 +145,8 @@ async def apply_all(
     """
     import asyncio
 
+    from syncpod.cli.machine.embedded_images import image_warnings
+    from syncpod.cli.machine.settings import settings
     from syncpod.cli.orphans import note_earlier
     from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
@@ -158,6 +160,7 @@ async def apply_all(
             return await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
 
     there = await asyncio.to_thread(_running_alone, admissions)
+    lacking = await image_warnings(settings().state_dir, node, [admission.pod for admission in admissions])
     applied: list[Applied] = []
     failures: list[Failure] = []
     applying = {asyncio.create_task(apply_one(pod)): pod for pod, _ in admissions}
@@ -172,7 +175,8 @@ async def apply_all(
         applied.append(one)
         if one.change is Change.CREATED and (one.pod.metadata.namespace, pod.metadata.name) in there:
             note_earlier(pod.metadata.name)
-        for warning in (*warnings, *await _missing_features(client, one)):
+        images = lacking.get(pod.metadata.name, []) if one.change is not Change.UNCHANGED else []
+        for warning in (*warnings, *images, *await _missing_features(client, one)):
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
             warn(await _absence(client, one))

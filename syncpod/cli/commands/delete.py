@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -23,7 +23,8 @@ from syncpod.cli.input.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    import asyncio
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from datetime import timedelta
 
     from temporalio.client import Client
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.arguments import Kind
     from syncpod.objects import ObjectRef
+
+_UNSERVED_SECONDS: Final = 15.0
+"""How long a worker of this machine's node may be missing until its pods are not waited for: one that is being started
+anew is there sooner."""
+_LOOK_SECONDS: Final = 1.0
 
 
 def delete(
@@ -293,7 +299,10 @@ async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) ->
 
 
 async def _until_gone(client: Client, ending: list[FetchedPod], patience: timedelta | None) -> None:
-    """Wait until the pods are gone, saying what lasts. Raises Failure with what each pod that is left waits for."""
+    """Wait until the pods are gone, saying what lasts. Raises Failure with what each pod that is left waits for.
+
+    It also does so when only pods of this machine's node are left, and nobody runs its worker: that may never change.
+    """
     import asyncio
 
     from syncpod.cli.temporal.pod_deletion import tell_what_lasts, why_left
@@ -305,16 +314,45 @@ async def _until_gone(client: Client, ending: list[FetchedPod], patience: timede
     if not waits:
         return
     telling = asyncio.create_task(tell_what_lasts(client, waits))
+    left_alone = asyncio.create_task(_until_left_alone(waits))
+    all_gone = asyncio.gather(*waits, return_exceptions=True)
     try:
-        done, pending = await asyncio.wait(waits, timeout=patience.total_seconds() if patience else None)
+        seconds = patience.total_seconds() if patience else None
+        ends: set[asyncio.Future[Any]] = {all_gone, left_alone}
+        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         telling.cancel()
+        left_alone.cancel()
+    pending = [task for task in waits if not task.done()]
     for task in pending:
         task.cancel()
-    for task in done:
+    for task in waits.keys() - set(pending):
         task.result()
     if pending:
         left = await why_left(client, (waits[task] for task in pending))
         names = ", ".join(f'"{fetched.pod.metadata.name}"' for fetched, _ in left)
         said = [f'pod "{fetched.pod.metadata.name}": {why}' for fetched, why in left]
-        raise Failure("\n".join([f"timed out waiting for {names} to end; the deletion continues", *said]))
+        is_alone = left_alone.done() and not left_alone.cancelled()
+        alone, late = (
+            f"no worker serves this node, so nothing ends {names} now",
+            f"timed out waiting for {names} to end",
+        )
+        raise Failure("\n".join([alone if is_alone else f"{late}; the deletion continues", *said]))
+
+
+async def _until_left_alone(waits: Mapping[asyncio.Task[None], FetchedPod]) -> None:
+    """Wait until only pods of this machine's node are left, and it has had no worker for a while."""
+    import asyncio
+
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.worker_record import read_worker_record
+
+    state_dir, loop = settings().state_dir, asyncio.get_running_loop()
+    since = loop.time()
+    while loop.time() < since + _UNSERVED_SECONDS:
+        nodes = {fetched.pod.spec.node_name for task, fetched in waits.items() if not task.done()}
+        ours = await asyncio.to_thread(read_worker_record, state_dir)
+        if ours is None or nodes != {ours.node} or await asyncio.to_thread(serving, state_dir) is not None:
+            since = loop.time()
+        await asyncio.sleep(_LOOK_SECONDS)

@@ -91,9 +91,10 @@ def down(
 def _say_what_is_left(directory: Path, others: Sequence[str], *, ended: bool, keep_pods: bool) -> None:
     """Say what runs on, and that nothing was ended if so."""
     if not ended:
-        remark(f"Nothing to end: nothing that `syncpod up` has started runs in {directory}")
+        word = "ended" if others else "to end"
+        remark(f"Nothing {word}: nothing that `syncpod up` has started runs in {directory}")
     for what in others:
-        remark(f"Note: {what} was not started by `syncpod up`; it keeps running")
+        remark(f"Note: {what} was not started by `syncpod up`; it keeps running until it is ended where it was started")
     if ended and keep_pods:
         say(f"the pods keep running; `{program()} up` serves them again")
 

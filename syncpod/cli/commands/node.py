@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from syncpod.api.views.layout import mapping
 from syncpod.api.views.text import columns, printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
+from syncpod.node.report import NodeCondition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +23,10 @@ def node() -> None:
     """Show this machine's node: worker, conditions, housekeeping.
 
     It also lists what runs without a workflow, and what is left of deleted pods if the node cannot remove it.
-    MemoryPressure, DiskPressure and PIDPressure are as in `kubectl describe node`. A pod without a workflow is killed
-    only if the Temporal server's own records show that it should not run. Otherwise it keeps running, and is listed
-    here with the reason: `syncpod adopt` starts a workflow for it, `syncpod prune` ends it. Where the kernel would kill
-    worker, server or embedded runtime before Guaranteed pods, since oom_score_adj may not be lowered, their values are
-    shown.
+    The conditions are as in `kubectl describe node`. A pod without a workflow is killed only if the Temporal server's
+    own records show that it should not run. Otherwise it keeps running, and is listed here with the reason: `syncpod
+    adopt` starts a workflow for it, `syncpod prune` ends it. Where the kernel would kill worker, server or embedded
+    runtime before Guaranteed pods, since oom_score_adj may not be lowered, their values are shown.
     """
     from syncpod.api.client import refresh_report
     from syncpod.cli.machine.settings import settings
@@ -49,7 +49,13 @@ def node() -> None:
     if (stall := read_loop_stall(state_dir)) is not None:
         say("\n".join(("", "Event loop:", *(f"  {line}" for line in stall_lines(stall, datetime.now(UTC))))))
     if report is not None:
-        say("\n".join(printable(line) if line else "" for line in _report(report, datetime.now(UTC))))
+        known = report if serves else report.model_copy(update={"ready": _UNKNOWN})
+        say("\n".join(printable(line) if line else "" for line in _report(known, datetime.now(UTC))))
+
+
+_UNKNOWN: Final = NodeCondition(
+    type="Ready", status="Unknown", reason="NodeStatusUnknown", message="the node's worker does not run"
+)
 
 
 def _unspared(state_dir: Path, worker: int | None) -> list[str]:
@@ -86,9 +92,8 @@ def _worker(worker: WorkerRecord, *, serves: bool, unspared: Sequence[str]) -> l
 
 def _report(report: NodeReport, now: datetime) -> list[str]:
     """Return the report's lines, with an empty line before each part."""
-    conditions = [
-        (each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in report.conditions
-    ]
+    said = (*report.conditions, *((report.ready,) if report.ready is not None else ()))
+    conditions = [(each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in said]
     orphans = [
         (
             _called(each),

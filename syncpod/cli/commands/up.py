@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import syncpod
 from syncpod.api.views.text import columns
 from syncpod.cli.console import paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
@@ -484,10 +485,19 @@ def _tell_what_next(here: NodeSettings, server: local_processes.Server, admissio
         commands = [f"{us} logs{flag} -f {meta.name} --all-containers", f"{us} exec{flag} -it {meta.name} -- sh"]
         commands.append(f"{us} history{flag} {meta.name}")
     else:
-        commands = [f"{us} apply -f pod.yaml --wait", f"{us} get pods", f"{us} --help"]
+        commands = [f"{us} apply -f {shlex.quote(_example())} --wait", f"{us} get pods", f"{us} --help"]
     for command in commands:
         say(f"  {paint(command, 'bold')}")
     say(_how_to_stop(admissions))
+
+
+def _example() -> str:
+    """Return the path of the example pod as a person here would type it; of an installed program, a name to put in."""
+    example = Path(syncpod.__file__).resolve().parents[1] / "examples" / "pod.yaml"
+    if not example.is_file():
+        return "FILE"
+    near = os.path.relpath(example)
+    return near if not near.startswith("..") else str(example)
 
 
 def _exports(here: NodeSettings, server: local_processes.Server | None) -> list[str]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from temporalio.client import Client
 
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine.embedded_images import NO_REGISTRY, full_name, images_with_files
 from syncpod.cli.temporal import fleet
 from syncpod.fleet.workload_documents import Workload, template_of
-from syncpod.messages.fleet import FleetNodeView
-from syncpod.pod import PodSpec, parse_image_name
+from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
+from syncpod.pod import PodSpec
 
 _EMBEDDED: Final = "syncpod-embedded://"
-_STAND_INS: Final = ("docker.io/library/busybox", "registry.k8s.io/pause")
-"""Images that the embedded runtime stands for by itself."""
+_JOINING_SECONDS: Final = 5.0
+"""How long the first report of a node that has just joined is waited for."""
+_LOOK_SECONDS: Final = 0.25
 _NAMED: Final = 3
 """The most nodes that a warning names."""
 
@@ -24,14 +27,16 @@ _NAMED: Final = 3
 async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[str]:
     """Return a sentence for each image of these workloads that nodes with an embedded runtime do not have.
 
-    Only nodes with such a runtime are asked, and only those count that a pod may go to by its nodeName and
-    nodeSelector. Nodes that do not answer are left out.
+    Only nodes with such a runtime are asked, and those that have just joined, whose first report is waited for. Only
+    those count that a pod may go to by its nodeName and nodeSelector. Nodes that do not answer are left out.
     """
-    wanted = [(each, image) for each in workloads if (images := _images(template_of(each).spec)) for image in images]
+    wanted = [(each, image) for each in workloads for image in images_with_files(template_of(each).spec)]
     if not wanted:
         return []
     there = await fleet.summaries(client)
-    embedded = [each.name for each in there if each.node_info.container_runtime_version.startswith(_EMBEDDED)]
+    await asyncio.gather(*(_until_reported(client, each.name) for each in there if _has_just_joined(each)))
+    runtimes = ((each, each.node_info.container_runtime_version) for each in there)
+    embedded = [each.name for each, runtime in runtimes if not runtime or runtime.startswith(_EMBEDDED)]
     answers = await asyncio.gather(*(fleet.view(client, each) for each in embedded), return_exceptions=True)
     nodes = [each for each in answers if isinstance(each, FleetNodeView)]
     if wrong := [each for each in answers if not isinstance(each, FleetNodeView | Failure)]:
@@ -41,29 +46,26 @@ async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[
         lacking = [each.name for each in nodes if _may_go_to(template_of(workload).spec, each) and _lacks(each, image)]
         if lacking:
             named = f"{workload.kind.lower()} {workload.metadata.name}: image {image}"
-            warnings.append(
-                f"{named}: {_listed(lacking)} cannot pull it: the embedded runtime has no registry, so its containers "
-                f"run programs of the machine there; `syncpod load` on the node gives the image files of its own"
-            )
+            warnings.append(f"{named}: {_listed(lacking)} cannot pull it: {NO_REGISTRY}")
     return warnings
 
 
-def _images(spec: PodSpec) -> list[str]:
-    """Return the images of a template's containers that a machine's programs are not meant to stand for, each once."""
-    found = dict.fromkeys(each.image for each in (*spec.init_containers, *spec.containers))
-    return [image for image in found if (name := parse_image_name(image)) and name.repository not in _STAND_INS]
+def _has_just_joined(node: FleetNodeSummary) -> bool:
+    """Say whether a node has not reported yet what it is."""
+    return node.presence != "Unknown" and not node.node_info.container_runtime_version
+
+
+async def _until_reported(client: Client, name: str) -> None:
+    """Wait until a node has told the fleet about itself, a while at most."""
+    with contextlib.suppress(Failure, TimeoutError):
+        async with asyncio.timeout(_JOINING_SECONDS):
+            while _has_just_joined(await fleet.view(client, name)):  # noqa: ASYNC110  # it tells only its fleet
+                await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _lacks(node: FleetNodeView, image: str) -> bool:
     """Say whether a node is known to lack an image."""
-    return node.images is not None and _full(image) not in node.images
-
-
-def _full(image: str) -> str:
-    name = parse_image_name(image)
-    if name is None:
-        return image
-    return f"{name.repository}@{name.digest}" if name.digest else f"{name.repository}:{name.tag}"
+    return node.images is not None and full_name(image) not in node.images
 
 
 def _may_go_to(spec: PodSpec, node: FleetNodeView) -> bool:

@@ -48,6 +48,13 @@ _AT_ONCE: Final = 50
 """The number of pods that are ended, or asked for their waits, at a time: a node that ends them slowly is busy."""
 
 
+DELETION_IS_KEPT: Final = (
+    "the deletion is kept, and goes on once its worker runs (`syncpod up` there); Ctrl-C ends only this wait, and "
+    "--force ends the pod without its node"
+)
+"""What becomes of a deletion while the pod's node is away, and what can be done."""
+
+
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
     """Signal a pod to end; return the pod as it was before, or None if it does not exist.
 
@@ -217,7 +224,8 @@ async def _why_not_gone(client: Client, fetched: FetchedPod) -> str:
     if now is None:
         return "it is gone by now"
     if not now.current:
-        return now.silence
+        kept = "" if now.lives else f": {DELETION_IS_KEPT}"
+        return f"{now.silence}{kept}"
     try:
         plan: dict[str, Any] = await ask_pod(client, pod_workflow_id(*fetched.key), "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):

@@ -1,0 +1,69 @@
+"""Images that this machine's embedded runtime does not have: it pulls none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from syncpod.pod import Pod, PodSpec, parse_image_name
+
+NO_REGISTRY: Final = (
+    "the embedded runtime has no registry, so its containers run programs of the machine there; `syncpod load` on the "
+    "node gives the image files of its own"
+)
+"""Why it pulls none, and what helps."""
+_STAND_INS: Final = ("docker.io/library/busybox", "registry.k8s.io/pause")
+"""Images that the embedded runtime stands for by itself."""
+
+
+def images_with_files(spec: PodSpec) -> list[str]:
+    """Return the images of a pod's containers that a machine's programs are not meant to stand for, each once."""
+    found = dict.fromkeys(each.image for each in (*spec.init_containers, *spec.containers))
+    return [image for image in found if (name := parse_image_name(image)) and name.repository not in _STAND_INS]
+
+
+def full_name(image: str) -> str:
+    """Return an image's full name, as ``docker.io/library/nginx:1``."""
+    name = parse_image_name(image)
+    if name is None:
+        return image
+    return f"{name.repository}@{name.digest}" if name.digest else f"{name.repository}:{name.tag}"
+
+
+async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dict[str, list[str]]:
+    """Return for each pod, by its name, a sentence for each image that this machine's runtime does not have.
+
+    Pods of other nodes, and of a node with another runtime, have none. {} if it does not
+    answer: the worker will say so.
+    """
+    from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.runtime_record import running_runtime
+
+    wanted = {each.metadata.name: found for each in pods if (found := images_with_files(each.spec))}
+    own, worker = running_runtime(state_dir), serving(state_dir)
+    if not wanted or own is None or own.simulated or worker is None or worker.endpoint != own.endpoint:
+        return {}
+    loaded = await _loaded(own.endpoint)
+    if loaded is None:
+        return {}
+    ours = [each.metadata.name for each in pods if (each.spec.node_name or node) == worker.node]
+    return {
+        name: [f"image {image}: it is not pulled: {NO_REGISTRY}" for image in images if full_name(image) not in loaded]
+        for name, images in wanted.items()
+        if name in ours
+    }
+
+
+async def _loaded(endpoint: str) -> set[str] | None:
+    """Return the full names of the images with files of their own; None if the runtime does not say."""
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import CriError
+
+    try:
+        async with CriClient(endpoint) as runtime:
+            images = await runtime.list_images()
+    except CriError:
+        return None
+    own = (image for image in images if not image.stands_for_machine)
+    return {name for image in own for name in (*image.repo_tags, *image.repo_digests)}
