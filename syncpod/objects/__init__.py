@@ -3,7 +3,7 @@
 from syncpod.objects.admission import ObjectAdmission, admit_object
 from syncpod.objects.former import FormerSecret
 from syncpod.objects.references import Reference, Use, references, resolve
-from syncpod.objects.refs import ALL_SERVICES, KINDS, Kind, ObjectRef, ref_for, ref_of, services_ref
+from syncpod.objects.refs import ALL_SERVICES, KINDS, Kind, ObjectRef, Origin, ref_for, ref_of, services_ref
 from syncpod.objects.replacing import Change, ObjectRefused
 from syncpod.objects.store import ABSENT, ObjectStore, ObjectUnknown, ObjectUnreadable
 from syncpod.objects.tokens import TOKEN_KEY, TokenNeed, token_needs, token_ref
@@ -23,6 +23,7 @@ __all__ = [
     "ObjectStore",
     "ObjectUnknown",
     "ObjectUnreadable",
+    "Origin",
     "Reference",
     "TokenNeed",
     "Use",

@@ -99,6 +99,8 @@ class NodeSettings:
     """Absolute; a directory of static pod manifests, one pod per file (the kubelet's staticPodPath)."""
     kubeconfig: Path | None
     """Absolute; how the node reaches the API server of the Kubernetes cluster that it is part of."""
+    keep_secrets: bool
+    """Copies of the cluster's Secrets and tokens are kept on disk, encrypted."""
     kubelet_port: int
     """The port of the node in that cluster, at the node's addresses; 0 = none."""
     client_ca_file: Path | None
@@ -198,6 +200,7 @@ def _read(
         log_dir=_log_dir(state, told, environ),
         manifest_dir=_absolute_or_none("manifest directory", told.get(v.MANIFEST_DIR)),
         kubeconfig=_absolute_or_none("kubeconfig", told.get(v.KUBECONFIG)),
+        keep_secrets=flag(v.KEEP_SECRETS, told.get(v.KEEP_SECRETS, "")),
         kubelet_port=_kubelet_port(told.get(v.KUBELET_PORT) or "10250"),
         client_ca_file=_absolute_or_none("client CA file", told.get(v.CLIENT_CA_FILE)),
         tls_cert_file=_absolute_or_none("TLS certificate file", told.get(v.TLS_CERT_FILE)),

@@ -21,6 +21,7 @@ from syncpod.settings.variables import (
     ENCRYPT,
     JOURNAL_AGE,
     JOURNAL_SIZE,
+    KEEP_SECRETS,
     KUBECONFIG,
     KUBELET_PORT,
     LOG_DIR,
@@ -93,6 +94,13 @@ SETTINGS: Final = (
         may_be_none=True,
         none="--no-kubeconfig",
         none_help="be part of no cluster any more; its pods stay as they are",
+    ),
+    Setting(
+        "keep_secrets",
+        KEEP_SECRETS,
+        "keep copies of the cluster's Secrets and tokens on disk, encrypted, for a reboot without its API server",
+        "--keep-secrets",
+        switch="true",
     ),
     Setting(
         "kubelet_port",

@@ -47,6 +47,7 @@ from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.node import NodeStatus
 from syncpod.messages.signature import Keys
+from syncpod.node.kept_secrets import KeepingStore, remove_kept_secrets, restore_kept_secrets
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values, may_have_unknown
@@ -164,6 +165,10 @@ def _known_objects(settings: NodeSettings) -> ObjectStore:
     """Return the node's ConfigMaps and Secrets, with all values of Secrets hidden from then on. Blocks."""
     objects = ObjectStore(settings.state_dir, settings.memory_dir)
     objects.begin_knowing()
+    if not settings.keep_secrets:
+        remove_kept_secrets(settings.state_dir)
+    elif settings.kubeconfig is not None:
+        restore_kept_secrets(settings.state_dir, objects)
     of_process.add(known_secret_values(objects))
     return objects
 
@@ -286,7 +291,9 @@ def _add_kubernetes(
             port = add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads)
         except (SettingsInvalid, OSError) as wrong:
             raise CannotServe(where_and_why(wrong)) from None
-    add_kubernetes_tasks(agent, client, context, node.cri, config, status, port, taints(settings))
+    kind = KeepingStore if settings.keep_secrets else ObjectStore
+    store = kind(settings.state_dir, settings.memory_dir)
+    add_kubernetes_tasks(agent, client, context, node.cri, config, status, port, taints(settings), store)
 
 
 def _worker_record(

@@ -14,6 +14,7 @@ VALUES = {
     "log_dir": "/l",
     "manifest_dir": "/manifests",
     "kubeconfig": "/node.conf",
+    "keep_secrets": "true",
     "kubelet_port": "10350",
     "client_ca_file": "/ca.crt",
     "tls_cert_file": "/tls.crt",

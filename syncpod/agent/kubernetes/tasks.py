@@ -49,12 +49,14 @@ def add_kubernetes_tasks(
     status: Callable[[], Awaitable[NodeStatus]],
     port: int,
     taints: Sequence[Taint],
+    store: ObjectStore,
 ) -> None:
     """Have the node be part of a cluster for as long as the agent runs.
 
     `status` returns the node's own. `port` is the kubelet's; 0 = it has none. A Node that is made gets `taints`.
+    `store` is the node's, and is given what pods of the cluster refer to.
     """
-    link = _KubernetesLink(agent, client, context, cri, config, status, port, taints)
+    link = _KubernetesLink(agent, client, context, cri, config, status, port, taints, store)
     agent.published_pods.watch(link.published)
     agent.published_pods.watch_gone(link.gone)
     agent.add_background_task("cluster", link.run)
@@ -71,9 +73,10 @@ class _KubernetesLink:
         status: Callable[[], Awaitable[NodeStatus]],
         port: int,
         taints: Sequence[Taint],
+        store: ObjectStore,
     ) -> None:
         self._agent, self._context, self._config, self._status = agent, context, config, status
-        self._runtime = RuntimeReport(cri)
+        self._runtime, self._store = RuntimeReport(cri), store
         self._node, self._state_dir, self._port, self._taints = context.name, context.state_dir, port, taints
         self._workflows = PodWorkflows(client, node_task_queue(self._node))
         self._desired: DesiredPods | None = None
@@ -136,8 +139,7 @@ class _KubernetesLink:
             statuses = StatusWriter(api, lambda: reflector.objects, pod_events.refused)
             deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses)
             mirrors = MirrorPods(api, self._node, lambda: registration.uid, self._workflows.standing)
-            store = ObjectStore(self._state_dir, self._context.memory_dir)
-            objects = GivenObjects(api, store, used_objects(self._context), reflector.news.set)
+            objects = GivenObjects(api, self._store, used_objects(self._context), reflector.news.set)
             pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects)
             self._desired, self._deletions, self._statuses = desired, deletions, statuses
             self._mirrors = mirrors

@@ -130,6 +130,16 @@ AdoptCluster = Annotated[
     ),
 ]
 
+KeepSecrets = Annotated[
+    bool,
+    typer.Option(
+        "--keep-secrets",
+        help="Keep encrypted copies of a Kubernetes cluster's Secrets and tokens on disk, so that pods start after a "
+        "reboot while its API server is away.",
+        envvar="SYNCPOD_KEEP_SECRETS",
+        show_envvar=False,
+    ),
+]
 Encrypt = Annotated[
     bool,
     typer.Option(
@@ -194,6 +204,7 @@ def up(
     port: ServerPort = None,
     ui: ServerUi = False,
     ui_port: ServerUiPort = None,
+    keep_secrets: KeepSecrets = False,
     encrypt: Encrypt = False,
     journal_age: JournalAge = "",
     journal_size: JournalSize = "",
@@ -212,28 +223,32 @@ def up(
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
-    if bootstrap_kubeconfig:
-        kubeconfig = _joined(bootstrap_kubeconfig, kubeconfig, _settings(node=node, state_dir=state_dir))
+    kubeconfig = _joined(bootstrap_kubeconfig, kubeconfig, node, state_dir)
     here = _settings(
         node=node,
         state_dir=state_dir,
         memory_dir=memory_dir,
         runtime_endpoint=runtime_endpoint,
-        manifest_dir="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
-        kubeconfig="" if no_kubeconfig else str(Path(kubeconfig).absolute()) if kubeconfig else None,
+        manifest_dir=_path_setting(manifests_dir, none=no_manifests),
+        kubeconfig=_path_setting(kubeconfig, none=no_kubeconfig),
         node_labels=node_labels,
         pod_max_pids=pod_max_pids,
         adopt_cluster=adopt_cluster,
+        keep_secrets=keep_secrets or None,
         encrypt=encrypt or None,
         metrics_address=metrics_address,
         journal_age=journal_age,
         journal_size=journal_size,
     )
-    manifests = _manifests(filename, namespace)
-    here = _checked(here, manifests, memory_is_named=bool(memory_dir), guard=guard)
+    here = _checked(here, manifests := _manifests(filename, namespace), memory_is_named=bool(memory_dir), guard=guard)
     choice = _choice(here, runtime_endpoint, embedded=embedded, simulate=simulate)
     ports = _ports(port, ui_port, ui, guard)
     _tell_what_next(here, _start(here, choice, manifests, read_timeout(timeout), ports), manifests.pods)
+
+
+def _path_setting(path: str, *, none: bool) -> str | None:
+    """Return the setting that a path becomes: "" takes back what was set before, None leaves it."""
+    return "" if none else str(Path(path).absolute()) if path else None
 
 
 def _ports(server: int | None, ui_port: int | None, ui: bool, guard: bool) -> local_processes.Ports:
@@ -249,13 +264,19 @@ def _settings(**flags: Any) -> NodeSettings:
     return settings(**flags)
 
 
-def _joined(bootstrap: str, kubeconfig: str, here: NodeSettings) -> str:
-    """Return the kubeconfig of the cluster that the node joins. Raises BadInput and Failure."""
+def _joined(bootstrap: str, kubeconfig: str, node: str, state_dir: str) -> str:
+    """Return the kubeconfig of the cluster that the node joins; the given one if it joins by no other.
+
+    Raises BadInput and Failure.
+    """
+    if not bootstrap:
+        return kubeconfig
     from syncpod.cli.machine.cluster_join import joined
     from syncpod.settings.membership import read_membership
 
     if kubeconfig:
         raise BadInput("--bootstrap-kubeconfig: the node is given its kubeconfig, so it takes no --kubeconfig")
+    here = _settings(node=node, state_dir=state_dir)
     if read_membership(here.state_dir) is not None:
         raise BadInput("--bootstrap-kubeconfig: the node is part of a fleet, and can be part of one of both only")
     return str(joined(here, Path(bootstrap)))

@@ -1,0 +1,155 @@
+"""Encrypted copies on disk of a cluster's Secrets and tokens, so that pods start after a reboot without the cluster.
+
+Only where `--keep-secrets` asks for it: without it, these lie in memory alone. Each copy is a file of its own,
+encrypted with AES-256-GCM and bound to its name, so that none can stand in for another. The key lies beside them, with
+mode 0600.
+So a copy that gets out by itself, by a backup without the key or a disk block that is used again, tells nothing;
+whoever can read the whole state directory can read the Secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.objects import ObjectRef, ObjectStore, Origin
+from syncpod.pod import ConfigMap, Secret
+from syncpod.pod.wire import to_wire
+
+log = logging.getLogger(__name__)
+
+_DIRECTORY: Final = "kept-secrets"
+_KEY: Final = "key"
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_ORIGINS: Final[tuple[Origin, ...]] = ("cluster", "token")
+
+
+class KeepingStore(ObjectStore):
+    """A node's store that also keeps copies of the cluster's Secrets and tokens on disk. Every method blocks."""
+
+    def __init__(self, state_dir: Path, memory_dir: Path) -> None:
+        super().__init__(state_dir, memory_dir)
+        self._copies = _Copies(state_dir)
+
+    def keep(self, found: ConfigMap | Secret, origin: Origin = "cluster") -> bool:
+        """Keep what an object of the cluster is now, with its copy. Raises as the store does."""
+        changed = super().keep(found, origin)
+        ref = ObjectRef(found.kind, found.metadata.namespace, found.metadata.name, origin)
+        if _is_copied(ref) and (changed or not self._copies.has(ref)):
+            self._copies.write(ref, _text(found))
+        return changed
+
+    def note_absent(self, ref: ObjectRef) -> None:
+        """Keep that the cluster has no such object, also across a reboot."""
+        super().note_absent(ref)
+        if _is_copied(ref):
+            self._copies.write(ref, b"")
+
+    def forget(self, ref: ObjectRef) -> None:
+        """Keep an object of the cluster no longer, nor its copy."""
+        super().forget(ref)
+        if _is_copied(ref):
+            self._copies.remove(ref)
+
+
+def restore_kept_secrets(state_dir: Path, store: ObjectStore) -> None:
+    """Put into the store what it has lost with a reboot, and copy what has no copy yet. Raises OSError.
+
+    A copy that cannot be read is removed.
+    """
+    copies = _Copies(state_dir)
+    for ref in copies.all():
+        if store.version(ref) is not None:
+            continue
+        try:
+            text = copies.read(ref)
+            if text:
+                store.keep(Secret.model_validate_json(text), ref.origin)
+            else:
+                store.note_absent(ref)
+        except (InvalidTag, ValueError):  # an error's text could show the content
+            log.warning("the copy of %s in namespace %s cannot be read, and is removed", ref, ref.namespace)
+            copies.remove(ref)
+    for ref in filter(_is_copied, store.versions()):  # it was there before copies were asked for
+        if not copies.has(ref):
+            held = store.get(ref)
+            copies.write(ref, b"" if held is None else _text(held))
+
+
+def remove_kept_secrets(state_dir: Path) -> None:
+    """Remove all copies, and their key. Raises OSError."""
+    try:
+        shutil.rmtree(state_dir / _DIRECTORY)
+    except FileNotFoundError:
+        return
+
+
+def _text(found: ConfigMap | Secret) -> bytes:
+    return json.dumps(to_wire(found)).encode()
+
+
+def _is_copied(ref: ObjectRef) -> bool:
+    return ref.kind == "Secret" and ref.origin in _ORIGINS
+
+
+class _Copies:
+    """The files, each `<origin>/<namespace>/<name>`: these are names of directories and files."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._root = state_dir / _DIRECTORY
+        self._cipher: AESGCM | None = None
+
+    def has(self, ref: ObjectRef) -> bool:
+        return self._file(ref).is_file()
+
+    def write(self, ref: ObjectRef, text: bytes) -> None:
+        file, nonce = self._file(ref), os.urandom(_NONCE_BYTES)
+        sealed = nonce + self._opened().encrypt(nonce, text, _name(ref))
+        for directory in (file.parent.parent, file.parent):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        replace_file(file, sealed, durable=True, draft=self._root / ".draft")
+
+    def read(self, ref: ObjectRef) -> bytes:
+        """Return a copy's text. Raises InvalidTag, ValueError, OSError."""
+        sealed = self._file(ref).read_bytes()
+        return self._opened().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _name(ref))
+
+    def remove(self, ref: ObjectRef) -> None:
+        self._file(ref).unlink(missing_ok=True)
+
+    def all(self) -> Iterator[ObjectRef]:
+        for origin in _ORIGINS:
+            for file in sorted((self._root / origin).glob("*/*")):
+                if stat.S_ISREG(file.lstat().st_mode):
+                    yield ObjectRef("Secret", file.parent.name, file.name, origin)
+
+    def _file(self, ref: ObjectRef) -> Path:
+        return self._root / ref.origin / ref.namespace / ref.name
+
+    def _opened(self) -> AESGCM:
+        """Return the cipher, with a key that is made if there is none."""
+        if self._cipher is None:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            key = self._root / _KEY
+            try:
+                found = key.read_bytes()
+            except FileNotFoundError:
+                found = os.urandom(_KEY_BYTES)
+                replace_file(key, found, durable=True)
+            self._cipher = AESGCM(found)
+        return self._cipher
+
+
+def _name(ref: ObjectRef) -> bytes:
+    return f"{ref.origin}/{ref.namespace}/{ref.name}".encode()
