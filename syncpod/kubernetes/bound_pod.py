@@ -51,6 +51,19 @@ class BoundPod:
         return self.phase in FINISHED
 
     @property
+    def runtime_class(self) -> str:
+        """The RuntimeClass that it names; "" = none."""
+        return str(_mapping((self.document or {}).get("spec")).get("runtimeClassName") or "")
+
+    def document_with(self, handler: str | None) -> dict[str, Any] | None:
+        """Return the document with the runtime's handler in the place of the class; None without either."""
+        if self.document is None or handler is None:
+            return None
+        if not self.runtime_class:
+            return dict(self.document)
+        return {**self.document, "spec": {**self.document["spec"], "runtimeClassName": handler}}
+
+    @property
     def is_to_run(self) -> bool:
         """Whether the node is to run it: it can, and the cluster neither deletes it nor has it as ended."""
         return self.document is not None and self.grace is None and not self.is_finished

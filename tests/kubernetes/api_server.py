@@ -32,7 +32,14 @@ from tests.kubernetes.certificate_authority import authority
 
 TOKEN = "token-of-n1"  # of this server alone
 CLUSTER_SCOPED = ("nodes",)
-_KINDS = {"nodes": "Node", "pods": "Pod", "configmaps": "ConfigMap", "secrets": "Secret", "services": "Service"}
+_KINDS = {
+    "nodes": "Node",
+    "pods": "Pod",
+    "configmaps": "ConfigMap",
+    "secrets": "Secret",
+    "services": "Service",
+    "runtimeclasses": "RuntimeClass",
+}
 
 
 @dataclass
@@ -164,7 +171,7 @@ class ApiServer:
         if request.path in self.objects:
             return web.json_response(self.objects[request.path])
         if (kind := _KINDS.get(request.path.split("/")[-1])) is not None:
-            if kind not in ("Pod", "Service") and not request.query.get("fieldSelector", "").startswith(
+            if kind not in ("Pod", "Service", "RuntimeClass") and not request.query.get("fieldSelector", "").startswith(
                 "metadata.name="
             ):
                 return _status(403, "Forbidden", "the Node authorizer permits one object by its name")
@@ -418,6 +425,8 @@ def _status(code: int, reason: str, message: str, headers: Mapping[str, str] | N
 
 
 def _selected(request: web.Request, path: str) -> bool:
+    if request.path.endswith("/runtimeclasses"):
+        return path.startswith(request.path)
     if request.path == "/api/v1/services":
         assert request.query["fieldSelector"] == "spec.clusterIP!=None"
         return "/services/" in path

@@ -23,6 +23,7 @@ from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.given_objects import GivenObjects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.registration import Registration
+from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods
 from syncpod.kubernetes import reflector as reflectors
@@ -91,13 +92,23 @@ class Node:
         self.deletions = Deletions(client, self, self._nothing, self.standing, self.statuses)
         self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
         self.objects = GivenObjects(client, ObjectStore(state, state / "memory"), self._uses, self.reflector.news.set)
-        self.pods = BoundPods(self.reflector, self.desired, self.deletions, self.statuses, self.mirrors, self.objects)
+        self.classes = RuntimeClasses(client, self.reflector.news.set)
+        self.pods = BoundPods(
+            self.reflector, self.desired, self.deletions, self.statuses, self.mirrors, self.objects, self.classes
+        )
         self.running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Follow the server."""
         runs: tuple[Callable[[], Awaitable[None]], ...]
-        runs = (self.reflector.run, self.pods.run, self.statuses.run, self.mirrors.run, self.objects.run)
+        runs = (
+            self.reflector.run,
+            self.pods.run,
+            self.statuses.run,
+            self.mirrors.run,
+            self.objects.run,
+            self.classes.run,
+        )
         self.running = [asyncio.ensure_future(run()) for run in runs]
 
     async def stop(self) -> None:
@@ -306,6 +317,32 @@ async def test_a_pod_begins_once_what_it_refers_to_is_known(api: ApiServer, node
     node.start()
     await until(lambda: status(api, "web").get("phase") == "Running")
     assert len(known) == 1 and known[0] is not None
+
+
+async def test_a_pod_of_a_class_begins_with_its_handler_once_the_class_is_there(api: ApiServer, node: Node) -> None:
+    handlers: dict[str, Any] = {}
+    apply = node.apply
+
+    async def applied(request: ApplyPodWorkflow, *, require: Callable[[], Awaitable[None]]) -> PodWorkflowResult:
+        handlers[request.pod["metadata"]["name"]] = request.pod["spec"].get("runtimeClassName")
+        return await apply(request, require=require)
+
+    node.apply = applied  # type: ignore[method-assign]
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    assert api.calls["GET runtimeclasses"] == 0
+    await api.put(pod_path("safe"), pod("safe", spec={"runtimeClassName": "sandboxed"}))
+    await until(lambda: bool(node.classes._missing))
+    assert "safe" not in node.there
+    path = "/apis/node.k8s.io/v1/runtimeclasses/sandboxed"
+    await api.put(path, {"kind": "RuntimeClass", "metadata": {"name": "sandboxed"}, "handler": "runsc"})
+    await until(lambda: status(api, "safe").get("phase") == "Running")
+    assert handlers == {"web": None, "safe": "runsc"}
+    await api.remove(path)
+    await api.put(pod_path("safe"), {**api.objects[pod_path("safe")], "x": 1})
+    await until(lambda: not node.classes._reflector.objects)
+    assert [each for each in node.told if "safe" in each] == ["apply safe/uid-of-safe"]
 
 
 async def test_many_pods_that_have_ended_cost_no_question_each(api: ApiServer, node: Node) -> None:

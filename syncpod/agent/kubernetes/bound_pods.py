@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.given_objects import GivenObjects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
+from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
 from syncpod.kubernetes.bound_pod import BoundPod, bound_pod, concern
@@ -42,14 +43,16 @@ class BoundPods:
         statuses: StatusWriter,
         mirrors: MirrorPods,
         objects: GivenObjects,
+        classes: RuntimeClasses,
     ) -> None:
         """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods.
 
-        Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to.
+        Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to, and `classes` has the
+        handlers of their classes.
         """
         self._mirrors = mirrors
         self._reflector, self._desired, self._deletions, self._statuses = reflector, desired, deletions, statuses
-        self._given = objects
+        self._given, self._classes = objects, classes
         self._raw: dict[ObjectKey, Mapping[str, Any]] = {}
         self._pods: dict[ObjectKey, BoundPod] = {}
 
@@ -123,13 +126,15 @@ class BoundPods:
     def _listing(self) -> Listing:
         """Return which pods are to run. Those that have ended stay so, and deleted ones are ended by `Deletions`.
 
-        One that refers to objects begins once it is known whether they exist, or after a second.
+        One that refers to objects begins once it is known whether they exist, or after a second; one of a class once
+        the class is there.
         """
         pods, kept = [], []
         for pod in self._pods.values():
             key = PodKey(namespace=pod.namespace, name=pod.name)
-            if pod.document is not None and pod.is_to_run and self._given.is_settled(pod.refs):
-                pods.append((key, dict(pod.document)))
+            document = pod.document_with(self._classes.handler(pod.runtime_class)) if pod.is_to_run else None
+            if document is not None and self._given.is_settled(pod.refs):
+                pods.append((key, document))
             else:
                 kept.append(key)
         return Listing(tuple(each for _, each in pods), tuple(kept), (), frozenset(key for key, _ in pods))

@@ -18,6 +18,7 @@ from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.pod_events import PodEvents
 from syncpod.agent.kubernetes.registration import Registration, machine
+from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.runtime_report import RuntimeReport
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods
@@ -140,7 +141,8 @@ class _KubernetesLink:
             deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses)
             mirrors = MirrorPods(api, self._node, lambda: registration.uid, self._workflows.standing)
             objects = GivenObjects(api, self._store, used_objects(self._context), reflector.news.set)
-            pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects)
+            classes = RuntimeClasses(api, reflector.news.set)
+            pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects, classes)
             self._desired, self._deletions, self._statuses = desired, deletions, statuses
             self._mirrors = mirrors
             self._events = pod_events
@@ -164,6 +166,7 @@ class _KubernetesLink:
                 pods.run,
                 statuses.run,
                 objects.run,
+                classes.run,
                 keep_mirrors,
                 pod_events.run,
                 events.run,

@@ -1,0 +1,59 @@
+"""The cluster's RuntimeClasses: which handler of the runtime a pod's `runtimeClassName` means.
+
+Mirrors pkg/kubelet/runtimeclass/runtimeclass_manager.go, v1.36, LookupRuntimeHandler. Differences: they are followed
+only once a pod names one; and a pod whose class is not there yet waits for it before it begins, where a kubelet tries
+to make its sandbox again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from syncpod.kubernetes.client import ApiClient
+from syncpod.kubernetes.reflector import ObjectKey, Reflector
+
+log = logging.getLogger(__name__)
+
+_PATH = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+class RuntimeClasses:
+    """The classes as this node knows them. All methods belong to one event loop."""
+
+    def __init__(
+        self, client: ApiClient, tell: Callable[[], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`tell` is called when a class has come or changed. `clock` is steady, in seconds."""
+        self._reflector, self._tell = Reflector(client, _PATH, "RuntimeClass", clock=clock), tell
+        self._needed = asyncio.Event()
+        self._missing: set[str] = set()
+
+    def handler(self, name: str) -> str | None:
+        """Return the handler of a class, "" for the runtime's own; None if the class is not there, or not known yet."""
+        if not name:
+            return ""
+        self._needed.set()
+        found = self._reflector.objects.get(ObjectKey("", name))
+        if found is not None:
+            self._missing.discard(name)
+            return str(found.get("handler") or "")
+        if self._reflector.is_complete and name not in self._missing:
+            self._missing.add(name)
+            log.warning("pods wait for RuntimeClass %s, which the cluster does not have", name)
+        return None
+
+    async def run(self) -> None:
+        """Follow them until cancelled, from the first pod on that names one."""
+        await self._needed.wait()
+        following = asyncio.create_task(self._reflector.run(), name="watch of the RuntimeClasses")
+        try:
+            while True:
+                await self._reflector.news.wait()
+                self._reflector.news.clear()
+                self._tell()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
