@@ -45,7 +45,7 @@ from syncpod.cri.errors import CriError, DeadlineExceeded
 from syncpod.messages import ObservedContainer
 from syncpod.messages.startup import has_come_to, in_order
 from syncpod.messages.steps import CreateSandbox, Outcome, StartContainer, StepInput, StepResult
-from syncpod.node.reader import Instance
+from syncpod.node.reader import InstanceKey
 from syncpod.pod import Pod
 
 Request = TypeVar("Request", bound=StepInput)
@@ -277,7 +277,7 @@ class Ahead(MadeEarly):
 
     def __init__(self, attempt: StepAttempt, request: StartContainer, claim: Claim) -> None:
         self._attempt, self._request, self._claim = attempt, request, claim
-        self._instance = Instance(request.ref.uid, request.ref.incarnation, request.container, request.restart)
+        self._instance = InstanceKey(request.ref.uid, request.ref.incarnation, request.container, request.restart)
         self._is_sent = self._is_taken = False
         self._container_id = ""
         self._work = asyncio.create_task(self._make())

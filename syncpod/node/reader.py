@@ -90,7 +90,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class InstanceKey:
     """One instance of a container, as it is named before it is made."""
 
     uid: str
@@ -153,7 +153,7 @@ class PodReader:
         """Records that have passed `why_of_no_pod`, by id; the client gives the same record as long as nothing
         changes."""
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
-        self._hidden: set[Instance] = set()
+        self._hidden: set[InstanceKey] = set()
         self._passed_over: dict[str, str] = {}
         """By id: why something that has the owner's label can belong to no pod."""
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
@@ -213,11 +213,11 @@ class PodReader:
         await self._take(status, sandbox_id)
         return True
 
-    def hide(self, instance: Instance) -> None:
+    def hide(self, instance: InstanceKey) -> None:
         """Leave an instance out of all listings until it is to be shown: it is made before its turn has come."""
         self._hidden.add(instance)
 
-    def show(self, instance: Instance) -> None:
+    def show(self, instance: InstanceKey) -> None:
         """List an instance again."""
         self._hidden.discard(instance)
 
@@ -483,9 +483,9 @@ def why_of_no_pod(thing: SandboxSummary | ContainerSummary) -> str:
     return f"{wrong[:100]!r} is not a name" if wrong else ""
 
 
-def _instance(container: ContainerSummary) -> Instance:
+def _instance(container: ContainerSummary) -> InstanceKey:
     incarnation = container.annotations.get(names.INCARNATION_ANNOTATION, "")
-    return Instance(container.labels.get(names.POD_UID_LABEL, ""), incarnation, container.name, container.attempt)
+    return InstanceKey(container.labels.get(names.POD_UID_LABEL, ""), incarnation, container.name, container.attempt)
 
 
 def _all_of(records: Iterable[_Record | None]) -> tuple[_Record, ...] | None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from syncpod.cli.commands import top
-from syncpod.cli.machine import container_usage, node_usage
-from syncpod.cli.machine.container_usage import ContainerUsage, Meter, Usage, between, measure
+from syncpod.cli.machine import usage
+from syncpod.cli.machine.usage import ContainerUsage, Meter, Usage, between, measure
 from syncpod.cli.main import run
 from syncpod.cri.errors import DeadlineExceeded
 from syncpod.cri.port import ContainerStats, ContainerSummary, CpuUsage, CriRuntime, MemoryUsage, SandboxSummary
@@ -89,8 +89,8 @@ class Measuring(CriRuntime):
 async def test_a_repeated_sample_is_requested_again_and_a_hung_pod_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(container_usage, "WINDOW_SECONDS", 0.0)
-    monkeypatch.setattr(container_usage, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(usage, "WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(usage, "_PAUSE_SECONDS", 0.0)
     runtime = Measuring()  # type: ignore[abstract]  # what else a runtime can do is not asked of it
     measured = await measure(runtime, "vm")
     assert measured.containers == (ContainerUsage("default", "calm", "app", {"app": "calm"}, Usage(SECOND, MI)),)
@@ -181,10 +181,10 @@ def test_node_usage_is_measured_from_proc(tmp_path: Path, monkeypatch: pytest.Mo
         (proc / "stat").write_text("cpu  60 0 60 900 99 0 0 7 0 0\ncpu0 1 0\ncpu1 1 0\nintr 1\n")
 
     ticks = iter((100.0, 102.0))
-    monkeypatch.setattr("syncpod.cli.machine.node_usage.time.sleep", work)
-    monkeypatch.setattr("syncpod.cli.machine.node_usage.time.monotonic", lambda: next(ticks))
-    found = node_usage.measure_node(tmp_path)
-    assert found == node_usage.NodeUsage(SECOND // 2, cpus=2, memory_bytes=500 * 1024, total_memory_bytes=1000 * 1024)
+    monkeypatch.setattr("syncpod.cli.machine.usage.time.sleep", work)
+    monkeypatch.setattr("syncpod.cli.machine.usage.time.monotonic", lambda: next(ticks))
+    found = usage.measure_node(tmp_path)
+    assert found == usage.NodeUsage(SECOND // 2, cpus=2, memory_bytes=500 * 1024, total_memory_bytes=1000 * 1024)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.cli.machine.containers import Instance
+    from syncpod.cli.machine.containers import ContainerInstance
     from syncpod.cli.streams.remote_command import Output, Write
     from syncpod.cri.client import CriClient
     from syncpod.pod import Pod
@@ -85,7 +85,7 @@ def has_terminal(*, stdin: bool) -> bool:
 
 
 async def _lend(
-    runtime: CriClient, instance: Instance, container: str, command: Sequence[str], *, stdin: bool, tty: bool
+    runtime: CriClient, instance: ContainerInstance, container: str, command: Sequence[str], *, stdin: bool, tty: bool
 ) -> int:
     """Run a command with our own streams and terminal."""
     from syncpod.cli.streams import terminal
@@ -105,7 +105,7 @@ async def _lend(
 
 async def run_in(
     runtime: CriClient,
-    instance: Instance,
+    instance: ContainerInstance,
     container: str,
     command: Sequence[str],
     *,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.cli.machine.container_usage import ContainerUsage, Measured, Usage
+    from syncpod.cli.machine.usage import ContainerUsage, Measured, Usage
     from syncpod.cri.port import CriRuntime
 
 app = typer.Typer(cls=Group, help="Show the CPU and memory usage of pods and of the node.", no_args_is_help=True)
@@ -132,7 +132,7 @@ def node(
 
 def _node_lines(here: str, *, headers: bool) -> list[str]:
     """Measure the machine for a second, and return the table."""
-    from syncpod.cli.machine.node_usage import measure_node
+    from syncpod.cli.machine.usage import measure_node
 
     found = measure_node()
     head = [["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]] if headers else []
@@ -170,7 +170,7 @@ class Table:
 
     def lines(self, found: Sequence[ContainerUsage], room: int | None = None) -> list[str]:
         """Return the table's lines; of more rows than there is room for, the busiest, and how many are left out."""
-        from syncpod.cli.machine.container_usage import total
+        from syncpod.cli.machine.usage import total
 
         rows = self._rows(found)
         order = _ORDERS[self.sort_by]
@@ -192,7 +192,7 @@ class Table:
         return [*columns(cells), *([more] if more else [])]
 
     def _rows(self, found: Sequence[ContainerUsage]) -> list[tuple[tuple[str, ...], Usage]]:
-        from syncpod.cli.machine.container_usage import total
+        from syncpod.cli.machine.usage import total
 
         if self.by_container:
             return [((each.namespace, each.pod, each.container), each.usage) for each in found]
@@ -225,7 +225,7 @@ def _watch_pods(chosen: _Chosen, table: Table) -> None:
     """Draw the pods' table until interrupted. Raises Failure."""
     import asyncio
 
-    from syncpod.cli.machine.container_usage import Meter
+    from syncpod.cli.machine.usage import Meter
     from syncpod.cli.streams import interrupts
 
     interrupts.enable()
@@ -256,7 +256,7 @@ def _node() -> str:
 
 def _measured() -> Measured:
     """Ask this machine's runtime. Raises Failure."""
-    from syncpod.cli.machine.container_usage import measure
+    from syncpod.cli.machine.usage import measure
 
     return _asked(measure)
 

@@ -62,7 +62,7 @@ def status_of(pod: Pod, container: str) -> ContainerStatus:
 
 
 @dataclass(frozen=True)
-class Instance:
+class ContainerInstance:
     """One instance of a container in the runtime."""
 
     id: str
@@ -71,7 +71,7 @@ class Instance:
     """If it could not be started, which may leave an empty log: a sentence that says so."""
 
 
-def current_instance(pod: Pod, container: str) -> Instance:
+def current_instance(pod: Pod, container: str) -> ContainerInstance:
     """Return the instance that runs or ran last. Raises Failure with the reason if there is none yet."""
     status = status_of(pod, container)
     waiting, ended, last = status.state.waiting, status.state.terminated, status.last_state.terminated
@@ -81,10 +81,10 @@ def current_instance(pod: Pod, container: str) -> Instance:
         raise Failure(f"{named} has never run: {_verdict(pod)}")
     if status.state.running is not None or ended is not None:
         why_no_log = _refused(f"{named} could not be started", ended)
-        return Instance(_raw(status.container_id), status.restart_count, why_no_log)
+        return ContainerInstance(_raw(status.container_id), status.restart_count, why_no_log)
     if last is not None and last.container_id:
         why_no_log = _refused(f"{named} is waiting to start: {why}", last)
-        return Instance(_raw(last.container_id), _restart_of(status, last.container_id), why_no_log)
+        return ContainerInstance(_raw(last.container_id), _restart_of(status, last.container_id), why_no_log)
     if pod.status.phase == "Failed":
         raise Failure(f"{named} has never run: {_verdict(pod)}")
     said = f": {waiting.message}" if waiting is not None and waiting.message else ""
@@ -104,24 +104,24 @@ def _verdict(pod: Pod) -> str:
     return f"the pod has failed: {': '.join(part for part in (status.reason, status.message) if part) or 'no reason'}"
 
 
-def running_instance(pod: Pod, container: str) -> Instance:
+def running_instance(pod: Pod, container: str) -> ContainerInstance:
     """Return the running instance. Raises Failure with the container's state if none runs."""
     status = status_of(pod, container)
     if status.state.running is not None:
-        return Instance(_raw(status.container_id), status.restart_count)
+        return ContainerInstance(_raw(status.container_id), status.restart_count)
     waiting, ended = status.state.waiting, status.state.terminated
     how = f"exited {ended.exit_code}" if ended else waiting.reason if waiting and waiting.reason else "not started"
     raise Failure(f'container "{container}" in pod "{pod.metadata.name}" does not run: {how}')
 
 
-def previous_instance(pod: Pod, container: str) -> Instance:
+def previous_instance(pod: Pod, container: str) -> ContainerInstance:
     """Return the instance before the current one. Raises Failure if there is none."""
     status = status_of(pod, container)
     last = status.last_state.terminated
     if last is None or not last.container_id:
         raise Failure(f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found')
     sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" could not be started'
-    return Instance(_raw(last.container_id), _restart_of(status, last.container_id), _refused(sentence, last))
+    return ContainerInstance(_raw(last.container_id), _restart_of(status, last.container_id), _refused(sentence, last))
 
 
 def _restart_of(status: ContainerStatus, container_id: str) -> int:

@@ -14,7 +14,7 @@ from syncpod.cli.failure import BadInput, Failure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncpod.cli.machine.containers import Instance
+    from syncpod.cli.machine.containers import ContainerInstance
     from syncpod.cri.client import CriClient
     from syncpod.node.log_reading import Runs
     from syncpod.pod import Pod
@@ -192,7 +192,7 @@ def has_text(path: Path) -> bool:
         return False
 
 
-async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriClient) -> Path:
+async def _log_path(pod: Pod, container: str, instance: ContainerInstance, runtime: CriClient) -> Path:
     """Return the path of the instance's log: from the runtime, or the usual one if the instance was removed."""
     from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.machine.settings import settings

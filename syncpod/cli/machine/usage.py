@@ -1,4 +1,4 @@
-"""The CPU and memory usage of containers, from two measurements.
+"""The CPU and memory usage of containers, and of the whole machine, from two measurements.
 
 Only totals are taken from the runtime. Its own rates are over unknown periods (in containerd 1.6: since anybody's last
 request), so rows of one table would not be comparable.
@@ -10,10 +10,12 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
 from syncpod.cri.port import ContainerStats, CriRuntime
+from syncpod.kernel.procfs import read_memory, read_processors
 from syncpod.translation.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
 
 WINDOW_SECONDS: Final = 1.0
@@ -195,3 +197,29 @@ def _stale(first: Mapping[str, ContainerStats], last: Mapping[str, ContainerStat
         and before.cpu is not None
         and before.cpu.measured_at_ns == stats.cpu.measured_at_ns
     }
+
+
+@dataclass(frozen=True)
+class NodeUsage:
+    """The usage of the whole machine, and its capacity."""
+
+    cpu_nano_cores: int
+    """Billionths of a core."""
+    cpus: int
+    memory_bytes: int
+    """The working set: memory that is neither free nor only cache."""
+    total_memory_bytes: int
+
+
+def measure_node(root: Path = Path("/")) -> NodeUsage:
+    """Measure this machine; blocks for a second. Raises OSError, ValueError, KeyError.
+
+    The kubelet takes the root cgroup's figures from cAdvisor; these are from /proc, which counts the same.
+    """
+    proc = root / "proc"
+    first, begun = read_processors(proc), time.monotonic()
+    time.sleep(WINDOW_SECONDS)
+    last, span = read_processors(proc), time.monotonic() - begun
+    memory = read_memory(proc)
+    nano_cores = int((last.busy_ns - first.busy_ns) / span)
+    return NodeUsage(max(0, nano_cores), last.count, memory.working_set, memory.total)
