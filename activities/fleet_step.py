@@ -1,4 +1,4 @@
-"""What a step of a fleet's worker does when the fleet's own server, or a workflow there, does not answer it.
+"""A step of a fleet's worker while the fleet's own server, or a workflow there, does not answer it.
 
 That is no defect: the step is tried again, and the worker's log has one line for it.
 """

@@ -136,7 +136,7 @@ async def _announce_room(client: Client, room: Room) -> None:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a survey has found of one node."""
+    """The result of a survey of one node."""
 
     offer: NodeOffer | None = None
     own: OwnPods | None = None

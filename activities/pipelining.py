@@ -262,7 +262,7 @@ class Created:
 
 @dataclass(frozen=True)
 class MadeAhead:
-    """What was made for a start before its turn."""
+    """The things that were made for a start before its turn."""
 
     prepared: Prepared | None = None
     """None where an image was missing, or something went wrong: the start does all of it itself, and reports that."""

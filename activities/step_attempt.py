@@ -58,7 +58,7 @@ class NotYet(Exception):
 
 
 class MadeEarly(Protocol):
-    """What is made for a start before its turn."""
+    """The things that are made for a start before its turn."""
 
     async def drop(self) -> None:
         """Remove what the start has not taken. Raises CriError, OSError."""
@@ -89,7 +89,7 @@ class StepAttempt:
         self.number = number
         """Temporal's number of the attempt, from 1."""
         self.doing = "waits for its turn"
-        """What it does or waits for, in one phrase, once its turn has come."""
+        """Its action or its wait, in one phrase, once its turn has come."""
         self.events: list[StepEvent] = []
         self.starting: dict[str, float] = {}
         """Containers that somebody else is starting: by id, the monotonic time at which the step noticed."""
@@ -119,7 +119,8 @@ class StepAttempt:
         """Called once the step has succeeded and only has to read the pod: the container of any start that follows may
         then be created."""
         self.ahead: MadeEarly | None = None
-        """What is made for the start while it waits for the step that it follows (`activities.pipelining`)."""
+        """The things that are made for the start while it waits for the step that it follows
+        (`activities.pipelining`)."""
         self.idle_seconds = 0.0
         """How long it only waited for the step that it follows."""
         self._may_know = True
@@ -229,7 +230,7 @@ class StepAttempt:
 
     @property
     def telling(self) -> str:
-        """What the step does or waits for, in one phrase: the detail of its heartbeats, which operators see."""
+        """The action or the wait of the step, in one phrase: the detail of its heartbeats, which operators see."""
         ahead = self._place.ahead if self._place is not None else None
         if ahead is None or self._stage is None:
             silence = self.node.threads.silence(self.ref.uid)

@@ -1,1 +1,1 @@
-"""What pull_image and the starts share: names, credentials, progress, and which images are there."""
+"""The common parts of pull_image and the starts: names, credentials, progress, and the images that are there."""

@@ -110,7 +110,7 @@ class Ahead(NamedTuple):
         return isinstance(self.step.input, StartContainer) and self.step.input.sandbox_id != ""
 
     def is_due(self, decided: Step) -> bool:
-        """Say whether it is what has been decided now. Whoever began it may not have known the id of its sandbox."""
+        """Say whether it is the step that is decided now. It may have begun without the id of its sandbox."""
         given, wanted = self.step.input, decided.input
         if isinstance(given, StartContainer) and not self.knows_sandbox and isinstance(wanted, StartContainer):
             given = given.model_copy(update={"sandbox_id": wanted.sandbox_id})

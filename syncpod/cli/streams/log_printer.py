@@ -32,7 +32,7 @@ class LogManner:
     since: datetime | None
     rotated: bool
     limit_bytes: int | None
-    """Of each container; None = all."""
+    """Bytes of each container; None = all."""
     timestamps: bool
     prefix: bool
     ignore_errors: bool

@@ -52,7 +52,7 @@ async def find_pod(
 ) -> FoundPod:
     """Return the named pod, ``web`` or ``pod web``, or one pod of a workload, ``deployment/web``.
 
-    Of a workload that is the pod that is best to ask, or with `unwell` one that is not well, if there is one. With
+    The pod of a workload is the one that is best to ask, or with `unwell` one that is not well, if there is one. With
     `node` it may also be a pod of that node which is not the fleet's. Raises NotInFleet if there is none, and OnNoNode
     if no node has it yet.
     """

@@ -52,7 +52,7 @@ DELETION_IS_KEPT: Final = (
     "the deletion is kept, and goes on once its worker runs (`syncpod up` there); Ctrl-C ends only this wait, and "
     "--force ends the pod without its node"
 )
-"""What becomes of a deletion while the pod's node is away, and what can be done."""
+"""The fate of a deletion while the pod's node is away, and the remedies."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:

@@ -66,7 +66,7 @@ def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, 
 
 
 def not_found(name: str, namespace: str) -> Failure:
-    """Return the failure to find a pod's workflow. Of a pod that runs without one here, it says so, and what to do."""
+    """Return the failure to find a pod's workflow, with a way on if the pod runs without one here."""
     if (orphan := orphan_of(namespace, name)) is not None:
         return Failure(f'pod "{name}" {without_workflow(orphan)}')
     return Failure(no_such_pod(name, namespace))
