@@ -3,7 +3,8 @@
 ::
 
     kubernetes/kubelet.conf          a kubeconfig with the node's identity; kubectl takes it too
-    kubernetes/client-current.pem    its certificate and key
+    kubernetes/ca.crt                the authorities of the server's certificate
+    kubernetes/client-current.pem    the node's certificate and key
     kubernetes/serving-current.pem   those with which the node serves the kubelet's port, if the cluster has signed them
     kubernetes/*-next.key            the key of a request that is not answered yet: a restart goes on with it
 """
@@ -22,7 +23,7 @@ from syncpod.kubernetes.certificates import new_key
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 
 DIRECTORY: Final = "kubernetes"
-_KUBECONFIG: Final = "kubelet.conf"
+_KUBECONFIG, _AUTHORITIES = "kubelet.conf", "ca.crt"
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,16 @@ def kubeconfig_path(state_dir: Path) -> Path:
     return state_dir / DIRECTORY / _KUBECONFIG
 
 
-def write_kubeconfig(state_dir: Path, bootstrap: Kubeconfig, authorities: bytes) -> Path:
+def write_kubeconfig(state_dir: Path, path: Path, bootstrap: Kubeconfig, authorities: bytes) -> None:
     """Write the node's kubeconfig, for the server of the one that it has joined by. Blocks. Raises OSError."""
-    path = kubeconfig_path(state_dir)
-    file = client_file(state_dir).path.name
+    directory = state_dir / DIRECTORY
+    file, trusted = (
+        name if path.parent == directory else str(directory / name)
+        for name in (client_file(state_dir).path.name, _AUTHORITIES)
+    )
     cluster = {
         "server": bootstrap.server,
-        **({"certificate-authority": "ca.crt"} if authorities else {}),
+        **({"certificate-authority": trusted} if authorities else {}),
         **({"tls-server-name": bootstrap.tls_server_name} if bootstrap.tls_server_name else {}),
     }
     document = {
@@ -96,6 +100,5 @@ def write_kubeconfig(state_dir: Path, bootstrap: Kubeconfig, authorities: bytes)
         "users": [{"name": "node", "user": {"client-certificate": file, "client-key": file}}],
     }
     if authorities:
-        replace_file(path.with_name("ca.crt"), authorities, durable=True)
+        replace_file(directory / _AUTHORITIES, authorities, durable=True)
     replace_file(path, yaml.safe_dump(document, sort_keys=False), durable=True)
-    return path

@@ -103,6 +103,8 @@ class NodeSettings:
     """Copies of the cluster's Secrets and tokens are kept on disk, encrypted."""
     kubelet_port: int
     """The port of the node in that cluster, at the node's addresses; 0 = none."""
+    server_tls_bootstrap: bool
+    """The cluster is asked for the certificate of that port (the kubelet's serverTLSBootstrap)."""
     client_ca_file: Path | None
     """Absolute; who may issue the certificates of clients at that port; None = as the kubeconfig says."""
     tls_cert_file: Path | None
@@ -202,6 +204,7 @@ def _read(
         kubeconfig=_absolute_or_none("kubeconfig", told.get(v.KUBECONFIG)),
         keep_secrets=flag(v.KEEP_SECRETS, told.get(v.KEEP_SECRETS, "")),
         kubelet_port=_kubelet_port(told.get(v.KUBELET_PORT) or "10250"),
+        server_tls_bootstrap=flag(v.SERVER_TLS_BOOTSTRAP, told.get(v.SERVER_TLS_BOOTSTRAP, "")),
         client_ca_file=_absolute_or_none("client CA file", told.get(v.CLIENT_CA_FILE)),
         tls_cert_file=_absolute_or_none("TLS certificate file", told.get(v.TLS_CERT_FILE)),
         tls_private_key_file=_absolute_or_none("TLS key file", told.get(v.TLS_PRIVATE_KEY_FILE)),

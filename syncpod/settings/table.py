@@ -38,6 +38,7 @@ from syncpod.settings.variables import (
     REGISTER_WITH_TAINTS,
     REGISTRY_AUTH_FILE,
     RUNTIME_ENDPOINT,
+    SERVER_TLS_BOOTSTRAP,
     SIGNED,
     TLS_CERT_FILE,
     TLS_PRIVATE_KEY_FILE,
@@ -109,6 +110,13 @@ SETTINGS: Final = (
         "--kubelet-port",
         metavar="N",
         default="10250",
+    ),
+    Setting(
+        "server_tls_bootstrap",
+        SERVER_TLS_BOOTSTRAP,
+        "ask the cluster for the certificate of that port, which somebody has to approve",
+        "--server-tls-bootstrap",
+        switch="true",
     ),
     Setting(
         "client_ca_file",

@@ -16,6 +16,7 @@ VALUES = {
     "kubeconfig": "/node.conf",
     "keep_secrets": "true",
     "kubelet_port": "10350",
+    "server_tls_bootstrap": "true",
     "client_ca_file": "/ca.crt",
     "tls_cert_file": "/tls.crt",
     "tls_private_key_file": "/tls.key",

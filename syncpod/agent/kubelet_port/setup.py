@@ -11,16 +11,18 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.kubelet_port.configuration import kubelet_configuration
 from syncpod.agent.kubelet_port.port import Door, KubeletPort
 from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
+from syncpod.agent.kubelet_port.serving_rotation import ServingRotation
 from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.cri.port import CriRuntime
+from syncpod.kubernetes.certificate_files import serving_file
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.client_certificates import issuer_of_node
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.node.pod_threads import PodThreads
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings
-from syncpod.settings.variables import CLIENT_CA_FILE, TLS_CERT_FILE, TLS_PRIVATE_KEY_FILE
+from syncpod.settings.variables import CLIENT_CA_FILE, SERVER_TLS_BOOTSTRAP, TLS_CERT_FILE, TLS_PRIVATE_KEY_FILE
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -46,7 +48,8 @@ def add_kubelet_port(
         log.warning("the node has no address, so the cluster cannot reach the kubelet's port: no logs, exec or metrics")
         return 0
     authorities, whence = _client_authorities(settings, config)
-    door = Door(node.host.addresses, settings.kubelet_port, _tls(settings, node, authorities))
+    context = _tls(settings, node, authorities)
+    door = Door(node.host.addresses, settings.kubelet_port, context)
     configuration = kubelet_configuration(settings, node, whence)
     port = KubeletPort(door, readings, agent.node_pods, cri, threads, configuration)
 
@@ -55,6 +58,9 @@ def add_kubelet_port(
             await port.run(client)
 
     agent.add_background_task("the kubelet's port", run)
+    if settings.server_tls_bootstrap:
+        serving = ServingRotation(config, node.name, node.host.addresses, settings.state_dir, context)
+        agent.add_background_task("the certificate of the kubelet's port", serving.run)
     return settings.kubelet_port
 
 
@@ -80,11 +86,13 @@ def _client_authorities(settings: NodeSettings, config: Kubeconfig) -> tuple[str
 def _tls(settings: NodeSettings, node: NodeContext, authorities: str) -> ssl.SSLContext:
     """Return the TLS of the port. Raises SettingsInvalid, OSError."""
     cert, key = settings.tls_cert_file, settings.tls_private_key_file
+    if settings.server_tls_bootstrap and (cert or key):
+        raise SettingsInvalid(f"{SERVER_TLS_BOOTSTRAP}: {TLS_CERT_FILE} names the port's certificate already")
     if (cert is None) != (key is None):
         given, missing = (TLS_CERT_FILE, TLS_PRIVATE_KEY_FILE) if cert else (TLS_PRIVATE_KEY_FILE, TLS_CERT_FILE)
         raise SettingsInvalid(f"{given}={cert or key}: needs {missing} beside it")
     if cert is None or key is None:
-        pair = own_pair(settings.state_dir, settings.node, node.host.addresses, datetime.now(UTC))
+        pair = _issued(settings) or own_pair(settings.state_dir, settings.node, node.host.addresses, datetime.now(UTC))
         source = settings.state_dir
     else:
         pair = f"{_read(TLS_CERT_FILE, cert)}\n{_read(TLS_PRIVATE_KEY_FILE, key)}"
@@ -100,6 +108,18 @@ def _tls(settings: NodeSettings, node: NodeContext, authorities: str) -> ssl.SSL
         return tls(pair, authorities)
     except (ssl.SSLError, ValueError):
         raise SettingsInvalid(f"{CLIENT_CA_FILE}={settings.client_ca_file}: must be certificates in PEM") from None
+
+
+def _issued(settings: NodeSettings) -> str:
+    """Return the certificate that the cluster has issued for the port, with its key; "" if there is none. Blocks."""
+    if not settings.server_tls_bootstrap:
+        return ""
+    pair = serving_file(settings.state_dir).read().decode(errors="replace")
+    try:
+        tls(pair, "")
+    except (ssl.SSLError, ValueError):
+        return ""
+    return pair
 
 
 def _read(name: str, path: Path) -> str:

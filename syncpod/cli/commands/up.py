@@ -97,7 +97,7 @@ BootstrapKubeconfig = Annotated[
         "--bootstrap-kubeconfig",
         metavar="FILE",
         help="Join a Kubernetes cluster: ask it for a certificate with the identity of this kubeconfig, wait until it "
-        "is approved, and be part of the cluster with it.",
+        "is approved, and be part of the cluster with it. --kubeconfig names the file that the node's own becomes.",
         show_default=False,
     ),
 ]
@@ -274,12 +274,10 @@ def _joined(bootstrap: str, kubeconfig: str, node: str, state_dir: str) -> str:
     from syncpod.cli.machine.cluster_join import joined
     from syncpod.settings.membership import read_membership
 
-    if kubeconfig:
-        raise BadInput("--bootstrap-kubeconfig: the node is given its kubeconfig, so it takes no --kubeconfig")
     here = _settings(node=node, state_dir=state_dir)
     if read_membership(here.state_dir) is not None:
         raise BadInput("--bootstrap-kubeconfig: the node is part of a fleet, and can be part of one of both only")
-    return str(joined(here, Path(bootstrap)))
+    return str(joined(here, Path(bootstrap), at=Path(kubeconfig).absolute() if kubeconfig else None))
 
 
 def _manifests(filename: list[str] | None, namespace: str) -> Manifests:

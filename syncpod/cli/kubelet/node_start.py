@@ -28,6 +28,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     v.POD_MAX_PIDS: "-1",
     v.POD_CGROUPS: "true",
     v.KUBELET_PORT: "10250",
+    v.SERVER_TLS_BOOTSTRAP: "false",
     v.NODE_LABELS: "",
     v.NODE_IP: "",
     v.MANIFEST_DIR: "",
@@ -45,6 +46,8 @@ class NodeStart:
     warnings: tuple[str, ...]
     """One for each thing that a node of ours does otherwise."""
     log_level: str
+    bootstrap: str = ""
+    """The kubeconfig by which the node joins its cluster if it has no certificate; "" = none."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def node_start(given: Given, machine: Machine) -> NodeStart:
     if problems:
         raise KubeletInputInvalid("\n".join(problems))
     level = "debug" if str(given.of("--v", "0")).isdecimal() and int(given.of("--v", "0")) >= _DEBUG_LEVEL else "info"
-    return NodeStart(variables, tuple(warnings), level)
+    return NodeStart(variables, tuple(warnings), level, str(given.of("--bootstrap-kubeconfig", "")))
 
 
 def _machines(given: Given, machine: Machine) -> Iterator[str]:
@@ -96,8 +99,12 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
     """Put the settings that come from several fields into `variables`; return the mistakes."""
     root = str(given.of("--root-dir", _ROOT_DIRECTORY))
     kubeconfig = given.of("--kubeconfig", "")
-    for name, path in (("--root-dir", root), ("--kubeconfig", kubeconfig or "/")):
-        if not Path(path).is_absolute():
+    bootstrap = given.of("--bootstrap-kubeconfig", "")
+    if bootstrap and not kubeconfig:
+        yield "--bootstrap-kubeconfig: needs --kubeconfig, which is where the node's own is written"
+    absolute = (("--root-dir", root), ("--kubeconfig", kubeconfig), ("--bootstrap-kubeconfig", bootstrap))
+    for name, path in absolute:
+        if path and not Path(path).is_absolute():
             yield f"{name}: must be an absolute path, not {path!r}"
     variables[v.STATE_DIR] = str(Path(root, STATE_DIRECTORY))
     variables[v.KUBECONFIG] = kubeconfig

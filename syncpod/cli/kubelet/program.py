@@ -52,15 +52,19 @@ def run(arguments: list[str]) -> int:
         return BAD_INPUT
     sys.stderr.writelines(f"syncpod-kubelet: warning: {each}\n" for each in start.warnings)
     try:
-        _become_the_worker(start.variables, start.log_level)
+        _become_the_worker(start.variables, start.log_level, start.bootstrap)
     except Failure as failure:
         sys.stderr.write(f"syncpod-kubelet: {failure}\n")
         return failure.code
 
 
-def _become_the_worker(variables: Mapping[str, str], log_level: str) -> NoReturn:
-    """Start the Temporal server if need be, and replace this process by the worker. Raises Failure."""
+def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: str) -> NoReturn:
+    """Start the Temporal server if need be, and replace this process by the worker. Raises Failure.
+
+    A node that has no certificate of its cluster yet joins it first.
+    """
     from syncpod.cli.local_processes import start_server
+    from syncpod.cli.machine.cluster_join import joined
     from syncpod.cli.machine.processes import run_in_place
     from syncpod.cli.machine.settings import require_valid, settings
     from syncpod.cli.machine.worker_process import worker_program
@@ -72,6 +76,8 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str) -> NoReturn
     os.environ.update({name: text for name, text in variables.items() if text})
     here = settings(state_dir=state_dir)
     require_valid(here)
+    if bootstrap:
+        joined(here, Path(bootstrap), at=here.kubeconfig)
     server = start_server(here)
     command = [sys.executable, str(worker_program()), "--state-dir", state_dir, *as_arguments(variables)]
     if server.own is not None:

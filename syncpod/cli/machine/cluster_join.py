@@ -21,23 +21,24 @@ if TYPE_CHECKING:
 _OPTION = "--bootstrap-kubeconfig"
 
 
-def joined(here: NodeSettings, bootstrap: Path) -> Path:
-    """Return the kubeconfig with which the node is part of the cluster of a bootstrap kubeconfig.
+def joined(here: NodeSettings, bootstrap: Path, *, at: Path | None = None) -> Path:
+    """Return the kubeconfig with which the node is part of the cluster of a bootstrap kubeconfig, which lies `at`.
 
-    If the node has a certificate that is still valid, it is the one that it has; else the cluster is asked for one, and
-    somebody may have to approve that. Raises BadInput and Failure.
+    None = in the state directory. If it is there, and its credentials are still valid, nothing is asked for, and
+    `bootstrap` need not exist; else the cluster is asked for a certificate, and somebody may have to approve that.
+    Raises BadInput and Failure.
     """
-    from syncpod.kubernetes.certificate_files import client_file, kubeconfig_path
+    from syncpod.kubernetes.certificate_files import kubeconfig_path
     from syncpod.kubernetes.certificate_requests import CertificateRefused
     from syncpod.kubernetes.client import ApiError, Unreachable
 
+    path = at or kubeconfig_path(here.state_dir)
+    if _is_valid(path, here.node):
+        return path
     config = _read(bootstrap)
-    path = kubeconfig_path(here.state_dir)
     prepare(here.state_dir)
     try:
-        if path.exists() and _is_valid(client_file(here.state_dir).read(), here.node):
-            return path
-        return asyncio.run(_join(here, config))
+        return asyncio.run(_join(here, config, path))
     except CertificateRefused as refused:
         raise Failure(f"{_OPTION}: the cluster gives the node no certificate: {refused}") from None
     except (ApiError, Unreachable) as error:
@@ -57,16 +58,20 @@ def _read(bootstrap: Path) -> Kubeconfig:
     return config
 
 
-def _is_valid(pair: bytes, node: str) -> bool:
-    from syncpod.kubernetes.certificates import life_of, node_of
+def _is_valid(path: Path, node: str) -> bool:
+    """Say whether a kubeconfig identifies the node: by a token, or by a certificate that has not ended."""
+    from syncpod.kubernetes.certificates import life_of
+    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
 
     try:
-        return node_of(pair) == node and datetime.now(UTC) < life_of(pair)[1]
-    except ValueError:
+        config = read_kubeconfig(path)
+        require_usable(config, node)
+        return not config.certificate or datetime.now(UTC) < life_of(config.certificate.read())[1]
+    except (KubeconfigInvalid, ValueError, OSError):
         return False
 
 
-async def _join(here: NodeSettings, config: Kubeconfig) -> Path:
+async def _join(here: NodeSettings, config: Kubeconfig, path: Path) -> Path:
     """Obtain a certificate, and write the node's kubeconfig.
 
     Raises CertificateRefused, ApiError, Unreachable, OSError.
@@ -82,6 +87,6 @@ async def _join(here: NodeSettings, config: Kubeconfig) -> Path:
     authorities = config.authorities.read() if config.authorities else b""
     async with ApiClient(config, user_agent="syncpod") as client:
         await obtain(client, Wanted(here.node, CLIENT_SIGNER), client_file(here.state_dir), asked=asked)
-    path = write_kubeconfig(here.state_dir, config, authorities)
+    write_kubeconfig(here.state_dir, path, config, authorities)
     say(f"node/{here.node} has joined the cluster at {config.server}")
     return path

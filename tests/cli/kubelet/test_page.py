@@ -22,6 +22,7 @@ DERIVED = {
     "--config-dir": "a directory of drop-ins, `*.conf`, in the order of their names",
     "--root-dir": "the node's state directory is `syncpod` in it",
     "--kubeconfig": "the cluster; without it, a node with static pods alone",
+    "--bootstrap-kubeconfig": "joins the cluster if `--kubeconfig` is not there, or its certificate has ended",
     "serializeImagePulls": "one image at a time; `false`: as many as `maxParallelImagePulls`, else five",
     "maxParallelImagePulls": "how many images are pulled at once",
     "imageServiceEndpoint": "must be the runtime's",
