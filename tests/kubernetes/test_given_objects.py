@@ -23,6 +23,7 @@ from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.given_object import NotAnObject, given_object
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.node.directories import make_directories, own_directories
+from syncpod.node.kept_secrets import KeepingStore
 from syncpod.node.pod_records import PodRecord, mark_pod_record, write_pod_record
 from syncpod.objects import ABSENT, ObjectRef, ObjectStore, ObjectUnknown, TokenNeed, references, values
 from syncpod.pod import Pod
@@ -275,3 +276,20 @@ async def test_a_pods_token_is_kept_until_the_pod_has_finished(api: ApiServer, n
     node.used = []
     await until(lambda: node.has(need.ref) is None)
     assert len(api.token_requests) == 1
+
+
+async def test_encrypted_copies_go_with_the_last_pod_that_uses_them(
+    api: ApiServer, client: ApiClient, tmp_path: Path
+) -> None:
+    node = Node(client, tmp_path)
+    node.store = KeepingStore(tmp_path / "state", tmp_path / "memory")
+    node.given = GivenObjects(client, node.store, node._uses, node._tell)
+    await api.put(object_path("Secret", "keys"), given("Secret", "keys", k="word"))
+    need = TokenNeed(ObjectRef("Secret", "default", "u-1", "token"), "web", "u", "default", "", 3600)
+    node.start([])
+    node.given.want([KEYS, need.ref], [need])
+    copies = tmp_path / "state/kept-secrets"
+    await until(lambda: {path.name for path in copies.glob("*/*/*")} == {"keys", "u-1"})
+    node.given.want([], [])
+    await until(lambda: not list(copies.glob("*/*/*")))
+    await node.stop()

@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from syncpod.agent.kubernetes.followed_object import FollowedObject
@@ -139,7 +140,8 @@ class GivenObjects:
             await _ended([self._followed.pop(ref).task])
         kept = {ref for ref in await asyncio.to_thread(self._store.versions) if ref.is_clusters}
         for ref in kept - self._followed.keys() - used:
-            await asyncio.to_thread(forget_token if ref.origin == "token" else ObjectStore.forget, self._store, ref)
+            forget = partial(forget_token, self._store) if ref.origin == "token" else self._store.forget
+            await asyncio.to_thread(forget, ref)
             if (followed := self._followed.get(ref)) is not None:  # it was asked for meanwhile: store it again
                 followed.follower.keep_again()
 
