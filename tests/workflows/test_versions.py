@@ -11,7 +11,7 @@ import gc
 import json
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -267,12 +267,13 @@ def filled() -> PodState:
     return state
 
 
-def grown(model: BaseModel, dumped: Any, extra: Any) -> Any:
-    """Add an unknown field to a dumped model, and to every record in it."""
+def grown(model: Any, dumped: Any, extra: Any) -> Any:
+    """Add an unknown field to a dumped model or record, and to every record in it."""
     if not isinstance(dumped, dict):
         return dumped
     wider = dict(dumped)
-    for name in type(model).model_fields:
+    names = type(model).model_fields if isinstance(model, BaseModel) else [each.name for each in fields(model)]
+    for name in names:
         value = getattr(model, name)
         for key in {name, wire_name(name)} & set(dumped):
             wider[key] = grown_value(value, dumped[key], extra)
@@ -280,7 +281,7 @@ def grown(model: BaseModel, dumped: Any, extra: Any) -> Any:
 
 
 def grown_value(value: Any, dumped: Any, extra: Any) -> Any:
-    if isinstance(value, BaseModel):
+    if isinstance(value, BaseModel) or is_dataclass(value):
         return grown(value, dumped, extra)
     if isinstance(value, dict) and isinstance(dumped, dict):
         return {key: grown_value(value[key], each, extra) if key in value else each for key, each in dumped.items()}
