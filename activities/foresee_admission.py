@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from activities.node.context import Node
 from activities.node.uid_owners import UID_IN_USE
-from activities.pods.admission import needs_app_armor, os_refusal, strike_what_is_gone
+from activities.pods.admission import needs_app_armor, strike_what_is_gone
 from activities.pods.unsupported import limits_refusals
 from syncpod.messages.identity import PodRef
 from syncpod.messages.queries import ComesBefore
@@ -14,6 +14,7 @@ from syncpod.node.fit import Demand
 from syncpod.node.labels import is_asked_for
 from syncpod.pod import Pod
 from syncpod.pod.host_ports import HostPort
+from syncpod.pod.operating_system import os_refusal
 from syncpod.translation.features import refusals
 
 _COUNTED = " (together with the pods before it)"

@@ -16,10 +16,8 @@ from syncpod.node.labels import is_asked_for
 from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
 from syncpod.pod import Pod
+from syncpod.pod.operating_system import os_refusal
 from syncpod.translation.refused_limits import LIMITS_UNENFORCED
-
-_OS = "linux"
-_OS_LABEL = "kubernetes.io/os"
 
 
 async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
@@ -140,18 +138,6 @@ async def _check_features(attempt: StepAttempt, pod: Pod) -> None:
             raise _rejected(
                 "SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"
             )
-
-
-def os_refusal(pod: Pod) -> tuple[str, str] | None:
-    """Return reason and message for a pod that is made for another OS; None for one of Linux."""
-    if pod.metadata.labels.get(_OS_LABEL, _OS) != _OS:
-        return (
-            "PodOSSelectorNodeLabelDoesNotMatch",
-            f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label",
-        )
-    if pod.spec.os is not None and pod.spec.os.name != _OS:
-        return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
-    return None
 
 
 def needs_app_armor(pod: Pod) -> bool:

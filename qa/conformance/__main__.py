@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from qa.conformance import suite
+from qa.conformance import page, suite
 from qa.conformance.control_plane import ControlPlane
 from qa.conformance.namespace import network_namespace
 from qa.conformance.nodes import NODES, runtime
@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--focus", action="append", default=[], help="a regular expression; may be given again")
     parser.add_argument("--processes", type=int, default=6, help="(default: %(default)s)")
     parser.add_argument("--out", type=Path, help="where logs and the report stay (default: a new directory)")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the results in qa/conformance/syncpod.tsv, and make the page"
+    )
     parser.add_argument("--hold", action="store_true", help="run no test: keep cluster and node until interrupted")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
@@ -48,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    if chosen.record:
+        suite.record(suite.OURS, results)
+        page.write()
     return tell(results, out)
 
 

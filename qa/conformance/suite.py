@@ -18,6 +18,7 @@ NODE_CONFORMANCE: Final = "NodeConformance && !Slow && !Serial && !Flaky"
 BOTH: Final = f"Conformance && {NODE_CONFORMANCE}"
 """Those 141 of them that are Conformance too."""
 _HOURS: Final = 3
+OURS: Final = Path(__file__).with_name("syncpod.tsv")
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,30 @@ def results(report: Sequence[dict[str, Any]]) -> list[Result]:
 
 def kubelets() -> list[Result]:
     """The recorded results of the kubelet on a machine like CI's: 236 tests."""
-    lines = Path(__file__).with_name(f"kubelet-{VERSION}.tsv").read_text().splitlines()
-    rows = (line.split("\t") for line in lines if not line.startswith("#"))
+    return recorded(Path(__file__).with_name(f"kubelet-{VERSION}.tsv"))
+
+
+def ours() -> list[Result]:
+    """The recorded results of a node of ours on such a machine."""
+    return recorded(OURS)
+
+
+def recorded(path: Path) -> list[Result]:
+    """Read results from a file; none if it is not there."""
+    if not path.exists():
+        return []
+    rows = (line.split("\t") for line in path.read_text().splitlines() if not line.startswith("#"))
     return [Result(name, state, float(seconds)) for state, seconds, _, name in rows]
+
+
+def record(path: Path, results: Sequence[Result]) -> None:
+    """Keep results in a file, each in place of an earlier one of the same test."""
+    known = {each.name: each for each in (*recorded(path), *results)}
+    lines = ["# state\tseconds\tconformance\tspec"]
+    for name, each in sorted(known.items()):
+        conformance = "yes" if "[Conformance]" in name else "no"
+        lines.append(f"{each.state}\t{each.seconds:.1f}\t{conformance}\t{name}")
+    path.write_text("\n".join(lines) + "\n")
 
 
 def fastest(count: int) -> list[Result]:

@@ -11,8 +11,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.command_table import Payload, SignalSpec
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
-from syncpod.messages.pod_commands import BACKOFF_QUEUE, DELETE_POD, EVICT, PLEG, PROBE
-from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, PlegEvent, ProbeChanged
+from syncpod.messages.pod_commands import BACKOFF_QUEUE, DELETE_POD, EVICT, PLEG, PROBE, SET_CONDITION
+from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, PlegEvent, ProbeChanged, SetCondition
 
 _RPC = timedelta(seconds=5)
 """The client retries within this time; after that the caller retries."""
@@ -43,6 +43,10 @@ class PodSignals:
     async def probe(self, ref: PodRef, change: ProbeChanged) -> bool:
         """Tell a pod that the result of a probe of one of its containers has changed."""
         return await self._send(pod_workflow_id(ref.namespace, ref.name), PROBE, change)
+
+    async def set_condition(self, ref: PodRef, condition: SetCondition) -> bool:
+        """Give a pod a condition that somebody else has set in the cluster."""
+        return await self._send(pod_workflow_id(ref.namespace, ref.name), SET_CONDITION, condition)
 
     async def evict(self, ref: PodRef, order: Evict) -> bool:
         """Tell a pod that its node evicts it."""

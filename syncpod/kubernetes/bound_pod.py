@@ -14,10 +14,22 @@ from typing import Any, Final, NamedTuple
 from syncpod.kubernetes.pod_status import FINISHED
 from syncpod.objects import ObjectRef, TokenNeed, references, token_needs
 from syncpod.pod import Pod, PodInvalid, admit, parse_ephemeral_container, parse_pod, pod_to_wire
+from syncpod.pod.operating_system import os_refusal
 from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
 from syncpod.pod.static import HASH_ANNOTATION
 
 _KEPT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations", "generateName", "generation")
+
+
+UNSUPPORTED: Final = "UnsupportedByNode"
+"""The reason of a pod that has a field with which this node cannot run it."""
+
+
+class Refusal(NamedTuple):
+    """Why a node does not take a pod: the pod's status.reason and status.message."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -34,8 +46,8 @@ class BoundPod:
 
     It has the cluster's generation, and the ephemeral containers that the cluster has added to the pod.
     """
-    refusal: str
-    """Why the node cannot take it, a sentence for each field; "" if it can."""
+    refusal: Refusal | None
+    """Why the node cannot take it; None if it can."""
     warnings: tuple[str, ...]
     """What of it the node leaves out, a sentence for each field."""
     refs: frozenset[ObjectRef]
@@ -110,7 +122,7 @@ class _Made(NamedTuple):
     """What depends on a Pod's document alone: see `BoundPod`."""
 
     document: Mapping[str, Any] | None = None
-    refusal: str = ""
+    refusal: Refusal | None = None
     warnings: tuple[str, ...] = ()
     tokens: tuple[TokenNeed, ...] = ()
     refs: frozenset[ObjectRef] = frozenset()
@@ -131,10 +143,12 @@ def _document(given: Mapping[str, Any]) -> _Made:
     try:
         # A server may be newer than this node: fields that it alone knows are no reason to refuse a pod.
         pod: Pod = parse_pod(bare, strict=False)
+        if (wrong_os := os_refusal(pod)) is not None:
+            return _Made(refusal=Refusal(*wrong_os))
         admitted = admit(pod)
         joined = tuple(parse_ephemeral_container(each, strict=False) for each in ephemeral or ())
     except PodInvalid as wrong:
-        return _Made(refusal=str(wrong))
+        return _Made(refusal=Refusal(UNSUPPORTED, str(wrong)))
     document = pod_to_wire(admitted.pod)
     if joined:
         document["spec"]["ephemeralContainers"] = [pod_to_wire(each) for each in joined]

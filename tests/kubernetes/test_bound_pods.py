@@ -22,6 +22,7 @@ from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.given_objects import GivenObjects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
+from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.registration import Registration
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.statuses import StatusWriter
@@ -41,6 +42,7 @@ from syncpod.messages.node import (
     NodeStatus,
     PodWorkflowResult,
 )
+from syncpod.messages.signals import SetCondition
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
@@ -59,13 +61,13 @@ from tests.kubernetes.api_server import (
 class State:
     """What a pod's workflow has published."""
 
-    def __init__(self, uid: str, phase: str) -> None:
-        self.uid, self._phase = uid, phase
+    def __init__(self, uid: str, phase: str, conditions: tuple[dict[str, Any], ...] = ()) -> None:
+        self.uid, self._phase, self._others = uid, phase, conditions
 
     def pod(self) -> dict[str, Any]:
         """The pod with its status."""
         ready = {"type": "Ready", "status": "True"}
-        return {"status": {"phase": self._phase, "conditions": [ready], "observedGeneration": 1}}
+        return {"status": {"phase": self._phase, "conditions": [*self._others, ready], "observedGeneration": 1}}
 
 
 class Node:
@@ -93,8 +95,18 @@ class Node:
         self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
         self.objects = GivenObjects(client, ObjectStore(state, state / "memory"), self._uses, self.reflector.news.set)
         self.classes = RuntimeClasses(client, self.reflector.news.set)
+        self.conditions: dict[str, dict[str, Any]] = {}
+        """By type: the conditions of others that the pods' workflows have."""
+        self.gates = ReadinessGates(lambda: self.reflector.objects, self.set_condition)
         self.pods = BoundPods(
-            self.reflector, self.desired, self.deletions, self.statuses, self.mirrors, self.objects, self.classes
+            self.reflector,
+            self.desired,
+            self.deletions,
+            self.statuses,
+            self.mirrors,
+            self.objects,
+            self.classes,
+            self.gates,
         )
         self.running: list[asyncio.Task[None]] = []
 
@@ -107,6 +119,7 @@ class Node:
             self.statuses.run,
             self.mirrors.run,
             self.objects.run,
+            self.gates.run,
             self.classes.run,
         )
         self.running = [asyncio.ensure_future(run()) for run in runs]
@@ -148,7 +161,19 @@ class Node:
         """A pod's workflow publishes its state."""
         uid = self.there[name]
         self.desired.published(_meta(name, uid))
-        self.statuses.published(ObjectKey("default", name), State(uid, phase))
+        state = State(uid, phase, tuple(self.conditions.values()))
+        self.statuses.published(ObjectKey("default", name), state)
+        self.gates.published(ObjectKey("default", name), state)
+
+    async def set_condition(self, ref: PodRef, condition: SetCondition) -> bool:
+        if self.failures:
+            raise self.failures.pop()
+        self.told.append(
+            f"condition {ref.name}/{ref.uid} {condition.type}={condition.status} {condition.reason}".strip()
+        )
+        self.conditions[condition.type] = condition.model_dump()
+        self.publish(ref.name, "Running")
+        return True
 
     async def open(self) -> dict[str, str]:
         self.listed += 1
@@ -515,3 +540,21 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_when_it_is_delet
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_a_condition_that_a_gate_names_reaches_the_pod_once_whatever_fails(api: ApiServer, node: Node) -> None:
+    node.start()
+    gate = {"readinessGates": [{"conditionType": "example.com/lb"}]}
+    await api.put(pod_path("web"), pod("web", spec=gate))
+    await until(lambda: "apply web/uid-of-web" in node.told)
+    node.failures.append(RPCError("away", RPCStatusCode.UNAVAILABLE, b""))
+    told = "condition web/uid-of-web example.com/lb=True Registered"
+    lb = {"type": "example.com/lb", "status": "True", "reason": "Registered"}
+    await api.put(pod_path("web"), pod("web", spec=gate, status={"phase": "Running", "conditions": [lb]}))
+    await until(lambda: told in node.told)
+    other = {"type": "example.com/other", "status": "True"}
+    await api.put(pod_path("web"), pod("web", spec=gate, status={"phase": "Running", "conditions": [lb, other]}))
+    await api.put(pod_path("web"), pod("web", spec=gate, status={"phase": "Running", "conditions": [other]}))
+    gone = "condition web/uid-of-web example.com/lb=Unknown"
+    await until(lambda: gone in node.told)
+    assert [each for each in node.told if each.startswith("condition")] == [told, gone]

@@ -14,6 +14,7 @@ from syncpod.kubernetes.bound_pod import bound_pod
 from syncpod.kubernetes.merge_patch import merge_patch
 from syncpod.kubernetes.node import Machine
 from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
+from syncpod.kubernetes.readiness_gates import GateCondition, has_gates, news_of_gates
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus
 from tests.kubernetes.api_server import pod
 
@@ -132,7 +133,15 @@ def test_a_bound_pod_that_the_node_cannot_take_says_why() -> None:
     found = bound_pod(pod("web", spec={"volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}]}))
     assert found is not None
     assert found.document is None
-    assert "spec.volumes[0].nfs" in found.refusal
+    assert found.refusal is not None
+    assert found.refusal.reason == "UnsupportedByNode"
+    assert "spec.volumes[0].nfs" in found.refusal.message
+
+
+def test_a_pod_for_another_operating_system_is_rejected_in_the_kubelets_words() -> None:
+    found = bound_pod(pod("web", spec={"os": {"name": "windows"}}))
+    assert found is not None
+    assert found.refusal == ("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 
 
 def test_a_bound_pod_has_its_ephemeral_containers_and_the_clusters_generation() -> None:
@@ -227,6 +236,21 @@ def test_foreign_parts_of_a_node_stay() -> None:
     later = nodes.node_status(status, node_status(), Machine(), AT.replace(hour=13))
     assert not nodes.has_changed(status, later)
     assert later != status
+
+
+def test_the_conditions_of_gates_that_a_workflow_does_not_know_are_news() -> None:
+    given = pod("web", spec={"readinessGates": [{"conditionType": "a.b/c"}, {"conditionType": "a.b/d"}]})
+    assert has_gates(given)
+    assert news_of_gates(given, ()) == []
+    there = {"type": "a.b/c", "status": "True", "message": "x" * 5000}
+    given["status"] = {"conditions": [there, {"type": "Ready", "status": "True"}, {"type": "a.b/e", "status": "True"}]}
+    news = news_of_gates(given, ())
+    assert news == [GateCondition("a.b/c", "True", message="x" * 1024)]
+    known = [news[0]._asdict() | {"lastTransitionTime": "2026-11-01T00:00:00Z"}]
+    assert news_of_gates(given, known) == []
+    given["status"] = {}
+    assert [each.status for each in news_of_gates(given, known)] == ["Unknown"]
+    assert not has_gates(pod("web"))
 
 
 def test_a_lease_belongs_to_its_node_and_keeps_its_metadata() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qa.conformance import suite
+from qa.conformance import page, suite
 from qa.conformance.__main__ import tell
 from qa.conformance.control_plane import ControlPlane
 from qa.conformance.namespace import network_namespace
@@ -63,3 +63,14 @@ def test_a_node_of_ours_passes_the_fastest_test_of_each_group(tmp_path: Path) ->
         do_without("kubernetes", str(missing))
     assert [(each.name, each.message) for each in results if not each.passed] == []
     assert {each.name for each in results} == {each.name for each in wanted}
+
+
+def test_the_page_says_what_was_recorded() -> None:
+    assert page.DOCUMENT.read_text() == page.rendered()
+
+
+def test_a_recorded_result_replaces_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "results.tsv"
+    suite.record(path, [suite.Result("a", "failed", 1.0), suite.Result("b [Conformance]", "passed", 2.0)])
+    suite.record(path, [suite.Result("a", "passed", 3.0)])
+    assert suite.recorded(path) == [suite.Result("a", "passed", 3.0), suite.Result("b [Conformance]", "passed", 2.0)]

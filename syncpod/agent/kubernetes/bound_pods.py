@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.given_objects import GivenObjects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
+from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
@@ -44,12 +45,14 @@ class BoundPods:
         mirrors: MirrorPods,
         objects: GivenObjects,
         classes: RuntimeClasses,
+        gates: ReadinessGates,
     ) -> None:
         """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods.
 
-        Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to, and `classes` has the
-        handlers of their classes.
+        Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to, `classes` has the handlers of
+        their classes, and `gates` gives them the conditions of their readiness gates.
         """
+        self._gates = gates
         self._mirrors = mirrors
         self._reflector, self._desired, self._deletions, self._statuses = reflector, desired, deletions, statuses
         self._given, self._classes = objects, classes
@@ -142,12 +145,14 @@ class BoundPods:
     def _tell_statuses(self, changed: list[ObjectKey], gone: Mapping[ObjectKey, BoundPod]) -> None:
         for key, pod in gone.items():
             self._statuses.forget(key, pod.uid)
+            self._gates.forget(pod.uid)
         for key in changed:
             known = self._pods.get(key)
-            if known is not None and known.refusal:
+            if known is not None and known.refusal is not None:
                 self._statuses.refuse(key, known.uid, known.refusal)
             else:
                 self._statuses.changed(key)
+                self._gates.changed(key)
 
 
 def _uid(given: Mapping[str, Any]) -> str:

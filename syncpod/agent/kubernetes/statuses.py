@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from secrets import SystemRandom
 from typing import Any, Final, Protocol
 
+from syncpod.kubernetes.bound_pod import Refusal
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
@@ -21,8 +22,6 @@ from syncpod.kubernetes.reflector import Backoff, ObjectKey, version_of
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8
-REFUSED: Final = "UnsupportedByNode"
-"""The reason of a pod that the node cannot take as it is."""
 
 
 class PublishedStatus(Protocol):
@@ -51,7 +50,7 @@ class StatusWriter:
         """
         self._client, self._objects, self._has_refused = client, objects, has_refused
         self._published: dict[str, PublishedStatus] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, Refusal] = {}
         self._written: dict[ObjectKey, Mapping[str, Any]] = {}
         """What the API server answered to the last write; it may be newer than what the watch has brought."""
         self._sent: dict[ObjectKey, Mapping[str, Any]] = {}
@@ -71,7 +70,7 @@ class StatusWriter:
         self._published[state.uid] = state
         self._look(key)
 
-    def refuse(self, key: ObjectKey, uid: str, why: str) -> None:
+    def refuse(self, key: ObjectKey, uid: str, why: Refusal) -> None:
         """Take that the node cannot run a pod; it fails."""
         self._refused[uid] = why
         self._look(key)
@@ -150,7 +149,7 @@ class StatusWriter:
                     self._sent[key] = patch["status"]
                     uid = str(pod["metadata"].get("uid") or "")
                     if (why := self._refused.get(uid)) is not None:
-                        self._has_refused(key, uid, REFUSED, why)
+                        self._has_refused(key, uid, *why)
                     return
                 except ApiError as error:
                     if error.code != 409:
@@ -188,7 +187,7 @@ class StatusWriter:
         # A mirror has a UID of its own, and the status of the static pod.
         uid, before = mirrored_uid(pod) or str(pod["metadata"].get("uid") or ""), pod.get("status") or {}
         if (why := self._refused.get(uid)) is not None:
-            return status_patch(pod, rejected(REFUSED, why, pod)) if before.get("phase") != "Failed" else None
+            return status_patch(pod, rejected(*why, pod)) if before.get("phase") != "Failed" else None
         state = self._published.get(uid)
         if state is None:
             return None

@@ -17,6 +17,7 @@ from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.pod_events import PodEvents
+from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.registration import Registration, machine
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.runtime_report import RuntimeReport
@@ -85,6 +86,7 @@ class _KubernetesLink:
         self._statuses: StatusWriter | None = None
         self._events: PodEvents | None = None
         self._mirrors: MirrorPods | None = None
+        self._gates: ReadinessGates | None = None
         self._has_started = False
 
     def published(self, state: Published) -> None:
@@ -100,6 +102,8 @@ class _KubernetesLink:
             self._mirrors.published(state)
         if self._statuses is not None:
             self._statuses.published(_key(meta), state)
+        if self._gates is not None:
+            self._gates.published(_key(meta), state)
 
     def gone(self, state: Published) -> None:
         """Take the last state of a pod."""
@@ -142,7 +146,9 @@ class _KubernetesLink:
             mirrors = MirrorPods(api, self._node, lambda: registration.uid, self._workflows.standing)
             objects = GivenObjects(api, self._store, used_objects(self._context), reflector.news.set)
             classes = RuntimeClasses(api, reflector.news.set)
-            pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects, classes)
+            gates = ReadinessGates(lambda: reflector.objects, agent.signals.set_condition)
+            pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects, classes, gates)
+            self._gates = gates
             self._desired, self._deletions, self._statuses = desired, deletions, statuses
             self._mirrors = mirrors
             self._events = pod_events
@@ -165,6 +171,7 @@ class _KubernetesLink:
                 reflector.run,
                 pods.run,
                 statuses.run,
+                gates.run,
                 objects.run,
                 classes.run,
                 keep_mirrors,
