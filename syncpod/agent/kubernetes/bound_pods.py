@@ -49,7 +49,7 @@ class BoundPods:
     ) -> None:
         """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods.
 
-        Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to, `classes` has the handlers of
+        Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to, `classes` the handlers of
         their classes, and `gates` gives them the conditions of their readiness gates.
         """
         self._gates = gates
