@@ -140,7 +140,10 @@ def _chosen(
     if len(words) == 2 and "/" not in words[1] and not container:
         words, container = words[:1], words[1]
     if other := next((word for word in words if _is_of_pods_above(word)), ""):
-        raise BadInput(f"{other!r}: only pods have logs: name one, or choose the pods by their labels, -l app=NAME")
+        raise BadInput(
+            f"{other!r}: only pods have logs: name one, or choose the pods by their labels, -l app=NAME; for a fleet's "
+            "workloads `syncpod fleet logs`"
+        )
     names = pod_names(words)
     if bool(names) == bool(conditions.requirements) or len(names) > 1:
         raise BadInput("name one pod, or choose pods with --selector")

@@ -56,8 +56,13 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sa", "serviceaccount", "serviceaccounts"), "pods have no accounts at an API server here"),
     "all": "name the kinds, such as `pods` or `cm,secrets`; `--all` is every object of a kind",
     **dict.fromkeys(
-        ("crd", "crds", "cs", "componentstatuses", "hpa", "quota", "limits", "pdb", "role", "roles"),
+        ("crd", "crds", "quota", "limits", "pdb", "role", "roles"),
         "only pods, configmaps, secrets and nodes are here",
+    ),
+    **dict.fromkeys(("hpa", "horizontalpodautoscalers"), "there are no replicas: `syncpod resize` changes a pod's CPU"),
+    **dict.fromkeys(
+        ("cs", "componentstatus", "componentstatuses"),
+        "`syncpod node` shows the worker, the runtime and the server of this machine",
     ),
 }
 """Words that name a kind in kubectl, and what there is instead."""

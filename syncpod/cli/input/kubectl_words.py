@@ -96,6 +96,11 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         ),
         "--field-manager": "fields have no managers here: leave it out",
         "--chunk-size": "there are no lists in chunks here: leave it out",
+        "--request-timeout": "`timeout 10 syncpod ...` ends any command; those that wait have --timeout",
+        "--pod-running-timeout": "wait for the pod first: `syncpod wait pod POD --for condition=Ready --timeout 60s`",
+        **dict.fromkeys(
+            ("-v", "--v"), "a command has nothing more to say; `syncpod up` prints where the logs of the node are"
+        ),
     },
     "apply": {
         "--prune": "a directory that the node follows does it, `syncpod up --manifests DIR`: a pod ends with its file. "
@@ -105,12 +110,22 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--validate": "manifests are always checked strictly",
     },
     "get": {
+        "--ignore-not-found": "a pod that is not there is one line on standard error and exit code 1; `-l` selects "
+        "without either",
+        "--show-managed-fields": "fields have no managers here: leave it out",
+        "--allow-missing-template-keys": "a field that is not there is printed as nothing, or as <none>: leave it out",
+        "--subresource": "the status is part of what `-o yaml` prints: leave it out",
         "--watch-only": "--watch prints what there is, then each change",
         "--output-watch-events": "--watch prints a line for each change",
         "--raw": "there is no API server: `-o json` prints objects, and docs/temporal.md lists what Temporal's own "
         "clients may ask",
     },
-    "delete": dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
+    "delete": {
+        **dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
+        "--cascade": "nothing is deleted with a pod but what is the pod's own: leave it out",
+    },
+    "exec": dict.fromkeys(("-q", "--quiet"), "notes are on standard error: `2>/dev/null` hides them"),
+    "create": {"--edit": "edit the file first, or the pod afterwards: `syncpod edit POD`"},
     "run": {"--expose": "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here"},
     "version": dict.fromkeys(("--output", "-o"), "one line has it all"),
     "fleet apply": {
