@@ -48,6 +48,7 @@ MUTATING: Final = frozenset(
         "StopContainer",
         "RemoveContainer",
         "UpdateContainerResources",
+        "UpdateRuntimeConfig",
         "ReopenContainerLog",
         "ExecSync",
         "PullImage",

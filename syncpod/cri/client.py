@@ -138,6 +138,12 @@ class CriClient(CriRuntime):
         status = await self.status(verbose=True)
         return records.cgroup_driver(status.info) or default
 
+    @override
+    async def update_runtime_config(self, *, pod_cidr: str) -> None:
+        network = api_pb2.NetworkConfig(pod_cidr=pod_cidr)
+        request = api_pb2.UpdateRuntimeConfigRequest(runtime_config=api_pb2.RuntimeConfig(network_config=network))
+        await self._call("update_runtime_config", self._runtime.UpdateRuntimeConfig, request)
+
     # --- sandboxes ----------------------------------------------------------------------------------------------------
 
     @override

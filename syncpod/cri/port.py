@@ -332,6 +332,10 @@ class CriRuntime(Protocol):
         """Name the cgroup driver: by RuntimeConfig, else by the configuration that Status shows, else `default`."""
         ...
 
+    async def update_runtime_config(self, *, pod_cidr: str) -> None:
+        """Give the runtime's network the addresses of the node's pods: ranges, separated by commas."""
+        ...
+
     async def run_pod_sandbox(self, config: SandboxConfig, *, runtime_handler: str = "") -> str:
         """Make and start a sandbox; return its id once it is READY. Raises NameReserved if its name is taken."""
         ...

@@ -25,7 +25,7 @@ OPERATIONS: Final = (
     *("list_podsandbox", "list_podsandbox_stats", "podsandbox_status", "port_forward", "pull_image"),
     *("remove_container", "remove_image", "remove_podsandbox", "reopen_container_log", "run_podsandbox"),
     *("runtime_config", "start_container", "status", "stop_container", "stop_podsandbox", "update_container"),
-    *("update_podsandbox_resources", "version", "wait_task"),
+    *("update_podsandbox_resources", "update_runtime_config", "version", "wait_task"),
 )
 """The kubelet's `operation_type` of each call that the client makes. The names for containerd's tasks are our own."""
 

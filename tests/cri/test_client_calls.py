@@ -385,6 +385,13 @@ async def test_cgroup_driver_is_the_one_that_runtime_config_reports(server: tupl
     assert await client.runtime_config() == "systemd"
 
 
+async def test_the_addresses_of_pods_reach_the_runtime(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    await client.update_runtime_config(pod_cidr="10.1.0.0/24,fd00::/64")
+    request = cri.UpdateRuntimeConfigRequest.FromString(handler.requests["UpdateRuntimeConfig"])
+    assert request.runtime_config.network_config.pod_cidr == "10.1.0.0/24,fd00::/64"
+
+
 @contextlib.asynccontextmanager
 async def silent_socket() -> AsyncIterator[str]:
     """A socket that accepts, and never says a word."""

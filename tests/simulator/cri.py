@@ -171,6 +171,9 @@ class ScriptedCri:
         """Return the default."""
         return default
 
+    async def update_runtime_config(self, *, pod_cidr: str) -> None:
+        """Take it."""
+
     # --- sandboxes ----------------------------------------------------------------------------------------------------
 
     async def run_pod_sandbox(self, config: SandboxConfig, *, runtime_handler: str = "") -> str:

@@ -157,7 +157,7 @@ class Registration:
         """
         status, runtime = await self._status(), await self._runtime()
         is_due, now = self._clock() - self._reported_at >= REPORT_SECONDS, datetime.now(UTC)
-        node = self._newest()
+        node = self.newest()
         if node is not None:
             before = node.get("status") or {}
             new = {**documents.node_status(before, status, self._machine, now, self._port), **runtime}
@@ -183,7 +183,7 @@ class Registration:
         else:
             self._reported_at = self._clock()
 
-    def _newest(self) -> Mapping[str, Any] | None:
+    def newest(self) -> Mapping[str, Any] | None:
         """Return the newest version of the Node that is known; None if it is gone."""
         watched = self._watched.objects.get(ObjectKey("", self._name))
         if watched is None:

@@ -16,6 +16,7 @@ from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.node_events import NodeEvents
+from syncpod.agent.kubernetes.pod_cidr import PodCidr
 from syncpod.agent.kubernetes.pod_events import PodEvents
 from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.registration import Registration, machine
@@ -78,7 +79,7 @@ class _KubernetesLink:
         store: ObjectStore,
     ) -> None:
         self._agent, self._context, self._config, self._status = agent, context, config, status
-        self._runtime, self._store = RuntimeReport(cri), store
+        self._cri, self._runtime, self._store = cri, RuntimeReport(cri), store
         self._node, self._state_dir, self._port, self._taints = context.name, context.state_dir, port, taints
         self._workflows = PodWorkflows(client, node_task_queue(self._node))
         self._desired: DesiredPods | None = None
@@ -174,6 +175,7 @@ class _KubernetesLink:
                 gates.run,
                 objects.run,
                 classes.run,
+                PodCidr(self._cri, registration.newest).run,
                 keep_mirrors,
                 pod_events.run,
                 events.run,
