@@ -121,7 +121,7 @@ async def test_a_follower_who_has_gone_is_followed_for_no_longer(n1: Node) -> No
     listener = n1.port.listener
     assert listener is not None
     await until(lambda: listener._open == 0)
-    await until(lambda: not any("sent" in repr(task.get_coro()) for task in asyncio.all_tasks()))
+    await until(lambda: not any("_handle_request" in repr(task.get_coro()) for task in asyncio.all_tasks()))
 
 
 async def test_the_log_of_a_container_that_the_runtime_has_removed_is_read_from_its_file(n1: Node) -> None:
@@ -171,7 +171,7 @@ async def test_a_log_on_a_disk_that_hangs_holds_up_nothing_else(n1: Node, tmp_pa
     other = pod_with({"running": {}}, id_="x://c0")
     other["metadata"] |= {"name": "other", "uid": "u2"}
     n1.pods.pods.append(other)
-    with hung_disk(tmp_path / "hung", taken=True) as disk:
+    with hung_disk(tmp_path / "hung") as disk:
         n1.runtime.containers["c1"].log_path = str(disk / "1.log")
         hung = asyncio.create_task(n1.ask(LOGS, pair=n1.master))
         await until(lambda: any(thread.name == "show_logs u1" for thread in threading.enumerate()))

@@ -214,23 +214,36 @@ async def test_heads_and_headers_are_bounded(n1: Node) -> None:
     assert (await n1.ask("/healthz", pair=n1.master)).code == 200
 
 
+async def refused(n1: Node) -> None:
+    """A connection is closed at once."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", n1.number)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+
+
 async def test_strangers_have_only_so_many_connections_and_whoever_is_known_has_more(
     n1: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "OF_ONE_ADDRESS", 3)
+    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 600.0)
     known = []
     for _ in range(5):  # each is trusted before the next comes
         reader, writer = await n1.connect(n1.master)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n")
         assert (await read_answer(reader)).code == 200
         known.append(writer)
-    strangers = [await asyncio.open_connection("127.0.0.1", n1.number) for _ in range(4)]
-    with contextlib.suppress(ConnectionError):
-        assert await strangers[3][0].read() == b""  # the fourth
-    for _, writer in (*strangers, *((None, each) for each in known)):
-        writer.transport.abort()
     listener = n1.port.listener
     assert listener is not None
+    strangers = [(await asyncio.open_connection("127.0.0.1", n1.number))[1] for _ in range(3)]
+    await until(lambda: listener._open == 8)
+    await refused(n1)
+    for writer in known:
+        writer.transport.abort()
+    await until(lambda: listener._open == 3)
+    await refused(n1)  # who was known has left no room for one more stranger
+    for writer in strangers:
+        writer.transport.abort()
     await until(lambda: listener._open == 0 and listener._strangers.total() == 0)
     assert (await n1.ask("/healthz", pair=n1.master)).code == 200
 
