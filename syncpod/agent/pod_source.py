@@ -178,7 +178,7 @@ class NodePods:
         known = self._published.newest(workflow_id)
         return known is not None and known.run_id == run_id
 
-    # --- what is told of one ------------------------------------------------------------------------------------------
+    # --- one pod ------------------------------------------------------------------------------------------------------
 
     def _told(self, workflow_id: str, run: PublishedRun) -> Told:
         published, untold = run.published, tuple(self._untold(run.published.uid))

@@ -161,8 +161,8 @@ class PodReader:
     async def read(self, uid: str, *, made: Made | None = None) -> ObservedPod:
         """Read one pod; it is empty if the runtime has nothing of it. Raises CriError.
 
-        Has no timeout beyond those of its calls. After a start this costs two lists and one status; if it is said what
-        was `made`, they are asked for at once.
+        Has no timeout beyond those of its calls. After a start this costs two lists and one status; with `made`, all
+        are requested at once.
         """
         seq, observed_at = self._begin()
         pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self._ask_early(made))

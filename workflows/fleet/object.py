@@ -102,7 +102,7 @@ class FleetObjectWorkflow:
         """Tell the nodes that the object has changed, or is gone."""
         deleting = self.state.deleting
         if deleting:
-            self.state.put = None  # first: nodes that are told ask for it at once
+            self.state.put = None  # first: notified nodes ask for it at once
         self.is_busy = True
         ref = FleetObjectRef(kind=put.kind, namespace=put.namespace, name=put.name)
         telling = workflow.start_activity(

@@ -257,7 +257,7 @@ class DesiredPods:
             # From now on the pod may run, even if no answer comes.
             pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))
         if isinstance(order, DeletePodWorkflow) or order.replaces:
-            pod.told = None  # if the pod that it had been told of ends from now on, nobody else has ended it
+            pod.told = None  # if the pod of its last order ends from now on, nobody else has ended it
         try:
             if isinstance(order, ApplyPodWorkflow):
                 result = await self._orders.apply(order, require=self._require)
@@ -311,7 +311,7 @@ class DesiredPods:
             task.cancel()
         await asyncio.gather(*telling, return_exceptions=True)
 
-    # --- what is told of it -------------------------------------------------------------------------------------------
+    # --- the list of it -----------------------------------------------------------------------------------------------
 
     def report(self) -> tuple[DesiredPod, ...]:
         """Return the pods that the source asks for, and those whose workflows have no order to end yet."""

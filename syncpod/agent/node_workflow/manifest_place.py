@@ -40,7 +40,7 @@ class Place:
         return f"{self.file_system} mounted at {self.mount_point}"
 
     def is_another_than(self, before: Place) -> bool:
-        """Say whether the same directory lay on another device before; after a boot, as far as that can be told."""
+        """Say whether the same directory lay on another device before; after a boot, as far as that is known."""
         if self.directory != before.directory:
             return False
         if self.boot and self.boot == before.boot:

@@ -18,7 +18,7 @@ from syncpod.pod import PodSpec
 
 _EMBEDDED: Final = "syncpod-embedded://"
 _JOINING_SECONDS: Final = 5.0
-"""How long the first report of a node that has just joined is waited for."""
+"""The time for the first report of a node that has just joined."""
 _LOOK_SECONDS: Final = 0.25
 _NAMED: Final = 3
 """The most nodes that a warning names."""
@@ -27,7 +27,7 @@ _NAMED: Final = 3
 async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[str]:
     """Return a sentence for each image of these workloads that nodes with an embedded runtime do not have.
 
-    Only nodes with such a runtime are asked, and those that have just joined, whose first report is waited for. Only
+    Only nodes with such a runtime are asked, and those that have just joined, once their first report has come. Only
     those count that a pod may go to by its nodeName and nodeSelector. Nodes that do not answer are left out.
     """
     wanted = [(each, image) for each in workloads for image in images_with_files(template_of(each).spec)]

@@ -153,7 +153,7 @@ def _is_of(record: WorkerRecord, client: Client, node: str) -> bool:
     return (record.node, record.namespace, record.address) == (node, client.namespace, address)
 
 
-# --- what the server has heard ----------------------------------------------------------------------------------------
+# --- the signs of life that the server has ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
