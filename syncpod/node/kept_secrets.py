@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -104,21 +105,27 @@ def _is_copied(ref: ObjectRef) -> bool:
 
 
 class _Copies:
-    """The files, each `<origin>/<namespace>/<name>`: these are names of directories and files."""
+    """The files, each `<origin>/<namespace>/<name>`: these are names of directories and files.
+
+    Several threads of the one worker may write at the same time.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir / _DIRECTORY
         self._cipher: AESGCM | None = None
+        self._alone = threading.Lock()
+        """Held by the one thread that writes: all share a draft, and the first one makes the key."""
 
     def has(self, ref: ObjectRef) -> bool:
         return self._file(ref).is_file()
 
     def write(self, ref: ObjectRef, text: bytes) -> None:
         file, nonce = self._file(ref), os.urandom(_NONCE_BYTES)
-        sealed = nonce + self._opened().encrypt(nonce, text, _name(ref))
-        for directory in (file.parent.parent, file.parent):
-            directory.mkdir(mode=0o700, exist_ok=True)
-        replace_file(file, sealed, durable=True, draft=self._root / ".draft")
+        with self._alone:
+            sealed = nonce + self._opened().encrypt(nonce, text, _name(ref))
+            for directory in (file.parent.parent, file.parent):
+                directory.mkdir(mode=0o700, exist_ok=True)
+            replace_file(file, sealed, durable=True, draft=self._root / ".draft")
 
     def read(self, ref: ObjectRef) -> bytes:
         """Return a copy's text. Raises InvalidTag, ValueError, OSError."""

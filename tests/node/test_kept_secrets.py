@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -125,3 +126,21 @@ def test_all_copies_go_when_they_are_not_asked_for_any_more(store: KeepingStore,
     remove_kept_secrets(tmp_path / "state")
     assert copies(tmp_path) == set()
     assert store.get(KEYS) is not None
+
+
+def test_many_are_copied_at_the_same_time(tmp_path: Path) -> None:
+    store = KeepingStore(tmp_path / "state", tmp_path / "memory")
+    numbers = range(100)
+
+    def keep(number: int) -> None:
+        token = kept_token(ObjectRef("Secret", "default", f"u-{number}", "token"), f"{number}", datetime.now(UTC), None)
+        store.keep(token, "token")
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(keep, numbers))
+    shutil.rmtree(tmp_path / "memory")
+    found = ObjectStore(tmp_path / "state", tmp_path / "memory")
+    restore_kept_secrets(tmp_path / "state", found)
+    for number in numbers:
+        held = found.get(ObjectRef("Secret", "default", f"u-{number}", "token"))
+        assert held is not None and values(held)["token"] == f"{number}".encode()
