@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--hold", action="store_true", help="run no test: keep cluster and node until interrupted")
     chosen = parser.parse_args(arguments)
+    if chosen.out is not None and chosen.out.exists() and any(chosen.out.iterdir()):
+        parser.error(f"--out: {chosen.out} has the files of an earlier run")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
     out = (chosen.out or Path(tempfile.mkdtemp(prefix="syncpod-conformance-"))).resolve()
     try:
