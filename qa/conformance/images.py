@@ -51,6 +51,7 @@ def test_images() -> list[Image]:
         *_named(("busybox:1.37.0-1", "busybox:1.29-4"), shell, {"Cmd": ["sh"]}),
         *_named(("nonroot:1.5",), shell, {"Cmd": ["sh"], "User": "1234"}),
         *_named(("agnhost:2.63.0", "agnhost:2.55"), agnhost, serving),
+        *_named(("glibc-dns-testing:2.0.0",), shell | _with_libraries("hostname", "bin/hostname"), {"Cmd": ["sh"]}),
         *_named(("nonewprivs:1.4",), privileges, {"Cmd": ["nnp"]}),
         *_pause(),
     ]
