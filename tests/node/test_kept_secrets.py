@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli.machine.state_directory import OURS
 from syncpod.node.kept_secrets import KeepingStore, remove_kept_secrets, restore_kept_secrets
 from syncpod.objects import ObjectRef, ObjectStore, ObjectUnknown, values
 from syncpod.objects.tokens import kept_token
@@ -144,3 +145,8 @@ def test_many_are_copied_at_the_same_time(tmp_path: Path) -> None:
     for number in numbers:
         held = found.get(ObjectRef("Secret", "default", f"u-{number}", "token"))
         assert held is not None and values(held)["token"] == f"{number}".encode()
+
+
+def test_a_purge_knows_the_copies_as_syncpods(store: KeepingStore, tmp_path: Path) -> None:
+    assert {path.name for path in (tmp_path / "state").iterdir()} == {"objects", "kept-secrets"}
+    assert {"objects", "kept-secrets"} <= OURS
