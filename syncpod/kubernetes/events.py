@@ -58,7 +58,10 @@ class Event:
 
 
 def node_subject(name: str) -> Subject:
-    """Return a node as the subject of its own events: its name stands for its UID, as the kubelet has it."""
+    """Return a node as the subject of its own events: its name stands for its UID.
+
+    ``kubectl describe node`` looks for that. The events of a kubelet 1.36 have no UID, and so it does not show them.
+    """
     return Subject(kind="Node", namespace="", name=name, uid=name)
 
 
@@ -66,7 +69,7 @@ def event_document(event: Event, node: str) -> dict[str, Any]:
     """Return the v1 Event of a node."""
     about = event.subject
     involved = {
-        "apiVersion": "v1" if about.kind == "Pod" else "",
+        "apiVersion": "v1",
         "kind": about.kind,
         "namespace": about.namespace,
         "name": about.name,

@@ -12,6 +12,13 @@ from typing import Any, Final
 MOST_IMAGES: Final = 50
 """The kubelet's nodeStatusMaxImages: the largest ones are told."""
 MOST_NAMES: Final = 5
+DECLARED: Final = (
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+)
+"""What a control plane of 1.36 asks of a node before it lets a pod use it, of what the kubelet declares there. The
+fourth, `ExtendWebSocketsToKubelet`, is not true here: no CRI runtime speaks the protocol."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +42,14 @@ class Handler:
 
 def of_runtime(images: Sequence[Image], handlers: Sequence[Handler], *, groups_policy: bool) -> dict[str, Any]:
     """Return the fields of a Node's status; `groups_policy`: the runtime obeys supplementalGroupsPolicy."""
+    # One that announces no handlers announces nothing of groups either.
+    features = {"supplementalGroupsPolicy": groups_policy} if handlers or groups_policy else None
     largest = sorted(images, key=lambda each: (-each.size, each.digests, each.tags))[:MOST_IMAGES]
     return {
         "images": [{"names": [*each.digests, *each.tags][:MOST_NAMES], "sizeBytes": each.size} for each in largest],
         "runtimeHandlers": [_handler(each) for each in handlers],
-        "features": {"supplementalGroupsPolicy": groups_policy},
+        "features": features,
+        "declaredFeatures": list(DECLARED),
     }
 
 

@@ -196,6 +196,8 @@ class ApiServer:
         if path in self.objects:
             return _status(409, "AlreadyExists", "it exists")
         document["metadata"].setdefault("uid", f"uid-of-{document['metadata']['name']}")
+        for name in self.drops & document.get("status", {}).keys():
+            del document["status"][name]
         return web.json_response(await self.put(path, document), status=201)
 
     def _review(self, path: str, document: dict[str, Any]) -> web.StreamResponse:

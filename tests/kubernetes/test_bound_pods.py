@@ -508,9 +508,10 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_when_it_is_delet
             """Nothing is told here."""
 
     async def runtime() -> Mapping[str, Any]:
-        return {"images": [{"names": ["busybox:1"], "sizeBytes": 7}]}
+        return {"images": [{"names": ["busybox:1"], "sizeBytes": 7}], "declaredFeatures": ["A"]}
 
     registration = Registration(client, "n1", own_status, Machine(), runtime=runtime, events=Events())
+    api.drops.add("declaredFeatures")  # an older server does not know them, and is not asked again and again
     api.faults.append(Fault("POST", "nodes", "500"))
     running = [
         asyncio.ensure_future(run()) for run in (registration.run, registration.follow, registration.renew_lease)

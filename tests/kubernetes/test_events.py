@@ -161,7 +161,7 @@ def test_an_event_names_the_kubelet_of_the_node_and_its_object() -> None:
     assert len(document["metadata"]["name"]) == 253
     assert len(document["message"]) == 1024
     node = event_document(Event(node_subject("n1"), "Normal", "Starting", "", NOW, NOW), "n1")
-    assert node["involvedObject"] == {"kind": "Node", "name": "n1", "uid": "n1"}
+    assert node["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n1"}
     assert node["metadata"]["namespace"] == "default"
 
 

@@ -20,3 +20,5 @@ def test_handlers_and_features_are_told_as_the_runtime_has_them() -> None:
     assert told["features"] == {"supplementalGroupsPolicy": True}
     features = {"recursiveReadOnlyMounts": True, "userNamespaces": False}
     assert told["runtimeHandlers"] == [{"name": "", "features": features}]
+    assert of_runtime([], [], groups_policy=False)["features"] is None  # containerd 1.6 announces nothing
+    assert told["declaredFeatures"] == sorted(told["declaredFeatures"])

@@ -79,6 +79,9 @@ class Registration:
         self._client, self._name, self._status, self._machine, self._clock = client, name, status, machine, clock
         self._node: Mapping[str, Any] = {}
         self._lease: Mapping[str, Any] | None = None
+        self._sent: Mapping[str, Any] = {}
+        self._taken: Mapping[str, Any] = {}
+        """The status that the last write sent, and the one that the cluster made of it."""
         self._reported_at = 0.0
         self.registered = asyncio.Event()
         """Set once the cluster has the Node."""
@@ -163,15 +166,17 @@ class Registration:
             new = {**documents.node_status(before, status, self._machine, now, self._port), **runtime}
             if self._events is not None:
                 self._events.seen(node)
-            if not is_due and not documents.has_changed(before, new):
+            if not is_due and not self._is_news(before, new):
                 return
         try:
             self._node = await self._client.ask("GET", self._path)
             before = self._node
             new = documents.node_status(before.get("status") or {}, status, self._machine, now, self._port)
-            patch = versioned_patch(before, {**new, **runtime})
+            sent = {**new, **runtime}
             path = f"{self._path}/status"
+            patch = versioned_patch(before, sent)
             self._node = await self._client.ask("PATCH", path, body=patch, content_type=MERGE_PATCH)
+            self._sent, self._taken = sent, self._node.get("status") or {}
             if self._events is not None:
                 self._events.written(before, self._node)
         except ApiError as error:
@@ -182,6 +187,12 @@ class Registration:
                 raise
         else:
             self._reported_at = self._clock()
+
+    def _is_news(self, before: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """Say whether the cluster's status is to be written. It may leave out a field, and is not asked again then."""
+        if not documents.has_changed(before, new):
+            return False
+        return documents.has_changed(self._sent, new) or documents.has_changed(self._taken, before)
 
     def newest(self) -> Mapping[str, Any] | None:
         """Return the newest version of the Node that is known; None if it is gone."""
@@ -211,10 +222,14 @@ class Registration:
 
 
 def machine(root: Path = Path("/")) -> Machine:
-    """Return this machine's identities; "" for one that it does not tell. Blocks."""
+    """Return this machine's identities; "" for one that it does not tell. Blocks.
+
+    A machine whose firmware has no UUID has its id in that place (cadvisor's machine/info.go, GetSystemUUID).
+    """
+    machine_id = _text(root / "etc/machine-id")
     return Machine(
-        machine_id=_text(root / "etc/machine-id"),
-        system_uuid=_text(root / "sys/class/dmi/id/product_uuid"),
+        machine_id=machine_id,
+        system_uuid=_text(root / "sys/class/dmi/id/product_uuid") or machine_id,
         boot_id=_text(root / "proc/sys/kernel/random/boot_id"),
     )
 
