@@ -3,6 +3,9 @@
 Simulated pods crash again and again, some of them are replaced in each minute, and so there are never more of them.
 Meanwhile their annotations are changed and their workflows queried. Every ten seconds the memory of worker and Temporal
 is read. With ``--write``, the plot and its section go into docs/performance.md.
+
+In an hour of the kubelet's back-off no pod comes to the bounds of what it keeps, so its memory still grows.
+``--longest-back-off 8`` has pods restart so often that they do, and shows what comes after that.
 """
 
 from __future__ import annotations
@@ -24,14 +27,25 @@ from bench.flood_plot import plot
 from bench.performance import DOCUMENT, today, written
 from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
 from bench.stage import NODE
+from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.pod import Pod, admit_pod
+from syncpod.pod.restart_settings import MAXIMUM
 from tests.runtimes.images import BUSYBOX
 
-BEGIN: Final = "<!-- measured: python -m bench.flood -->"
-PLOT: Final = DOCUMENT.with_name("flood.svg")
-STAYING, PASSING = 40, 20
-"""How many pods crash for the whole time, and how many more, each of which is replaced in its turn."""
+
+@dataclass(frozen=True)
+class Section:
+    """Where the results of one kind of run are written."""
+
+    begin: str
+    plot: Path
+
+
+USUAL: Final = Section("<!-- measured: python -m bench.flood -->", DOCUMENT.with_name("flood.svg"))
+FULL: Final = Section(
+    "<!-- measured: python -m bench.flood --longest-back-off -->", DOCUMENT.with_name("flood-full.svg")
+)
 _QUERIED: Final = "pod"
 _SAMPLES_EVERY: Final = 10.0
 
@@ -49,6 +63,18 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class Pods:
+    """Which pods there are."""
+
+    staying: int = 40
+    """Pods that crash for the whole time."""
+    passing: int = 20
+    """Further pods, each of which is replaced in its turn."""
+    longest_back_off: float | None = None
+    """Seconds; None = the kubelet's five minutes."""
+
+
+@dataclass(frozen=True)
 class Sample:
     """One look at the memory."""
 
@@ -56,10 +82,13 @@ class Sample:
     """Since the flood began."""
     memory: Mapping[str, int]
     """Anonymous bytes of each part: what it has made itself, which only it can free."""
+    shares: Mapping[str, int]
+    """Proportional set size of each part, in bytes: pages of programs count too, those of several processes in part."""
 
 
-def crashing_pod(name: str, generation: int = 0) -> Pod:
+def crashing_pod(name: str, generation: int = 0, longest_back_off: float | None = None) -> Pod:
     """Return a pod whose container fails a second after each start; `generation` changes only an annotation."""
+    back_off = {} if longest_back_off is None else {MAXIMUM: f"{longest_back_off:g}s"}
     return admit_pod(
         {
             "apiVersion": "v1",
@@ -70,6 +99,7 @@ def crashing_pod(name: str, generation: int = 0) -> Pod:
                 "annotations": {
                     "simulate.syncpod.dev/main": '{"runTime": "1s", "exitCodes": [1]}',
                     "bench/generation": str(generation),
+                    **back_off,
                 },
             },
             "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": BUSYBOX}]},
@@ -77,28 +107,30 @@ def crashing_pod(name: str, generation: int = 0) -> Pod:
     )
 
 
-def anonymous_bytes(pid: int) -> int:
-    """Return the anonymous memory of a process."""
+def memory_of(pid: int) -> tuple[int, int]:
+    """Return the anonymous memory of a process, and its proportional set size, in bytes."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
+    sizes = {name: int(line.split()[1]) * 1024 for line in lines[1:] if (name := line.partition(":")[0])}
+    return sizes["Anonymous"], sizes["Pss"]
 
 
 class Flood:
     """The pods of one flood, and what is done to them."""
 
-    def __init__(self, node: SimulatedNode, rates: Rates) -> None:
+    def __init__(self, node: SimulatedNode, rates: Rates, pods: Pods) -> None:
         """Act on this node."""
         self._node = node
         self._rates = rates
+        self._kind = pods
         self._numbers = itertools.count()
         self._generations = itertools.count(1)
         self._pods: list[str] = []
         """Names of the pods that are there; those that stay come first."""
-        self.counts = {"applied": 0, "changed": 0, "deleted": 0, "queried": 0, "failed": 0}
+        self.counts = {"applied": 0, "changed": 0, "deleted": 0, "queried": 0, "failed": 0, "restarted": 0}
 
     async def begin(self) -> None:
         """Apply the first pods."""
-        self._pods = [f"flood-{next(self._numbers)}" for _ in range(STAYING + PASSING)]
+        self._pods = [f"flood-{next(self._numbers)}" for _ in range(self._kind.staying + self._kind.passing)]
         await each(self._pods, self._apply)
 
     async def run(self) -> None:
@@ -107,6 +139,13 @@ class Flood:
             self._each_minute(self._rates.replaced, self._replace),
             self._each_minute(self._rates.changed, self._change),
             self._each_minute(self._rates.queried, self._query),
+        )
+
+    async def count_restarts(self) -> None:
+        """Count the restarts of all pods that are there."""
+        found = [await self._node.engine.handle(name).query(_QUERIED) for name in self._pods]
+        self.counts["restarted"] += sum(
+            status["restartCount"] for pod in found for status in pod["status"].get("containerStatuses", ())
         )
 
     async def end(self) -> None:
@@ -119,11 +158,12 @@ class Flood:
             await asyncio.sleep(began + number * 60 / times - time.monotonic())
             try:
                 await act()
-            except TemporalError:  # a pod that has just gone
+            except (TemporalError, Failure):  # a pod that has just gone, or a busy machine
                 self.counts["failed"] += 1
 
     async def _apply(self, name: str) -> None:
-        await apply_pod(self._node.client, crashing_pod(name), node=NODE, has_attributes=True)
+        pod = crashing_pod(name, longest_back_off=self._kind.longest_back_off)
+        await apply_pod(self._node.client, pod, node=NODE, has_attributes=True)
         self.counts["applied"] += 1
 
     async def _delete(self, name: str) -> None:
@@ -132,14 +172,15 @@ class Flood:
         self.counts["deleted"] += 1
 
     async def _replace(self) -> None:
-        oldest, new = self._pods.pop(STAYING), f"flood-{next(self._numbers)}"
+        oldest, new = self._pods.pop(self._kind.staying), f"flood-{next(self._numbers)}"
         await self._delete(oldest)
         await self._apply(new)
         self._pods.append(new)
 
     async def _change(self) -> None:
         generation = next(self._generations)
-        pod = crashing_pod(self._pods[generation % STAYING], generation)
+        name = self._pods[generation % self._kind.staying]
+        pod = crashing_pod(name, generation, self._kind.longest_back_off)
         await apply_pod(self._node.client, pod, node=NODE, has_attributes=True)
         self.counts["changed"] += 1
 
@@ -150,53 +191,83 @@ class Flood:
 
 
 async def flood(
-    minutes: float, rest_minutes: float, rates: Rates, say: Callable[[str], None]
-) -> tuple[list[Sample], Mapping[str, int]]:
-    """Flood a node of its own for so long, delete its pods, and watch it at rest; return the samples and the counts."""
+    minutes: float, rest_minutes: float, rounds: int, rates: Rates, pods: Pods, say: Callable[[str], None]
+) -> tuple[list[Sample], list[float], Mapping[str, int]]:
+    """Flood a node of its own for so long, delete its pods, and watch it at rest, all this so many times.
+
+    Return the samples, when each flood ended in minutes, and the counts.
+    """
     async with simulated_node() as node:
-        flooding = Flood(node, rates)
-        await flooding.begin()
+        flooding = Flood(node, rates, pods)
         samples: list[Sample] = []
+        ends: list[float] = []
+        await flooding.begin()
         began = time.monotonic()
         watching = asyncio.create_task(_sampled(node, samples, began, say))
-        running = asyncio.create_task(flooding.run())
-        await asyncio.wait({watching, running}, timeout=minutes * 60, return_when=asyncio.FIRST_COMPLETED)
-        for task in (running, watching):
-            if task.done():
-                task.result()
-        running.cancel()
-        await asyncio.wait({running})
-        await flooding.end()
-        await asyncio.sleep(rest_minutes * 60)
+        for number in range(rounds):
+            if number:
+                await flooding.begin()
+            running = asyncio.create_task(flooding.run())
+            await asyncio.wait({watching, running}, timeout=minutes * 60, return_when=asyncio.FIRST_COMPLETED)
+            for task in (running, watching):
+                if task.done():
+                    task.result()
+            running.cancel()
+            await asyncio.wait({running})
+            ends.append((time.monotonic() - began) / 60)
+            await flooding.count_restarts()
+            await flooding.end()
+            await asyncio.sleep(rest_minutes * 60)
         watching.cancel()
-        return samples, flooding.counts
+        return samples, ends, flooding.counts
 
 
 async def _sampled(node: SimulatedNode, samples: list[Sample], began: float, say: Callable[[str], None]) -> None:
     """Add a sample every ten seconds, until cancelled."""
     for number in itertools.count(1):
-        anonymous = {part: anonymous_bytes(pid) for part, pid in node.pids.items()}
-        sample = Sample((time.monotonic() - began) / 60, anonymous)
-        samples.append(sample)
-        say(
-            f"{sample.minutes:6.1f} min "
-            + "  ".join(f"{part} {each / 2**20:.1f}" for part, each in sample.memory.items())
+        read = {part: memory_of(pid) for part, pid in node.pids.items()}
+        sample = Sample(
+            (time.monotonic() - began) / 60,
+            {part: anonymous for part, (anonymous, _) in read.items()},
+            {part: share for part, (_, share) in read.items()},
         )
+        samples.append(sample)
+        parts = (
+            f"{part} {each / 2**20:.1f} (PSS {sample.shares[part] / 2**20:.1f})" for part, each in sample.memory.items()
+        )
+        say(f"{sample.minutes:6.1f} min  {'  '.join(parts)}")
         await asyncio.sleep(began + number * _SAMPLES_EVERY - time.monotonic())
 
 
-def report(samples: Sequence[Sample], counts: Mapping[str, int], minutes: float, environment: str) -> str:
-    """Return the section of the page: what was done, the plot, and the memory at some moments."""
+def report(
+    samples: Sequence[Sample],
+    counts: Mapping[str, int],
+    minutes: float,
+    ends: Sequence[float],
+    pods: Pods,
+    image: Path,
+    environment: str,
+) -> str:
+    """Return the section of the page: what was done, the plot, and the memory at some moments.
+
+    Each round took so many minutes, and ended at one of `ends`.
+    """
     done = ", ".join(f"{number:,} {what}" for what, number in counts.items())
     parts = list(samples[0].memory)
-    rows: list[Sequence[str]] = [("anonymous memory, MiB", *parts)]
-    moments = [*(minutes * share for share in (0, 0.1, 0.25, 0.5, 0.75, 1)), samples[-1].minutes]
+    rows: list[Sequence[str]] = [("anonymous memory (PSS), MiB", *parts)]
+    shares = (0, 0.1, 0.25, 0.5, 0.75, 1) if len(ends) == 1 else (0, 0.5, 1)
+    within = [end - minutes * (1 - share) for end in ends for share in shares]
+    moments = sorted({*within, samples[-1].minutes})
     for moment in moments:
         sample = next((each for each in samples if each.minutes >= moment), samples[-1])
-        rows.append((f"after {sample.minutes:.0f} min", *(f"{sample.memory[part] / 2**20:.0f}" for part in parts)))
-    begins = f"Measured on {today()}: {minutes:g} minutes with {STAYING + PASSING} pods in a crash loop; {done}."
-    image = f"![anonymous memory of worker, Temporal and runtime over the time]({PLOT.name})"
-    return "".join(f"\n{part}\n" for part in (begins, image, markdown(rows), environment)) + "\n"
+        cells = (f"{sample.memory[part] / 2**20:.0f} ({sample.shares[part] / 2**20:.0f})" for part in parts)
+        rows.append((f"after {sample.minutes:.0f} min", *cells))
+    number = pods.staying + pods.passing
+    longest = "" if pods.longest_back_off is None else f" with a back-off of at most {pods.longest_back_off:g} s"
+    times = "" if len(ends) == 1 else f"{len(ends)} times "
+    begins = f"Measured on {today()}: {times}{minutes:g} minutes with {number} pods in a crash loop{longest}; {done}."
+    shown = f"![anonymous memory of worker, Temporal and runtime over the time]({image.name})"
+    return "".join(f"\n{part}\n" for part in (begins, shown, markdown(rows), environment)) + "\n"
 
 
 def main() -> None:
@@ -204,26 +275,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.flood", description="Watch the memory in a flood of pods.")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rest", type=float, default=5, help="minutes that it is watched after that (default: 5)")
+    parser.add_argument("--rounds", type=int, default=1, help="how many times all this is done to the same node")
     parser.add_argument("--times", type=float, default=1, help="how many times the usual rates (default: 1)")
+    parser.add_argument("--pods", type=int, default=60, help="how many pods there are, a third of them passing")
+    parser.add_argument("--longest-back-off", type=float, help="seconds (default: the kubelet's five minutes)")
     parser.add_argument("--write", action="store_true", help="write the plot and the section into docs")
     parser.add_argument("--plot", type=Path, help="where the plot goes if it is not written into docs")
     asked = parser.parse_args()
     usual = Rates()
     rates = Rates(*(asked.times * rate for rate in (usual.replaced, usual.changed, usual.queried)))
+    passing = asked.pods // 3
+    pods = Pods(asked.pods - passing, passing, asked.longest_back_off)
+    section = USUAL if pods.longest_back_off is None else FULL
     before = machine.load()
 
     def say(line: str) -> None:
         sys.stderr.write(f"flood: {line}\n")
         sys.stderr.flush()
 
-    samples, counts = asyncio.run(flood(asked.minutes, asked.rest, rates, say))
-    text = report(samples, counts, asked.minutes, machine.environment("simulated pods", before))
-    where = PLOT if asked.write else asked.plot
+    samples, ends, counts = asyncio.run(flood(asked.minutes, asked.rest, asked.rounds, rates, pods, say))
+    environment = machine.environment("simulated pods", before)
+    text = report(samples, counts, asked.minutes, ends, pods, section.plot, environment)
+    where = section.plot if asked.write else asked.plot
     if where is not None:
         curves = {part: [(each.minutes, each.memory[part] / 2**20) for each in samples] for part in samples[0].memory}
-        where.write_text(plot(curves, ends=asked.minutes))
+        where.write_text(plot(curves, ends=ends))
     if asked.write:
-        DOCUMENT.write_text(written(DOCUMENT.read_text(), text, begin=BEGIN))
+        DOCUMENT.write_text(written(DOCUMENT.read_text(), text, begin=section.begin))
     sys.stdout.write(text)
 
 

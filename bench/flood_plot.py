@@ -11,8 +11,8 @@ _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
 _STEPS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-def plot(curves: Mapping[str, Sequence[tuple[float, float]]], *, ends: float) -> str:
-    """Return the plot of each curve's points (minutes, MiB) as a document; a dashed line is at `ends`, in minutes."""
+def plot(curves: Mapping[str, Sequence[tuple[float, float]]], *, ends: Sequence[float]) -> str:
+    """Return the plot of each curve's points (minutes, MiB) as a document; dashed lines are at `ends`, in minutes."""
     last = max(x for points in curves.values() for x, _ in points)
     highest = max(y for points in curves.values() for _, y in points) * 1.1
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
@@ -33,7 +33,7 @@ def plot(curves: Mapping[str, Sequence[tuple[float, float]]], *, ends: float) ->
         lines.append(f'<text x="{_LEFT - 6}" y="{y_of(value) + 4:.1f}" text-anchor="end">{value}</text>')
     for value in _marks(last):
         lines.append(f'<text x="{x_of(value):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{value}</text>')
-    lines.append(f'<path d="M{x_of(ends):.1f} {_TOP}v{high}" stroke="#888" stroke-dasharray="4"/>')
+    lines += [f'<path d="M{x_of(end):.1f} {_TOP}v{high}" stroke="#888" stroke-dasharray="4"/>' for end in ends]
     lines.append(f'<text x="{_LEFT}" y="{_TOP - 6}">MiB</text>')
     lines.append(f'<text x="{_LEFT + wide}" y="{_HEIGHT - 6}" text-anchor="end">minutes</text>')
     for (name, points), colour in zip(curves.items(), _COLOURS, strict=False):

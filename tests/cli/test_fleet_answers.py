@@ -44,7 +44,8 @@ class LateWorkflow:
 
     async def describe(self, **_: Any) -> Any:
         pending = SimpleNamespace(attempt=self.tries)
-        return SimpleNamespace(raw_description=SimpleNamespace(pending_workflow_task=pending))
+        raw = SimpleNamespace(pending_workflow_task=pending)
+        return SimpleNamespace(raw_description=raw, status=None, workflow_type="FleetNode", task_queue="fleet")
 
     async def start_update(self, *_: Any, **how: Any) -> LateWorkflow:
         self.ids.append(how["id"])

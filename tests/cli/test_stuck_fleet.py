@@ -17,11 +17,12 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.converter import ActivitySerializationContext
 
-from syncpod.cli.temporal.stuck_fleet import without_a_key, without_the_key_of
+from syncpod.cli.temporal.stuck_fleet import taken_by_another, without_a_key, without_the_key_of
 from syncpod.fleet_client import FleetAccess
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.sealing_keys import FleetSealingKeys
-from syncpod.messages.fleet import FleetNodeSummary, fleet_node_id
+from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeSummary, fleet_node_id
+from syncpod.messages.workload import WORKLOAD_WORKFLOW
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
@@ -157,3 +158,16 @@ async def test_of_a_long_history_no_more_is_read_than_up_to_the_last_answer_that
     stuck = Stuck(fleet, [*[sealed_for_first] * 40, HistoryEvent(), sealed_for_second, HistoryEvent()], page=2)
     assert f"is sealed for key {first}, which" in await stuck.says()
     assert stuck.pages == 2
+
+
+@pytest.mark.parametrize("workflow_id", [fleet_node_id("n1"), "workload/Deployment/default/web"])
+async def test_a_stranger_under_an_id_of_the_fleets_is_named_with_the_way_on(client: Client, workflow_id: str) -> None:
+    own = FLEET_NODE_WORKFLOW if workflow_id.startswith("fleet-node/") else WORKLOAD_WORKFLOW
+    for kind, queue, is_the_fleets in ((own, FLEET_QUEUE, True), ("Nobody", FLEET_QUEUE, False), (own, "other", False)):
+        handle = await client.start_workflow(kind, id=workflow_id, task_queue=queue)
+        sentence = await taken_by_another(client, workflow_id)
+        assert (sentence == "") is is_the_fleets
+        assert is_the_fleets or f"somebody has started a {kind} there, on task queue {queue}" in sentence
+        assert is_the_fleets or f"`temporal workflow terminate -w {workflow_id}`" in sentence
+        await handle.terminate()
+        assert await taken_by_another(client, workflow_id) == ""

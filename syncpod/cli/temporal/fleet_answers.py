@@ -34,7 +34,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.liveness import heard_on
 from syncpod.cli.temporal.session import refused
-from syncpod.cli.temporal.stuck_fleet import failed_tries, without_a_key
+from syncpod.cli.temporal.stuck_fleet import failed_tries, taken_by_another, without_a_key
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, refused_because, stop_if_cancelled
 from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_QUEUE
 from syncpod.temporal.busy_workflow import is_busy_workflow
@@ -195,7 +195,7 @@ async def _patiently(
         if not (life.lives or may_return) or (patience is not None and loop.time() > began + patience):
             raise Unanswered("; ".join(filter(None, (await silence(client, workflow_id), but))))
         if life.lives and not is_said and loop.time() > began + RPC.total_seconds():
-            if why := await _without_a_key(client, workflow_id):
+            if why := await _taken_by_another(client, workflow_id) or await _without_a_key(client, workflow_id):
                 raise Unanswered("; ".join(filter(None, (why, but))))
             if but:
                 remark("the fleet's worker is busy: waiting for its answer")
@@ -207,6 +207,12 @@ async def _failed_tries(client: Client, workflow_id: str) -> int:
     with contextlib.suppress(RPCError):  # it may have ended, and then the server's next answer shows that
         return await failed_tries(client, workflow_id)
     return 0
+
+
+async def _taken_by_another(client: Client, workflow_id: str) -> str:
+    with contextlib.suppress(RPCError):
+        return await taken_by_another(client, workflow_id)
+    return ""
 
 
 async def _without_a_key(client: Client, workflow_id: str) -> str:

@@ -13,14 +13,17 @@ from typing import Final
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages.fleet import FLEET_NODE_PREFIX, FleetNodeSummary, fleet_node_id
+from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeSummary, fleet_node_id
 from syncpod.messages.sealing import is_sealed
+from syncpod.messages.workload import WORKLOAD_WORKFLOW
 from syncpod.temporal.sealing import FleetCodec
 
 _RPC: Final = timedelta(seconds=5)
+_KINDS: Final = {FLEET_NODE_PREFIX: FLEET_NODE_WORKFLOW, "workload/": WORKLOAD_WORKFLOW}
+"""By the beginning of its id: the type of a workflow of the fleet."""
 _PAGE: Final = 100
 """How many events are read at once. A quiet node has as many in two and a half hours."""
 
@@ -29,6 +32,25 @@ async def failed_tries(client: Client, workflow_id: str) -> int:
     """Return how often the task of a workflow that is open now has failed, or was not answered. Raises RPCError."""
     described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
     return max(0, described.raw_description.pending_workflow_task.attempt - 1)
+
+
+async def taken_by_another(client: Client, workflow_id: str) -> str:
+    """Return a sentence if the open workflow under an id of the fleet's is not the fleet's; or "".
+
+    Whoever reaches the server can start one there, of a type or on a task queue that the fleet's worker does not serve.
+    Raises RPCError.
+    """
+    expected = next((kind for prefix, kind in _KINDS.items() if workflow_id.startswith(prefix)), None)
+    described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
+    is_open = described.status == WorkflowExecutionStatus.RUNNING
+    found = described.workflow_type, described.task_queue
+    if not is_open or expected is None or found == (expected, FLEET_QUEUE):
+        return ""
+    return (
+        f"workflow {workflow_id} is not the fleet's: somebody has started a {found[0]} there, on task queue "
+        f"{found[1]}: "
+        f"`temporal workflow terminate -w {workflow_id}` at the fleet's server frees the name"
+    )
 
 
 async def without_a_key(client: Client, workflow_id: str) -> str:
