@@ -13,6 +13,7 @@ from typing import Final, Literal
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.restart import container_should_restart, is_sidecar
 from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec
+from syncpod.pod.origin import KUBERNETES_SOURCE
 
 Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 
@@ -26,8 +27,11 @@ RESTARTING_ALL_CONTAINERS: Final = "RestartingAllContainers"
 
 
 def is_static_pod(pod: Pod) -> bool:
-    """Say whether the pod came from a list of pods, such as a directory (pod_update.go, v1.36, IsStaticPod)."""
-    return pod.metadata.annotations.get(CONFIG_SOURCE, "api") != "api"
+    """Say whether the pod came from a list of pods, such as a directory (pod_update.go, v1.36, IsStaticPod).
+
+    The pods of a Kubernetes cluster are those that the kubelet calls `api`.
+    """
+    return pod.metadata.annotations.get(CONFIG_SOURCE, "api") not in ("api", KUBERNETES_SOURCE)
 
 
 def pod_has_initialized(pod: Pod, observed: ObservedPod) -> bool:

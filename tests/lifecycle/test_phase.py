@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.phase import is_static_pod, pod_has_initialized, pod_phase
-from syncpod.pod import ContainerStatus, Pod
+from syncpod.pod import ContainerStatus, ObjectMeta, Pod
 
 RUNNING: dict[str, Any] = {"state": {"running": {}}}
 WAITING: dict[str, Any] = {"state": {"waiting": {"reason": "ContainerCreating"}}}
@@ -195,3 +195,12 @@ def test_a_pod_succeeds_only_if_every_main_container_exited_with_0(policy: str, 
 def test_a_pod_with_a_running_container_is_never_over(policy: str, mains: list[Any]) -> None:
     got = phase(policy, main={"up": RUNNING, **{f"m{i}": state for i, state in enumerate(mains)}}, terminal=True)
     assert got in ("Pending", "Running")
+
+
+def test_a_pod_of_a_kubernetes_cluster_is_no_static_pod() -> None:
+    """So it is evicted like any other, and Failed once it is gone before its end."""
+    sources = {"file": True, "http": True, "api": False, "kubernetes": False}
+    for source, is_static in sources.items():
+        metadata = ObjectMeta(annotations={"kubernetes.io/config.source": source})
+        assert is_static_pod(Pod(metadata=metadata)) is is_static
+    assert not is_static_pod(Pod())
