@@ -17,15 +17,15 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING, Final
 
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.objects import ObjectRef, ObjectStore, Origin
 from syncpod.pod import ConfigMap, Secret
 from syncpod.pod.wire import to_wire
+
+if TYPE_CHECKING:  # a worker without copies does not pay for it
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,8 @@ def restore_kept_secrets(state_dir: Path, store: ObjectStore) -> None:
 
     A copy that cannot be read is removed.
     """
+    from cryptography.exceptions import InvalidTag
+
     copies = _Copies(state_dir)
     for ref in copies.all():
         if store.version(ref) is not None:
@@ -147,6 +149,8 @@ class _Copies:
     def _opened(self) -> AESGCM:
         """Return the cipher, with a key that is made if there is none."""
         if self._cipher is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             key = self._root / _KEY
             try:
