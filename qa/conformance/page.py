@@ -22,7 +22,8 @@ _HEAD: Final = """\
 
 `make conformance` starts an upstream control plane of Kubernetes {version} with one node, and runs the end-to-end
 tests that judge a node: those labelled NodeConformance that share it ({total}), of which {both} are Conformance too.
-The kubelet was judged on a machine of the same kind, by the same tests, with the node alone exchanged. [How it is
+The kubelet was judged by the same tests on a machine of the same kind, with containerd 1.6.20, and a node of ours
+with containerd 2.4.2; a run exchanges the node alone (`--node kubelet`). [How it is
 run](testing.md#kubernetes-own-tests).
 
 **The kubelet {version} passes {kubelet} of {total}, a node of ours {ours}.** {worse}
