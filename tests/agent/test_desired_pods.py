@@ -382,3 +382,33 @@ async def test_a_pod_that_is_applied_again_keeps_the_time_when_the_node_first_he
     workflows.pods.gone(meta("web", "u1"), is_followed=False)
     await until(lambda: workflows.told == ["apply web/u1"])
     assert workflows.annotations[SEEN] == "then"
+
+
+def numbered(name: str, uid: str, generation: int, **labels: str) -> dict[str, Any]:
+    """A pod of a source that numbers its changes, as a cluster does."""
+    made = document(name, uid)
+    return {"metadata": {**made["metadata"], "generation": generation, "labels": labels}}
+
+
+async def test_the_next_worker_gives_a_numbered_pod_an_order_only_if_its_workflow_has_another_version(
+    workflows: Workflows,
+) -> None:
+    workflows.there = dict.fromkeys(("same", "older", "labelled", "silent"), "u")
+    pods = tuple(numbered(name, "u", 2, app="web") for name in workflows.there)
+    keys = frozenset(PodKey(name=name) for name in workflows.there)
+    workflows.known = [meta("older", "u").model_copy(update={"generation": 1, "labels": {"app": "web"}})]
+    await workflows.pods.take(Listing(pods[:3], (PodKey(name="silent"),), (), keys))
+    await workflows.pods.take(Listing(pods, (), (), keys))
+    same = meta("same", "u").model_copy(update={"generation": 2, "labels": {"app": "web"}})
+    workflows.pods.published(same)
+    workflows.pods.published(meta("labelled", "u").model_copy(update={"generation": 2, "labels": {}}))
+    await workflows.settled(**dict.fromkeys(workflows.there, "applied"))
+    assert sorted(workflows.told) == ["apply labelled/u", "apply older/u"]
+    assert workflows.asked == 1
+    # What it publishes later is no reason for an order, and a change of the source is one.
+    workflows.pods.published(same.model_copy(update={"generation": 1}))
+    changed = tuple(numbered(name, "u", 3 if name == "same" else 2, app="web") for name in workflows.there)
+    await workflows.pods.take(Listing(changed, (), (), keys))
+    await workflows.settled(**dict.fromkeys(workflows.there, "applied"))
+    assert sorted(workflows.told) == ["apply labelled/u", "apply older/u", "apply same/u"]
+    assert workflows.annotations[SEEN] == "then"

@@ -48,6 +48,7 @@ _RETRY_SECONDS: Final = 1.0
 _QUICK_SECONDS: Final = (0.2, 0.4)
 """Between the first tries where a workflow has not answered, or has just ended; the back-off comes after them."""
 _LONGEST_MESSAGE: Final = 300
+_ORIGIN: Final = frozenset((SOURCE_ANNOTATION, SEEN_ANNOTATION))
 
 
 class Listing(NamedTuple):
@@ -82,6 +83,8 @@ class _Pod:
     """The pod stays as it is."""
     told: Mapping[str, Any] | None = None
     """The document that its workflow has; None while that is not known."""
+    is_assumed: bool = False
+    """`told` is what its workflow should have from an earlier life of the worker; its next state shows the truth."""
     uids: tuple[str, ...] = ()
     """UIDs of the source's pods that may run under the name, the newest last."""
     seen: dict[str, str] = field(default_factory=dict)
@@ -132,6 +135,8 @@ class DesiredPods:
         self._backoff = BackoffStore()
         self._room = asyncio.Semaphore(AT_ONCE)
         self._gone: dict[PodKey, None] = {}
+        self._there: dict[str, str] = {}
+        """By workflow: the UIDs of pods that ran before the source was read, until the source has told of each."""
         self.is_read = False
         """Whether the source has been read in this life of the worker: before that, no pod ends."""
         self.news = asyncio.Event()
@@ -142,19 +147,21 @@ class DesiredPods:
     async def take(self, listing: Listing) -> None:
         """Begin to make the pods what the source lists now. Raises RPCError the first time: it is to be repeated.
 
-        That time the server is asked which pods have workflows already. They go on and are not told again, except those
-        that are `named`: only their workflows know whether the source still lists the same.
+        That time the server is asked which pods have workflows already. They go on and get no order, except those that
+        are `named`: only their workflows know whether the source still lists the same. The state that such a workflow
+        publishes shows that, if the source numbers its changes (`generation`). Otherwise it gets an order.
         """
         wanted = {_key(each["metadata"]): each for each in listing.pods}
-        is_open = {} if self.is_read or not wanted else await self._workflows.open()
+        if not self.is_read and (wanted or listing.kept):
+            self._there = await self._workflows.open()
         for key in {**dict.fromkeys(wanted), **dict.fromkeys(listing.kept), **dict.fromkeys(self._pods)}:
             pod = self._pods.setdefault(key, _Pod(key))
             document, pod.kept = wanted.get(key), key in listing.kept
             if document != pod.document:
                 pod.document = document
                 self._forget_backoff(pod)
-            if document is not None and is_open.get(_workflow_id(key)) == _uid(document) and key not in listing.named:
-                pod.told, pod.uids = document, (_uid(document),)
+            if document is not None and self._there.pop(_workflow_id(key), "") == _uid(document):
+                self._assume(pod, document, is_named=key in listing.named)
         if not self.is_read:
             self.is_read = True
             for meta in self._known():
@@ -162,6 +169,15 @@ class DesiredPods:
         for pod in list(self._pods.values()):
             self._look(pod)
         self.news.set()
+
+    def _assume(self, pod: _Pod, document: Mapping[str, Any], *, is_named: bool) -> None:
+        """Take that a pod's workflow has a document from an earlier life of the worker, as far as that can be known."""
+        if is_named and "generation" not in document["metadata"]:
+            return
+        pod.told, pod.uids, pod.is_assumed = document, (_uid(document),), is_named
+        for meta in self._known() if is_named and self.is_read else ():
+            if PodKey(namespace=meta.namespace, name=meta.name) == pod.key:
+                self._compare(pod, meta)
 
     def published(self, meta: ObjectMeta) -> None:
         """Take what a pod's workflow has published. It ends if the source lists no pod of its name, or another one."""
@@ -171,6 +187,7 @@ class DesiredPods:
         pod = self._pods.get(key)
         if pod is not None:
             pod.seen.setdefault(meta.uid, meta.annotations.get(SEEN_ANNOTATION, ""))
+            self._compare(pod, meta)
         if meta.deletion_timestamp is not None or (pod is not None and meta.uid in pod.uids):
             return
         pod = self._pods.setdefault(key, _Pod(key))
@@ -180,11 +197,21 @@ class DesiredPods:
         self._forget_backoff(pod)
         self._look(pod)
 
+    def _compare(self, pod: _Pod, meta: ObjectMeta) -> None:
+        """Compare what a workflow has with what it should have from an earlier life of the worker."""
+        if not pod.is_assumed or pod.told is None or meta.uid != _uid(pod.told):
+            return
+        pod.is_assumed = False
+        if not _is_of(meta, pod.told):
+            pod.told = None
+            self._look(pod)
+
     def gone(self, meta: ObjectMeta, *, is_followed: bool) -> None:
         """Take that a pod's workflow has ended; if it `is_followed`, another pod of that name begins in its place."""
         pod = self._pods.get(PodKey(namespace=meta.namespace, name=meta.name))
         if pod is None:
             return
+        self._there.pop(_workflow_id(pod.key), None)
         if not is_followed or pod.uid != meta.uid:
             pod.uids = tuple(uid for uid in pod.uids if uid != meta.uid)
         if not is_followed and pod.told is not None and _uid(pod.told) == meta.uid:
@@ -340,6 +367,17 @@ def _text(error: Exception) -> str:
     if isinstance(error, ApplicationError):
         return error.message
     return where_and_why(error) if isinstance(error, OSError) else type(error).__name__
+
+
+def _is_of(meta: ObjectMeta, document: Mapping[str, Any]) -> bool:
+    """Say whether a pod with this metadata was made from this version of a document."""
+    wanted = document["metadata"]
+    annotations = {name: text for name, text in meta.annotations.items() if name not in _ORIGIN}
+    return (
+        meta.generation == wanted["generation"]
+        and meta.labels == wanted.get("labels", {})
+        and annotations == {name: text for name, text in wanted.get("annotations", {}).items() if name not in _ORIGIN}
+    )
 
 
 def _uid(document: Mapping[str, Any] | None) -> str:

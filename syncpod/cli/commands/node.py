@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from syncpod.api.views.layout import mapping
 from syncpod.api.views.text import columns, printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
-from syncpod.node.report import NodeCondition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from syncpod.node.report import NodeReport, Orphan
+    from syncpod.node.report import NodeCondition, NodeReport, Orphan
     from syncpod.settings.worker_record import WorkerRecord
 
 
@@ -49,13 +48,15 @@ def node() -> None:
     if (stall := read_loop_stall(state_dir)) is not None:
         say("\n".join(("", "Event loop:", *(f"  {line}" for line in stall_lines(stall, datetime.now(UTC))))))
     if report is not None:
-        known = report if serves else report.model_copy(update={"ready": _UNKNOWN})
+        known = report if serves else report.model_copy(update={"ready": _unknown()})
         say("\n".join(printable(line) if line else "" for line in _report(known, datetime.now(UTC))))
 
 
-_UNKNOWN: Final = NodeCondition(
-    type="Ready", status="Unknown", reason="NodeStatusUnknown", message="the node's worker does not run"
-)
+def _unknown() -> NodeCondition:
+    from syncpod.node.report import NodeCondition
+
+    why = "the node's worker does not run"
+    return NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown", message=why)
 
 
 def _unspared(state_dir: Path, worker: int | None) -> list[str]:
