@@ -44,7 +44,7 @@ def home() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def nobody(home: Path) -> Iterator[Run]:
     """Run commands as a user without rights, on a node of that user's."""
-    own = {"SYNCPOD_STATE_DIR": str(home / "state"), "SYNCPOD_NODE": home.name, "HOME": str(home)}
+    own = {"SYNCPOD_STATE_DIR": str(home / "state"), "SYNCPOD_NODE": "nobody", "HOME": str(home)}
     environ = {**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, **own, "CONTAINER_RUNTIME_ENDPOINT": ""}
 
     def command(*arguments: str, stdin: str = "") -> Result:
@@ -98,7 +98,7 @@ async def test_a_manifest_of_the_nodes_directory_is_rejected_in_every_view_and_t
     manifest = home / "manifests" / "limited.json"
     manifest.write_text(json.dumps(pod("static", {"memory": "64Mi"}, 18703)))
     os.chown(manifest, NOBODY, NOBODY)
-    name = f"static-{home.name}"
+    name = "static-nobody"
 
     def status() -> dict[str, Any]:
         found: dict[str, Any] = listed(nobody).get(name, {}).get("status", {})
