@@ -23,8 +23,8 @@ def log_to_stderr(level: str, *, is_json: bool) -> None:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(SentencesInLog())
     handler.addFilter(CollectorLog())
+    handler.addFilter(SentencesInLog())
     handler.addFilter(outage)
     handler.addFilter(_unknown_types)
     handler.addFilter(HiddenInLog())

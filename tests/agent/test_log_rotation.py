@@ -73,7 +73,7 @@ async def test_rotation_loses_no_line_of_a_container_writing_at_full_speed(runti
     seen = await written_and_followed(runtime, tmp_path, LINES, lambda *given: often(rotation(*given)))
     expected = [b"%08d" % number for number in range(1, LINES + 1)]
     files = sorted((tmp_path / "default_web_uid" / "main").iterdir())
-    assert len(files) > 3
+    assert len(files) > 2
     assert [file for file in files if file.suffix == ".gz"], "what was rotated before the last is compressed"
     assert _numbers(_kept(tmp_path / "default_web_uid" / "main" / "0.log")) == expected
     assert seen == expected
