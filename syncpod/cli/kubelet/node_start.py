@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, Field, is_true_for, is_unset
+from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, is_true_for, is_unset
 from syncpod.cli.kubelet.reading import Given, KubeletInputInvalid
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
 from syncpod.settings import variables as v
@@ -75,9 +75,9 @@ def node_start(given: Given, machine: Machine) -> NodeStart:
         if row.derived or value is None:
             continue
         if row.variable and not is_unset(row, value):
-            variables[row.variable] = _text(row, value)
+            variables[row.variable] = _text(value)
         elif not row.variable and not is_true_for(row, value):
-            sentence = f"{given.names[name]}: {_shown(value)}: {row.refused or row.warned}"
+            sentence = f"{given.names[name]}: {_text(value)}: {row.refused or row.warned}"
             (problems if row.refused else warnings).append(sentence)
     problems += _derived(given, variables)
     warnings += [f"featureGates.{name}: a node of ours has no such switch" for name in given.of("featureGates", {})]
@@ -191,7 +191,7 @@ _SIGNALS: Final = (
 """Those that have a default threshold."""
 
 
-def _text(row: Field, value: Any) -> str:
+def _text(value: Any) -> str:
     """Return a value as its variable has it."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -200,10 +200,6 @@ def _text(row: Field, value: Any) -> str:
     if isinstance(value, dict):
         return ",".join(f"{name}={each}" for name, each in value.items())
     return str(value)
-
-
-def _shown(value: Any) -> str:
-    return _text(FIELDS[0], value) if isinstance(value, bool | list | dict) else str(value)
 
 
 def flags() -> tuple[str, ...]:
