@@ -1,12 +1,12 @@
-"""The two nodes that can stand in the cluster, a kubelet and a node of ours: all that differs between two runs."""
+"""The nodes that can stand in the cluster, a kubelet and a node of ours: all that differs between two runs."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,13 +38,22 @@ def runtime(version: str) -> Iterator[Containerd]:
         yield containerd
 
 
-@contextmanager
-def kubelet(cluster: ControlPlane, containerd: Containerd, directory: Path) -> Iterator[None]:
+def kubelet(cluster: ControlPlane, containerd: Containerd, directory: Path) -> AbstractContextManager[None]:
     """A kubelet that has joined the cluster; at the end nothing of it is left. Raises `Missing`, RuntimeError."""
+    return _started(cluster, containerd, directory, [str(program("kubelet"))])
+
+
+def syncpod_kubelet(cluster: ControlPlane, containerd: Containerd, directory: Path) -> AbstractContextManager[None]:
+    """A node of ours in a kubelet's place, with a kubelet's flags and configuration. Raises RuntimeError."""
+    return _started(cluster, containerd, directory, [sys.executable, "-m", "syncpod.cli.kubelet.program"])
+
+
+@contextmanager
+def _started(cluster: ControlPlane, containerd: Containerd, directory: Path, program: Sequence[str]) -> Iterator[None]:
     directory.mkdir(parents=True)
     config = directory / "config.yaml"
     config.write_text(yaml.safe_dump(_kubelet_configuration(cluster, containerd, directory)))
-    command = [*WITHIN, str(program("kubelet")), f"--config={config}", f"--kubeconfig={cluster.node}"]
+    command = [*WITHIN, *program, f"--config={config}", f"--kubeconfig={cluster.node}"]
     command += [f"--root-dir={directory / 'root'}", f"--cert-dir={directory / 'pki'}"]
     command += [f"--hostname-override={NODE}", f"--node-ip={ADDRESS}", "-v=2"]
     make_cgroup(containerd.cgroup_parent)
@@ -96,7 +105,11 @@ def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path) -> I
             unmount_below(directory)
 
 
-NODES: Final[dict[str, Callable[[ControlPlane, Containerd, Path], Any]]] = {"syncpod": syncpod, "kubelet": kubelet}
+NODES: Final[dict[str, Callable[[ControlPlane, Containerd, Path], AbstractContextManager[None]]]] = {
+    "syncpod": syncpod,
+    "syncpod-kubelet": syncpod_kubelet,
+    "kubelet": kubelet,
+}
 """By the names that the command takes."""
 
 
