@@ -58,7 +58,14 @@ def _started(cluster: ControlPlane, containerd: Containerd, directory: Path, pro
     command += [f"--hostname-override={NODE}", f"--node-ip={ADDRESS}", "-v=2"]
     make_cgroup(containerd.cgroup_parent)
     with (directory / "kubelet.log").open("ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=_environment(directory),
+            start_new_session=True,
+        )
     try:
         cluster.wait_for_node()
         yield
@@ -78,11 +85,8 @@ def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path) -> I
     directory.mkdir(parents=True)
     own = ["--state-dir", str(directory / "state")]
     start = ["up", *own, "--node", NODE, "--kubeconfig", str(cluster.node), "--runtime-endpoint", containerd.endpoint]
-    start += ["--memory-dir", str(directory / "memory"), *_TEMPORAL_PORTS]
-    environment = {
-        **{
-            name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "SYNCPOD_", "OTEL_"))
-        },
+    start += _TEMPORAL_PORTS
+    environment = _environment(directory) | {
         "SYNCPOD_CGROUP_PARENT": containerd.cgroup_parent,
         "SYNCPOD_LOG_DIR": str(directory / "logs"),
     }
@@ -103,6 +107,13 @@ def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path) -> I
             with suppress(subprocess.TimeoutExpired):
                 run("down", *own, timeout=120)
             unmount_below(directory)
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """Ours without what a person may have set there, and with a place for Secrets that goes with the run."""
+    ours = ("TEMPORAL_", "SYNCPOD_", "OTEL_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return kept | {"SYNCPOD_MEMORY_DIR": str(directory / "memory")}
 
 
 NODES: Final[dict[str, Callable[[ControlPlane, Containerd, Path], AbstractContextManager[None]]]] = {
