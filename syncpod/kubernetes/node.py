@@ -20,6 +20,10 @@ FOLLOWED: Final = "v1.36.2"
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
 """How long the control plane may hear nothing before it doubts the node (nodeLeaseDurationSeconds)."""
+LOOK_SECONDS: Final = 10.0
+"""Between two looks at the node's status (nodeStatusUpdateFrequency)."""
+REPORT_SECONDS: Final = 300.0
+"""An unchanged status is written so often (nodeStatusReportFrequency)."""
 MAX_PODS: Final = "110"
 """The kubelet's maxPods, for a node whose settings say nothing else."""
 _OWN_CONDITIONS: Final = frozenset(("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"))

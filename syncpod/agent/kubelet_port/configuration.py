@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from datetime import timedelta
+from typing import Any
 
 from syncpod.agent.kubelet_port.access import ALLOWED_SECONDS, DENIED_SECONDS, TOKEN_SECONDS
 from syncpod.agent.kubelet_port.relay import IDLE_SECONDS
-from syncpod.kubernetes.node import LEASE_SECONDS, MAX_PODS
+from syncpod.go_durations import go_duration
+from syncpod.kubernetes.node import LEASE_SECONDS, LOOK_SECONDS, MAX_PODS, REPORT_SECONDS
 from syncpod.settings.node import NodeSettings
 from syncpod.translation.context import NodeContext
-
-_STATUS_SECONDS: Final = 10
-_REPORT_SECONDS: Final = 300
 
 
 def kubelet_configuration(settings: NodeSettings, node: NodeContext, client_authorities: str) -> dict[str, Any]:
@@ -44,8 +43,8 @@ def kubelet_configuration(settings: NodeSettings, node: NodeContext, client_auth
             },
         },
         "streamingConnectionIdleTimeout": _duration(IDLE_SECONDS),
-        "nodeStatusUpdateFrequency": _duration(_STATUS_SECONDS),
-        "nodeStatusReportFrequency": _duration(_REPORT_SECONDS),
+        "nodeStatusUpdateFrequency": _duration(LOOK_SECONDS),
+        "nodeStatusReportFrequency": _duration(REPORT_SECONDS),
         "nodeLeaseDurationSeconds": LEASE_SECONDS,
         "imageMinimumGCAge": _duration(images.minimum_age_seconds),
         "imageMaximumGCAge": _duration(images.maximum_age_seconds),
@@ -68,8 +67,4 @@ def kubelet_configuration(settings: NodeSettings, node: NodeContext, client_auth
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration as Go writes it: ``4h0m0s``, ``2m0s``, ``30s``."""
-    whole = int(seconds)
-    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
-    parts = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{parts}{rest}s"
+    return go_duration(timedelta(seconds=seconds))

@@ -36,21 +36,18 @@ class ReadinessGates:
     def __init__(
         self,
         objects: Callable[[], Mapping[ObjectKey, Mapping[str, Any]]],
+        known: Callable[[str, str], PublishedPod | None],
         tell: Callable[[PodRef, SetCondition], Awaitable[bool]],
     ) -> None:
-        """`objects` returns the cluster's pods of this node. `tell` signals a workflow, and says whether it is open."""
-        self._objects, self._tell = objects, tell
-        self._published: dict[str, PublishedPod] = {}
-        """By UID."""
+        """`objects` returns the cluster's pods of this node, `known` the newest state of a namespace's pod of a name.
+
+        `tell` signals a workflow, and says whether it is open.
+        """
+        self._objects, self._known, self._tell = objects, known, tell
         self._told: dict[tuple[str, str], GateCondition] = {}
-        """The newest that a workflow was given, by UID and type: one that refused it is not given it again."""
+        """By UID and type: what a workflow was given and does not show yet. One that refused it gets it once."""
         self._due: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
-
-    def published(self, key: ObjectKey, state: PublishedPod) -> None:
-        """Take a pod's newest state."""
-        self._published[state.uid] = state
-        self.changed(key)
 
     def changed(self, key: ObjectKey) -> None:
         """Take that the API server has another version of a pod, or that its workflow has another state."""
@@ -60,7 +57,6 @@ class ReadinessGates:
 
     def forget(self, uid: str) -> None:
         """Take that the API server no longer has a pod."""
-        self._published.pop(uid, None)
         self._told = {each: told for each, told in self._told.items() if each[0] != uid}
 
     async def run(self) -> None:
@@ -70,23 +66,25 @@ class ReadinessGates:
             self._news.clear()
             while self._due:
                 key = next(iter(self._due))
+                del self._due[key]  # now: what changes while it is told makes it due again
                 try:
                     await self.tell(key)
                 except RPCError as error:
                     log.warning("a pod's readiness gates cannot be told: %s", error.message)
+                    self._due[key] = None
                     await asyncio.sleep(_RETRY_SECONDS)
-                else:
-                    self._due.pop(key, None)
 
     async def tell(self, key: ObjectKey) -> None:
         """Give a pod's workflow the conditions of its gates that it does not know. Raises RPCError."""
         given = self._objects().get(key)
         uid = str(((given or {}).get("metadata") or {}).get("uid") or "")
-        state = self._published.get(uid)
-        if given is None or state is None:
+        state = self._known(*key)
+        if given is None or state is None or state.uid != uid:
             return
-        known = (state.pod().get("status") or {}).get("conditions") or ()
-        for news in news_of_gates(given, known):
+        found = news_of_gates(given, (state.pod().get("status") or {}).get("conditions") or ())
+        missing = {(uid, news.type) for news in found}
+        self._told = {each: told for each, told in self._told.items() if each[0] != uid or each in missing}
+        for news in found:
             if self._told.get((uid, news.type)) == news:
                 continue
             ref = PodRef(namespace=key.namespace, name=key.name, uid=uid)

@@ -19,17 +19,13 @@ from typing import Any, Final, Protocol
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes import node as documents
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
-from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, Machine
+from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, LOOK_SECONDS, REPORT_SECONDS, Machine
 from syncpod.kubernetes.pod_status import versioned_patch
 from syncpod.kubernetes.reflector import Backoff, ObjectKey, Reflector, version_of
 from syncpod.messages.node import NodeStatus
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 10.0
-"""The kubelet's nodeStatusUpdateFrequency."""
-REPORT_SECONDS: Final = 300.0
-"""Its nodeStatusReportFrequency: an unchanged status is written so often."""
 RENEW_SECONDS: Final = LEASE_SECONDS / 4
 _NODES: Final = "/api/v1/nodes"
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"

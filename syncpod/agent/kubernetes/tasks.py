@@ -104,7 +104,7 @@ class _KubernetesLink:
         if self._statuses is not None:
             self._statuses.published(_key(meta), state)
         if self._gates is not None:
-            self._gates.published(_key(meta), state)
+            self._gates.changed(_key(meta))
 
     def gone(self, state: Published) -> None:
         """Take the last state of a pod."""
@@ -147,7 +147,7 @@ class _KubernetesLink:
             mirrors = MirrorPods(api, self._node, lambda: registration.uid, self._workflows.standing)
             objects = GivenObjects(api, self._store, used_objects(self._context), reflector.news.set)
             classes = RuntimeClasses(api, reflector.news.set)
-            gates = ReadinessGates(lambda: reflector.objects, agent.signals.set_condition)
+            gates = ReadinessGates(lambda: reflector.objects, agent.published_pods.pod, agent.signals.set_condition)
             pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects, classes, gates)
             self._gates = gates
             self._desired, self._deletions, self._statuses = desired, deletions, statuses

@@ -126,7 +126,7 @@ FIELDS: Final = (
     _warned(
         "streamingConnectionIdleTimeout",
         "duration",
-        "the runtime closes idle connections",
+        "idle connections last four hours",
         "4h0m0s",
         "4h",
         flag="streaming-connection-idle-timeout",
