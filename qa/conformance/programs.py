@@ -36,11 +36,14 @@ def directory() -> Path:
     return Path(os.environ.get("SYNCPOD_KUBERNETES") or cache_directory() / f"kubernetes-{VERSION}")
 
 
-def program(name: str) -> Path:
-    """One of `PROGRAMS` on this machine. Raises `Missing` with the command that builds it."""
-    path = directory() / name
+def program(name: str, path: Path | None = None) -> Path:
+    """One of `PROGRAMS` on this machine, or another build of it at `path`.
+
+    Raises `Missing` with the command that builds it.
+    """
+    path = path or directory() / name
     if not os.access(path, os.X_OK):
-        raise Missing(f"there is no {name} at {path}: python -m qa.conformance.programs builds it")
+        raise Missing(f"there is no {name} at {path}: python -m qa.conformance.programs {name} builds one")
     return path
 
 

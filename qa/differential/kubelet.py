@@ -1,6 +1,6 @@
 """The kubelet that we are compared with: built from the Go module proxy, and run alone, with static pods only.
 
-    python -m qa.differential.kubelet build
+    python -m qa.conformance.programs kubelet
 
 It is kept in `~/.cache/syncpod/kubernetes-1.36.2`, beside the programs of a cluster. `SYNCPOD_KUBELET` names another
 one.
@@ -13,7 +13,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -24,7 +23,6 @@ import yaml
 
 from qa.conformance import programs
 from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
-from tests.runtimes.require import Missing
 
 VERSION: Final = programs.VERSION
 CONTAINER_LOGS: Final = Path("/var/log/containers")
@@ -33,15 +31,8 @@ CONTAINER_LOGS: Final = Path("/var/log/containers")
 
 def program() -> Path:
     """The kubelet of this machine. Raises `Missing`, saying how it is built."""
-    path = Path(os.environ.get("SYNCPOD_KUBELET") or programs.directory() / "kubelet")
-    if not os.access(path, os.X_OK):
-        raise Missing(f"there is no kubelet at {path}: python -m qa.differential.kubelet build makes one")
-    return path
-
-
-def build() -> Path:
-    """Build the kubelet into the cache, which takes ten minutes or more. Raises `Missing`, CalledProcessError."""
-    return programs.build(["kubelet"]) / "kubelet"
+    named = os.environ.get("SYNCPOD_KUBELET")
+    return programs.program("kubelet", Path(named) if named else None)
 
 
 class Kubelet:
@@ -186,20 +177,3 @@ def _free_ports(count: int) -> list[int]:
     for listener in listeners:
         listener.close()
     return ports
-
-
-def main() -> int:
-    """Build the kubelet and print where it is."""
-    if sys.argv[1:] != ["build"]:
-        sys.stderr.write("usage: python -m qa.differential.kubelet build\n")
-        return 2
-    try:
-        sys.stdout.write(f"{build()}\n")
-    except (Missing, subprocess.CalledProcessError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,8 +6,9 @@ Reads are answered from it, and a run whose history cannot be replayed is replac
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -91,6 +92,17 @@ class PublishedPods:
     def watch_gone(self, watcher: Callable[[Published], None]) -> None:
         """Call `watcher` with the last state of each pod whose workflow ends; it must return at once."""
         self._gone_watchers.append(watcher)
+
+    @contextlib.contextmanager
+    def watched(self, watcher: Callable[[Published], None], gone: Callable[[Published], None]) -> Iterator[None]:
+        """Watch as `watch` and `watch_gone` do, until the context ends."""
+        self.watch(watcher)
+        self.watch_gone(gone)
+        try:
+            yield
+        finally:
+            self._watchers.remove(watcher)
+            self._gone_watchers.remove(gone)
 
     def metadata(self) -> list[ObjectMeta]:
         """Return the metadata of each pod that this worker has seen."""

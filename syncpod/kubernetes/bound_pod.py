@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.pod_status import FINISHED
 from syncpod.objects import ObjectRef, TokenNeed, references, token_needs
 from syncpod.pod import Pod, PodInvalid, admit, parse_ephemeral_container, parse_pod, pod_to_wire
@@ -65,7 +66,7 @@ class BoundPod:
     @property
     def runtime_class(self) -> str:
         """The RuntimeClass that it names; "" = none."""
-        return str(_mapping((self.document or {}).get("spec")).get("runtimeClassName") or "")
+        return str(mapping((self.document or {}).get("spec")).get("runtimeClassName") or "")
 
     def document_with(self, handler: str | None) -> dict[str, Any] | None:
         """Return the document with the runtime's handler in the place of the class; None without either."""
@@ -86,7 +87,7 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
 
     `known` is what an earlier version meant that does not differ in what makes the document (`concern`): it is kept.
     """
-    metadata = _mapping(given.get("metadata"))
+    metadata = mapping(given.get("metadata"))
     namespace, name, uid = (str(metadata.get(each) or "") for each in ("namespace", "name", "uid"))
     if not (namespace and name and uid):
         return None
@@ -101,7 +102,7 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
         namespace=namespace,
         name=name,
         uid=uid,
-        phase=str(_mapping(given.get("status")).get("phase") or ""),
+        phase=str(mapping(given.get("status")).get("phase") or ""),
         document=made.document,
         refusal=made.refusal,
         warnings=made.warnings,
@@ -113,7 +114,7 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
 
 def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the parts of a Pod that make its document."""
-    metadata = _mapping(given.get("metadata"))
+    metadata = mapping(given.get("metadata"))
     kept = ("uid", "labels", "annotations", "generation")
     return *(metadata.get(name) for name in kept), given.get("spec")
 
@@ -129,11 +130,11 @@ class _Made(NamedTuple):
 
 
 def _document(given: Mapping[str, Any]) -> _Made:
-    metadata, spec = _mapping(given.get("metadata")), dict(_mapping(given.get("spec")))
+    metadata, spec = mapping(given.get("metadata")), dict(mapping(given.get("spec")))
     ephemeral = spec.pop("ephemeralContainers", None)
     kept = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
     # Before it is admitted: a pod of the cluster is admitted and given objects as such.
-    marked = {**_mapping(kept.get("annotations")), SOURCE_ANNOTATION: KUBERNETES_SOURCE, HASH_ANNOTATION: kept["uid"]}
+    marked = {**mapping(kept.get("annotations")), SOURCE_ANNOTATION: KUBERNETES_SOURCE, HASH_ANNOTATION: kept["uid"]}
     bare = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -161,10 +162,6 @@ def _document(given: Mapping[str, Any]) -> _Made:
         tokens=tuple(token_needs(whole)),
         refs=frozenset(each.ref for each in references(whole)),
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _number(value: Any) -> int:

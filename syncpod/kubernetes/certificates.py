@@ -26,6 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from syncpod.kubernetes.json_values import mapping, mappings
+
 NODES_GROUP: Final = "system:nodes"
 NODE_USER: Final = "system:node:"
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -96,9 +98,8 @@ def _alternatives(wanted: Wanted) -> list[x509.GeneralName]:
 
 def answered(request: Mapping[str, Any]) -> tuple[bytes, str]:
     """Return the certificate that a request was answered with, b"" if none yet, and why it was refused, "" if not."""
-    status = request.get("status")
-    status = status if isinstance(status, Mapping) else {}
-    for each in status.get("conditions") or ():
+    status = mapping(request.get("status"))
+    for each in mappings(status.get("conditions")):
         if each.get("type") in ("Denied", "Failed"):
             why = ": ".join(str(each[part]) for part in ("reason", "message") if each.get(part))
             return b"", f"{each['type'].lower()}{f' ({why})' if why else ''}"

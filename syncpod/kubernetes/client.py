@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, Self
 import aiohttp
 from aiohttp import ClientResponse
 
+from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.kubeconfig import Kubeconfig, KubeconfigInvalid, read_credentials
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -193,7 +194,7 @@ async def _events(response: ClientResponse) -> AsyncIterator[dict[str, Any]]:
                 event = _object(line)
                 if event.get("type") == "ERROR":
                     status = event.get("object")
-                    raise _from_status(status if isinstance(status, Mapping) else {}, 500, None)
+                    raise _from_status(mapping(status), 500, None)
                 yield event
 
 
@@ -224,12 +225,11 @@ def _failure(code: int, text: bytes, retry_after: str | None) -> ApiError:
         status = json.loads(text)
     except (ValueError, RecursionError):
         status = {"message": text.decode(errors="replace").strip()[:200]}
-    return _from_status(status if isinstance(status, Mapping) else {}, code, retry_after)
+    return _from_status(mapping(status), code, retry_after)
 
 
 def _from_status(status: Mapping[str, Any], code: int, retry_after: str | None) -> ApiError:
-    details = status.get("details")
-    asked: Any = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    asked: Any = mapping(status.get("details")).get("retryAfterSeconds")
     if retry_after is not None and retry_after.isdigit():
         asked = int(retry_after)
     said = status.get("code")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from syncpod.kubernetes.json_values import mapping
 from syncpod.objects import Kind, ObjectRef, values
 from syncpod.pod import ConfigMap, Secret
 
@@ -29,8 +30,8 @@ def given_object(ref: ObjectRef, document: Mapping[str, Any]) -> ConfigMap | Sec
     Labels, annotations, versions and managers are left out: no pod is given them, and a change of them is none. The
     annotation of `kubectl apply` would repeat a Secret's values.
     """
-    metadata = document.get("metadata")
-    kept = {name: metadata[name] for name in _KEPT_METADATA if name in metadata} if isinstance(metadata, dict) else {}
+    metadata = mapping(document.get("metadata"))
+    kept = {name: metadata[name] for name in _KEPT_METADATA if name in metadata}
     fields = ("immutable", "data", "binaryData") if ref.kind == "ConfigMap" else ("immutable", "data", "type")
     content = {name: document[name] for name in fields if document.get(name) is not None}
     model = ConfigMap if ref.kind == "ConfigMap" else Secret

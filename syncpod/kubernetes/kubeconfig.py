@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from syncpod.kernel.memory_file import memory_file
+from syncpod.kubernetes.json_values import mapping
 
 _REFUSED = ("exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra")
 """Fields of a user that are not supported."""
@@ -139,7 +140,7 @@ def _text_of(config: Kubeconfig, name: str, credential: Credential) -> str:
 class _Reading:
     def __init__(self, path: Path, document: Any) -> None:
         self._path = path
-        self._document = document if isinstance(document, Mapping) else {}
+        self._document = mapping(document)
 
     def kubeconfig(self) -> Kubeconfig:
         if self._document.get("kind") != "Config":
@@ -176,8 +177,7 @@ class _Reading:
         entries = entries if isinstance(entries, Sequence) and not isinstance(entries, str) else ()
         for at, entry in enumerate(entries):
             if isinstance(entry, Mapping) and entry.get("name") == wanted:
-                content = entry.get(name)
-                return f"{names}[{at}].{name}", content if isinstance(content, Mapping) else {}
+                return f"{names}[{at}].{name}", mapping(entry.get(name))
         raise self._wrong(names, f"must have one with the name {wanted!r}")
 
     def _refuse(self, at: str, content: Mapping[str, Any], names: Sequence[str]) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from syncpod.kubernetes.json_values import mapping
+
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """Its value is the static pod's UID. An API server lets nobody change it."""
 _KEPT_METADATA: Final = ("name", "namespace", "labels")
@@ -32,9 +34,7 @@ def mirror_of(pod: Mapping[str, Any], uid: str, node: str, node_uid: str) -> dic
 
 def mirrored_uid(pod: Mapping[str, Any]) -> str:
     """Return the UID of the static pod that a Pod is the mirror of; "" if it is no mirror."""
-    metadata = pod.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return str(annotations.get(MIRROR_ANNOTATION) or "") if isinstance(annotations, Mapping) else ""
+    return str(mapping(mapping(pod.get("metadata")).get("annotations")).get(MIRROR_ANNOTATION) or "")
 
 
 def is_deleted(pod: Mapping[str, Any]) -> bool:

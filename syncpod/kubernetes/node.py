@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.fleet.offers import Taint
+from syncpod.kubernetes.json_values import mapping, mappings
 from syncpod.kubernetes.pod_status import same
 from syncpod.messages.node import NodeCondition, NodeStatus
 
@@ -61,8 +62,8 @@ def new_node(
 
 def labels_patch(node: Mapping[str, Any], name: str, status: NodeStatus) -> dict[str, Any] | None:
     """Return the merge patch that gives a Node the node's own labels; None if it has them. Others' labels stay."""
-    metadata = _mapping(node.get("metadata"))
-    known = _mapping(metadata.get("labels"))
+    metadata = mapping(node.get("metadata"))
+    known = mapping(metadata.get("labels"))
     missing = {key: value for key, value in _labels(name, status).items() if known.get(key) != value}
     return {"metadata": {"uid": metadata.get("uid"), "labels": missing}} if missing else None
 
@@ -85,7 +86,7 @@ def node_status(
 
     `now` is the conditions' heartbeat, and `port` the kubelet's, 0 = none.
     """
-    known = {str(each.get("type")): each for each in _conditions(before)}
+    known = {str(each.get("type")): each for each in mappings(before.get("conditions"))}
     others = [dict(each) for name, each in known.items() if name not in _OWN_CONDITIONS]
     ours = [_condition(known.get(each.type), each, now) for each in status.conditions]
     info = status.node_info.model_dump(by_alias=True)
@@ -109,7 +110,7 @@ def node_status(
 
 def _amounts(before: Any, ours: Mapping[str, str]) -> dict[str, Any]:
     """Return a Node's resources: ours, and the extended ones that somebody else has added to it."""
-    foreign = {name: amount for name, amount in _mapping(before).items() if "/" in name}
+    foreign = {name: amount for name, amount in mapping(before).items() if "/" in name}
     return {**foreign, "pods": MAX_PODS, **ours}
 
 
@@ -136,7 +137,7 @@ def has_changed(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
 def _quiet(status: Mapping[str, Any]) -> dict[str, Any]:
     conditions = {
         str(each.get("type")): {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
-        for each in _conditions(status)
+        for each in mappings(status.get("conditions"))
     }
     return {**status, "conditions": conditions}
 
@@ -144,7 +145,7 @@ def _quiet(status: Mapping[str, Any]) -> dict[str, Any]:
 def lease(name: str, node_uid: str, before: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
     """Return the node's Lease, renewed now; it goes with its Node."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
-    metadata = {"name": name, "namespace": LEASE_NAMESPACE, **_mapping(_mapping(before).get("metadata"))}
+    metadata = {"name": name, "namespace": LEASE_NAMESPACE, **mapping(mapping(before).get("metadata"))}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -160,12 +161,3 @@ def lease(name: str, node_uid: str, before: Mapping[str, Any] | None, now: datet
 def rfc3339(at: datetime) -> str:
     """Return a time as Kubernetes writes it: UTC, in seconds."""
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _conditions(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = status.get("conditions")
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

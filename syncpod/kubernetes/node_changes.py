@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from syncpod.kubernetes.json_values import mapping, mappings
+
 _REASONS: Final = {
     "MemoryPressure": ("NodeHasInsufficientMemory", "NodeHasSufficientMemory"),
     "DiskPressure": ("NodeHasDiskPressure", "NodeHasNoDiskPressure"),
@@ -56,7 +58,7 @@ def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> l
 
 def scheduling(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
     """Return the event that follows when somebody has cordoned or uncordoned a Node."""
-    was, is_now = (bool(_mapping(each.get("spec")).get("unschedulable")) for each in (before, after))
+    was, is_now = (bool(mapping(each.get("spec")).get("unschedulable")) for each in (before, after))
     if not before or was == is_now:
         return []
     return [_status(name, "NodeNotSchedulable" if is_now else "NodeSchedulable")]
@@ -67,13 +69,9 @@ def _status(name: str, reason: str) -> Change:
 
 
 def _ready(node: Mapping[str, Any]) -> str:
-    conditions = _mapping(node.get("status")).get("conditions") or ()
+    conditions = mappings(mapping(node.get("status")).get("conditions"))
     return next((str(each.get("status")) for each in conditions if each.get("type") == "Ready"), "")
 
 
 def _boot_id(node: Mapping[str, Any]) -> str:
-    return str(_mapping(_mapping(node.get("status")).get("nodeInfo")).get("bootID") or "")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return str(mapping(mapping(node.get("status")).get("nodeInfo")).get("bootID") or "")

@@ -7,9 +7,10 @@ meanwhile, the server refuses it, and it is made anew. So a condition of somebod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from syncpod.kubernetes.json_values import mapping, mappings
 from syncpod.kubernetes.merge_patch import merge_patch
 from syncpod.kubernetes.mirror_pod import is_deleted, mirrored_uid
 
@@ -39,7 +40,7 @@ def status_for(pod: Mapping[str, Any], ours: Mapping[str, Any]) -> Mapping[str, 
     A deletion makes a generation there, and none here. Several containers that join a pod at once make one there, and
     several here for a moment. A static pod's generations are not its mirror's.
     """
-    status, newest = _mapping(ours.get("status")), _mapping(pod.get("metadata")).get("generation") or 0
+    status, newest = mapping(ours.get("status")), mapping(pod.get("metadata")).get("generation") or 0
     if mirrored_uid(pod):
         return _observing(status, lambda generation: None)
     if is_deleted(pod) and is_deleted(ours):
@@ -50,7 +51,7 @@ def status_for(pod: Mapping[str, Any], ours: Mapping[str, Any]) -> Mapping[str, 
 def _observing(status: Mapping[str, Any], observed: Callable[[int | None], int | None]) -> dict[str, Any]:
     """Return a status with other observed generations, those of its conditions too."""
     name = "observedGeneration"
-    conditions = [{**each, name: observed(each.get(name))} for each in _list(status.get("conditions"))]
+    conditions = [{**each, name: observed(each.get(name))} for each in mappings(status.get("conditions"))]
     return {**status, name: observed(status.get(name)), "conditions": conditions}
 
 
@@ -61,7 +62,7 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, 
     place. The generation that was observed never falls.
     """
     status = dict(ours)
-    status["conditions"] = _conditions(_list(before.get("conditions")), _list(ours.get("conditions")))
+    status["conditions"] = _conditions(mappings(before.get("conditions")), mappings(ours.get("conditions")))
     if ours.get("phase") in FINISHED and _runs(ours):
         status["phase"] = before.get("phase") or "Running"
     if before.get("phase") in FINISHED:
@@ -76,7 +77,7 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, 
 def _runs(status: Mapping[str, Any]) -> bool:
     """Say whether a container runs."""
     kinds = ("initContainerStatuses", "containerStatuses")
-    return any(_mapping(each.get("state")).get("running") for kind in kinds for each in _list(status.get(kind)))
+    return any(mapping(each.get("state")).get("running") for kind in kinds for each in mappings(status.get(kind)))
 
 
 def _conditions(before: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -100,7 +101,7 @@ def status_patch(pod: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str,
 
     It holds for the pod's UID and version only.
     """
-    before = _mapping(pod.get("status"))
+    before = mapping(pod.get("status"))
     if same(before, status):
         return None
     return versioned_patch(pod, status)
@@ -108,10 +109,10 @@ def status_patch(pod: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str,
 
 def versioned_patch(given: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the merge patch that makes an object's status this; it holds for the object's UID and version only."""
-    metadata = _mapping(given.get("metadata"))
+    metadata = mapping(given.get("metadata"))
     return {
         "metadata": {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")},
-        "status": merge_patch(_mapping(given.get("status")), status),
+        "status": merge_patch(mapping(given.get("status")), status),
     }
 
 
@@ -134,15 +135,6 @@ def _is_empty(value: Any) -> bool:
 
 def rejected(reason: str, message: str, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a Pod that the node refuses (kubelet.go, v1.36, rejectPod)."""
-    before, generation = _mapping(pod.get("status")), _mapping(pod.get("metadata")).get("generation")
+    before, generation = mapping(pod.get("status")), mapping(pod.get("metadata")).get("generation")
     kept = {name: before[name] for name in ("qosClass", "startTime", "conditions", *_OTHERS) if name in before}
     return {**kept, "phase": "Failed", "reason": reason, "message": message, "observedGeneration": generation}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Mapping[str, Any]]:
-    found: Iterable[Any] = value if isinstance(value, list | tuple) else ()
-    return [each for each in found if isinstance(each, Mapping)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from syncpod.kubernetes.json_values import mapping, mappings
 from syncpod.pod.status import PodCondition
 
 _MOST_BYTES: Final = 1024
@@ -33,7 +34,7 @@ def news_of_gates(given: Mapping[str, Any], known: Iterable[PodCondition | Mappi
 
     One that was taken away is Unknown: a workflow's conditions are set, and never removed.
     """
-    there = {str(each.get("type")): each for each in _list(_mapping(given.get("status")).get("conditions"))}
+    there = {str(each.get("type")): each for each in mappings(mapping(given.get("status")).get("conditions"))}
     before = {each.type: each for each in map(_known, known)}
     news = []
     for name in dict.fromkeys(_gates(given)):
@@ -64,15 +65,6 @@ def _cut(text: Any) -> str:
 
 
 def _gates(given: Mapping[str, Any]) -> Iterator[str]:
-    for gate in _list(_mapping(given.get("spec")).get("readinessGates")):
+    for gate in mappings(mapping(given.get("spec")).get("readinessGates")):
         if name := gate.get("conditionType"):
             yield str(name)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Mapping[str, Any]]:
-    found: Iterable[Any] = value if isinstance(value, list | tuple) else ()
-    return [each for each in found if isinstance(each, Mapping)]

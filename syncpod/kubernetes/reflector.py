@@ -18,6 +18,7 @@ from secrets import SystemRandom
 from typing import Any, Final, NamedTuple
 
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.json_values import mapping
 
 log = logging.getLogger(__name__)
 
@@ -205,11 +206,9 @@ def version_of(document: Mapping[str, Any]) -> int:
 
 def key_of(document: Mapping[str, Any]) -> ObjectKey:
     """Return an object's namespace and name; "" for what it has not."""
-    metadata = document.get("metadata")
-    found = metadata if isinstance(metadata, Mapping) else {}
+    found = mapping(document.get("metadata"))
     return ObjectKey(str(found.get("namespace") or ""), str(found.get("name") or ""))
 
 
 def _version(document: Mapping[str, Any]) -> str:
-    metadata = document.get("metadata")
-    return str(metadata.get("resourceVersion") or "") if isinstance(metadata, Mapping) else ""
+    return str(mapping(document.get("metadata")).get("resourceVersion") or "")

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from syncpod.kubernetes.json_values import mapping
+
 AUTHENTICATED: Final = "system:authenticated"
 """The group of everybody who is known."""
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -71,12 +73,12 @@ def token_review(token: str) -> dict[str, Any]:
 
 def reviewed_user(review: Mapping[str, Any]) -> User | None:
     """Return whose the token is; None = nobody's."""
-    status = _mapping(review.get("status"))
-    user = _mapping(status.get("user"))
+    status = mapping(review.get("status"))
+    user = mapping(status.get("user"))
     name = user.get("username")
     if status.get("authenticated") is not True or not isinstance(name, str) or not name:
         return None
-    extra = _mapping(user.get("extra"))
+    extra = mapping(user.get("extra"))
     return known_user(
         name,
         uid=str(user.get("uid") or ""),
@@ -108,12 +110,8 @@ def access_review(user: User, node: str, verb: str, subresource: str) -> dict[st
 
 def is_allowed(review: Mapping[str, Any]) -> bool:
     """Say whether the answer to an access review is yes."""
-    status = _mapping(review.get("status"))
+    status = mapping(review.get("status"))
     return status.get("allowed") is True and status.get("denied") is not True
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _texts(value: Any) -> tuple[str, ...]:

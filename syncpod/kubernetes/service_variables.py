@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from syncpod.kubernetes.json_values import mapping, mappings
+
 _MASTER: Final = ("default", "kubernetes")
 """The Service of the API server, whose variables each container is given."""
 
@@ -56,19 +58,15 @@ def _upper(name: str) -> str:
 
 
 def _identity(service: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = service.get("metadata")
-    found = metadata if isinstance(metadata, Mapping) else {}
+    found = mapping(service.get("metadata"))
     return str(found.get("namespace") or ""), str(found.get("name") or "")
 
 
 def _address(service: Mapping[str, Any]) -> str:
     """Return a Service's address in the cluster; "" if it has none."""
-    spec = service.get("spec")
-    address = str(spec.get("clusterIP") or "") if isinstance(spec, Mapping) else ""
+    address = str(mapping(service.get("spec")).get("clusterIP") or "")
     return "" if address == "None" else address
 
 
 def _ports(service: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    spec = service.get("spec")
-    ports = spec.get("ports") if isinstance(spec, Mapping) else None
-    return [each for each in ports if isinstance(each, Mapping)] if isinstance(ports, list) else []
+    return mappings(mapping(service.get("spec")).get("ports"))

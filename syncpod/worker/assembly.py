@@ -273,7 +273,7 @@ def _add_kubernetes(
     """Have the node be part of a cluster, where the settings ask for it. Raises CannotServe."""
     if settings.kubeconfig is None:
         return
-    from syncpod.agent.kubernetes.tasks import add_kubernetes_tasks  # aiohttp takes 11 MiB
+    from syncpod.agent.kubernetes.tasks import ClusterMember, add_kubernetes_tasks  # aiohttp takes 11 MiB
     from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
 
     if read_membership(settings.state_dir) is not None:
@@ -293,7 +293,18 @@ def _add_kubernetes(
             raise CannotServe(where_and_why(wrong)) from None
     kind = KeepingStore if settings.keep_secrets else ObjectStore
     store = kind(settings.state_dir, settings.memory_dir)
-    add_kubernetes_tasks(agent, client, context, node.cri, config, status, port, taints(settings), store)
+    member = ClusterMember(
+        agent=agent,
+        client=client,
+        context=context,
+        cri=node.cri,
+        config=config,
+        status=status,
+        port=port,
+        taints=taints(settings),
+        store=store,
+    )
+    add_kubernetes_tasks(member)
 
 
 def _worker_record(

@@ -10,11 +10,15 @@ import pytest
 
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
 from syncpod.kubernetes import node as nodes
+from syncpod.kubernetes import node_changes
 from syncpod.kubernetes.bound_pod import bound_pod
+from syncpod.kubernetes.certificates import answered
 from syncpod.kubernetes.merge_patch import merge_patch
+from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.node import Machine
 from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
 from syncpod.kubernetes.readiness_gates import GateCondition, has_gates, news_of_gates
+from syncpod.kubernetes.reflector import key_of
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus
 from tests.kubernetes.api_server import pod
 
@@ -259,3 +263,12 @@ def test_a_lease_belongs_to_its_node_and_keeps_its_metadata() -> None:
     assert made["spec"]["renewTime"] == "2026-11-01T12:00:00.000000Z"
     made["metadata"]["resourceVersion"] = "9"
     assert nodes.lease("n1", "u", made, AT)["metadata"]["resourceVersion"] == "9"
+
+
+@pytest.mark.parametrize("odd", [None, 5, "x", [1], {"conditions": "x"}, {"conditions": [1, None]}, {"conditions": {}}])
+def test_a_value_of_another_type_counts_as_absent(odd: Any) -> None:
+    document = {"metadata": odd, "status": odd}
+    assert node_changes.written("n1", document, document) == []
+    assert answered(document) == (b"", "")
+    assert key_of(document) == ("", "")
+    assert mirrored_uid(document) == ""

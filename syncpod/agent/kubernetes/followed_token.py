@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.reflector import Backoff
 from syncpod.objects import TOKEN_KEY, ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, TokenNeed
 from syncpod.objects.tokens import expiry, former_token, kept_token
@@ -128,11 +129,11 @@ class FollowedToken:
             f"/api/v1/namespaces/{need.ref.namespace}/serviceaccounts/{need.service_account}/token",
             body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": spec},
         )
-        status = answer.get("status")
-        token = status.get("token") if isinstance(status, dict) else None
+        status = mapping(answer.get("status"))
+        token = status.get("token")
         try:
-            expires = datetime.fromisoformat(str((status or {})["expirationTimestamp"]))
-        except (KeyError, TypeError, ValueError):
+            expires = datetime.fromisoformat(str(status["expirationTimestamp"]))
+        except (KeyError, ValueError):
             raise NoToken("the API server's answer is no token") from None
         if not isinstance(token, str) or not token or expires.tzinfo is None:
             raise NoToken("the API server's answer is no token")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
+from syncpod.kubernetes.json_values import mapping
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +54,7 @@ class PodCidr:
 
 def pod_cidr(node: Mapping[str, Any]) -> str:
     """Return the ranges of addresses that a Node has for its pods, separated by commas; "" if it has none."""
-    spec = node.get("spec")
-    found = spec if isinstance(spec, Mapping) else {}
+    found = mapping(node.get("spec"))
     several = found.get("podCIDRs")
     ranges = several if isinstance(several, list) and several else [found.get("podCIDR")]
     return ",".join(str(each) for each in ranges if each)

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from temporalio.service import RPCError
 
+from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.readiness_gates import GateCondition, has_gates, news_of_gates
 from syncpod.kubernetes.reflector import ObjectKey
 from syncpod.messages.identity import PodRef
@@ -77,7 +78,7 @@ class ReadinessGates:
     async def tell(self, key: ObjectKey) -> None:
         """Give a pod's workflow the conditions of its gates that it does not know. Raises RPCError."""
         given = self._objects().get(key)
-        uid = str(((given or {}).get("metadata") or {}).get("uid") or "")
+        uid = str(mapping(mapping(given).get("metadata")).get("uid") or "")
         state = self._known(*key)
         if given is None or state is None or state.uid != uid:
             return

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes import node as documents
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, LOOK_SECONDS, REPORT_SECONDS, Machine
 from syncpod.kubernetes.pod_status import versioned_patch
 from syncpod.kubernetes.reflector import Backoff, ObjectKey, Reflector, version_of
@@ -93,7 +94,7 @@ class Registration:
     @property
     def uid(self) -> str:
         """The Node's UID, as far as is known; "" before the registration."""
-        return str((self._node.get("metadata") or {}).get("uid") or "")
+        return str(mapping(self._node.get("metadata")).get("uid") or "")
 
     async def run(self) -> None:
         """Register, and keep the Node up to date until cancelled."""
@@ -158,7 +159,7 @@ class Registration:
         is_due, now = self._clock() - self._reported_at >= REPORT_SECONDS, datetime.now(UTC)
         node = self.newest()
         if node is not None:
-            before = node.get("status") or {}
+            before = mapping(node.get("status"))
             new = {**documents.node_status(before, status, self._machine, now, self._port), **runtime}
             if self._events is not None:
                 self._events.seen(node)
@@ -167,12 +168,12 @@ class Registration:
         try:
             self._node = await self._client.ask("GET", self._path)
             before = self._node
-            new = documents.node_status(before.get("status") or {}, status, self._machine, now, self._port)
+            new = documents.node_status(mapping(before.get("status")), status, self._machine, now, self._port)
             sent = {**new, **runtime}
             path = f"{self._path}/status"
             patch = versioned_patch(before, sent)
             self._node = await self._client.ask("PATCH", path, body=patch, content_type=MERGE_PATCH)
-            self._sent, self._taken = sent, self._node.get("status") or {}
+            self._sent, self._taken = sent, mapping(self._node.get("status"))
             if self._events is not None:
                 self._events.written(before, self._node)
         except ApiError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from temporalio.client import Client
 
@@ -43,127 +44,102 @@ from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 
 
-def add_kubernetes_tasks(
-    agent: Agent,
-    client: Client,
-    context: NodeContext,
-    cri: CriRuntime,
-    config: Kubeconfig,
-    status: Callable[[], Awaitable[NodeStatus]],
-    port: int,
-    taints: Sequence[Taint],
-    store: ObjectStore,
-) -> None:
-    """Have the node be part of a cluster for as long as the agent runs.
+@dataclass(frozen=True, kw_only=True)
+class ClusterMember:
+    """A node that is part of a cluster."""
 
-    `status` returns the node's own. `port` is the kubelet's; 0 = it has none. A Node that is made gets `taints`.
-    `store` is the node's, and is given what pods of the cluster refer to.
-    """
-    link = _KubernetesLink(agent, client, context, cri, config, status, port, taints, store)
-    agent.published_pods.watch(link.published)
-    agent.published_pods.watch_gone(link.gone)
-    agent.add_background_task("cluster", link.run)
+    agent: Agent
+    client: Client
+    context: NodeContext
+    cri: CriRuntime
+    config: Kubeconfig
+    status: Callable[[], Awaitable[NodeStatus]]
+    """Returns the node's own."""
+    port: int
+    """The kubelet's; 0 = it has none."""
+    taints: Sequence[Taint]
+    """A Node that is made gets them."""
+    store: ObjectStore
+    """The node's, which is given the objects that pods of the cluster refer to."""
 
 
-class _KubernetesLink:
-    def __init__(
-        self,
-        agent: Agent,
-        client: Client,
-        context: NodeContext,
-        cri: CriRuntime,
-        config: Kubeconfig,
-        status: Callable[[], Awaitable[NodeStatus]],
-        port: int,
-        taints: Sequence[Taint],
-        store: ObjectStore,
-    ) -> None:
-        self._agent, self._context, self._config, self._status = agent, context, config, status
-        self._cri, self._runtime, self._store = cri, RuntimeReport(cri), store
-        self._node, self._state_dir, self._port, self._taints = context.name, context.state_dir, port, taints
-        self._workflows = PodWorkflows(client, node_task_queue(self._node))
-        self._desired: DesiredPods | None = None
-        self._deletions: Deletions | None = None
-        self._statuses: StatusWriter | None = None
-        self._events: PodEvents | None = None
-        self._mirrors: MirrorPods | None = None
-        self._gates: ReadinessGates | None = None
-        self._has_started = False
+def add_kubernetes_tasks(node: ClusterMember) -> None:
+    """Have the node be part of its cluster for as long as the agent runs."""
+    node.agent.add_background_task("cluster", _KubernetesLink(node).run)
+
+
+@dataclass(frozen=True)
+class _PodParts:
+    """The parts that follow what the node's pods publish, as long as one connection to the cluster lasts."""
+
+    events: PodEvents
+    desired: DesiredPods
+    mirrors: MirrorPods
+    statuses: StatusWriter
+    gates: ReadinessGates
+    deletions: Deletions
 
     def published(self, state: Published) -> None:
         """Take a pod's newest state."""
         meta = state.metadata
         if list_of(meta) not in (KUBERNETES_SOURCE, FILE_SOURCE):
             return
-        if self._events is not None:
-            self._events.published(state)
-        if self._desired is not None:
-            self._desired.published(meta)
-        if self._mirrors is not None:
-            self._mirrors.published(state)
-        if self._statuses is not None:
-            self._statuses.published(_key(meta), state)
-        if self._gates is not None:
-            self._gates.changed(_key(meta))
+        self.events.published(state)
+        self.desired.published(meta)
+        self.mirrors.published(state)
+        self.statuses.published(_key(meta), state)
+        self.gates.changed(_key(meta))
 
     def gone(self, state: Published) -> None:
         """Take the last state of a pod."""
         meta = state.metadata
         if list_of(meta) not in (KUBERNETES_SOURCE, FILE_SOURCE):
             return
-        if self._events is not None:
-            self._events.published(state, is_gone=True)
+        self.events.published(state, is_gone=True)
         if list_of(meta) == FILE_SOURCE:
-            if self._mirrors is not None:
-                self._mirrors.gone(state)
-            if self._statuses is not None:
-                self._statuses.forget(_key(meta), meta.uid)
+            self.mirrors.gone(state)
+            self.statuses.forget(_key(meta), meta.uid)
             return
-        if self._desired is not None:
-            self._desired.gone(meta, is_followed=state.is_followed)
-        if self._statuses is not None:
-            self._statuses.published(_key(meta), state)
-        if self._deletions is not None:
-            self._deletions.gone(meta.uid)
+        self.desired.gone(meta, is_followed=state.is_followed)
+        self.statuses.published(_key(meta), state)
+        self.deletions.gone(meta.uid)
+
+
+class _KubernetesLink:
+    def __init__(self, node: ClusterMember) -> None:
+        self._node, self._name, self._runtime = node, node.context.name, RuntimeReport(node.cri)
+        self._workflows = PodWorkflows(node.client, node_task_queue(self._name))
+        self._has_started = False
 
     async def run(self) -> None:
         """Be part of the cluster until cancelled."""
-        agent, own = self._agent, client_file(self._state_dir)
+        node, agent, own = self._node, self._node.agent, client_file(self._node.context.state_dir)
         version = engine_version()
-        async with ApiClient(self._config, user_agent=f"syncpod/{version}") as api:
-            reflector = Reflector(api, "/api/v1/pods", "Pod", params={"fieldSelector": f"spec.nodeName={self._node}"})
-            desired = DesiredPods(
-                self._node,
-                KUBERNETES_SOURCE,
-                ClusterOrders(agent.pod_orders, agent.published_pods.pod),
-                self._workflows,
-                agent.published_pods.metadata,
-                agent.own_server.require,
-            )
-            events = EventWriter(api, self._node)
-            pod_events = PodEvents(events, self._state_dir)
-            statuses = StatusWriter(api, lambda: reflector.objects, pod_events.refused)
-            deletions = Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses)
-            mirrors = MirrorPods(api, self._node, lambda: registration.uid, self._workflows.standing)
-            objects = GivenObjects(api, self._store, used_objects(self._context), reflector.news.set)
+        async with ApiClient(node.config, user_agent=f"syncpod/{version}") as api:
+            reflector = Reflector(api, "/api/v1/pods", "Pod", params={"fieldSelector": f"spec.nodeName={self._name}"})
+            events = EventWriter(api, self._name)
+            node_events = NodeEvents(events, self._name, node.status)
+            registration = await self._registration(api, node_events)
+            parts = self._parts(api, reflector, events, registration)
+            objects = GivenObjects(api, node.store, used_objects(node.context), reflector.news.set)
             classes = RuntimeClasses(api, reflector.news.set)
-            gates = ReadinessGates(lambda: reflector.objects, agent.published_pods.pod, agent.signals.set_condition)
-            pods = BoundPods(reflector, desired, deletions, statuses, mirrors, objects, classes, gates)
-            self._gates = gates
-            self._desired, self._deletions, self._statuses = desired, deletions, statuses
-            self._mirrors = mirrors
-            self._events = pod_events
-            node_events = NodeEvents(events, self._node, self._status)
+            pods = BoundPods(
+                reflector,
+                parts.desired,
+                parts.deletions,
+                parts.statuses,
+                parts.mirrors,
+                objects,
+                classes,
+                parts.gates,
+            )
             if not self._has_started:  # and not where this part alone begins again
                 node_events.starting()
                 self._has_started = True
-            for state in agent.pods():
-                self.published(state)
-            registration = await self._registration(api, node_events)
 
             async def keep_mirrors() -> None:
                 await registration.registered.wait()
-                await mirrors.run()
+                await parts.mirrors.run()
 
             rotation = [Rotation(api, own, self._wanted, replaced=api.renew).run] if self._rotates(own) else []
             own_node = (registration.run, registration.follow, registration.renew_lease)
@@ -171,37 +147,62 @@ class _KubernetesLink:
                 *own_node,
                 reflector.run,
                 pods.run,
-                statuses.run,
-                gates.run,
+                parts.statuses.run,
+                parts.gates.run,
                 objects.run,
                 classes.run,
-                PodCidr(self._cri, registration.newest).run,
+                PodCidr(node.cri, registration.newest).run,
                 keep_mirrors,
-                pod_events.run,
+                parts.events.run,
                 events.run,
                 *rotation,
             )
-            await until_one_fails([asyncio.ensure_future(run()) for run in runs])
+            with agent.published_pods.watched(parts.published, parts.gone):
+                for state in agent.pods():
+                    parts.published(state)
+                await until_one_fails([asyncio.ensure_future(run()) for run in runs])
+
+    def _parts(
+        self, api: ApiClient, reflector: Reflector, events: EventWriter, registration: Registration
+    ) -> _PodParts:
+        agent = self._node.agent
+        pod_events = PodEvents(events, self._node.context.state_dir)
+        statuses = StatusWriter(api, lambda: reflector.objects, pod_events.refused)
+        return _PodParts(
+            events=pod_events,
+            desired=DesiredPods(
+                self._name,
+                KUBERNETES_SOURCE,
+                ClusterOrders(agent.pod_orders, agent.published_pods.pod),
+                self._workflows,
+                agent.published_pods.metadata,
+                agent.own_server.require,
+            ),
+            mirrors=MirrorPods(api, self._name, lambda: registration.uid, self._workflows.standing),
+            statuses=statuses,
+            gates=ReadinessGates(lambda: reflector.objects, agent.published_pods.pod, agent.signals.set_condition),
+            deletions=Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses),
+        )
 
     async def _registration(self, api: ApiClient, events: NodeEvents) -> Registration:
         return Registration(
             api,
-            self._node,
+            self._name,
             events.status,
             await asyncio.to_thread(machine),
-            port=self._port,
-            taints=self._taints,
+            port=self._node.port,
+            taints=self._node.taints,
             runtime=self._runtime.read,
             events=events,
         )
 
     def _rotates(self, own: CertificateFile) -> bool:
         """Say whether the kubeconfig has the certificate that the node has asked for. Others have theirs replaced."""
-        path = self._config.certificate.path
+        path = self._node.config.certificate.path
         return path is not None and path.absolute() == own.path
 
     async def _wanted(self) -> Wanted:
-        return Wanted(self._node, CLIENT_SIGNER)
+        return Wanted(self._name, CLIENT_SIGNER)
 
 
 def _key(meta: ObjectMeta) -> ObjectKey:
