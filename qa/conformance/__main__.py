@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from qa.conformance import page, suite
+from qa.conformance import node_suite, page, suite
 from qa.conformance.control_plane import ControlPlane
 from qa.conformance.namespace import network_namespace
 from qa.conformance.nodes import NODES, runtime
@@ -21,15 +21,20 @@ from tests.runtimes.require import Missing
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if all tests pass that pass with the kubelet, 1 if one does not, 2 if the machine lacks a part."""
     parser = argparse.ArgumentParser(prog="python -m qa.conformance", description=__doc__)
+    parser.add_argument(
+        "--suite",
+        choices=("cluster", *node_suite.MODES),
+        default="cluster",
+        help="e2e.test against a cluster, or a way to run e2e_node.test, which starts its own API server and the "
+        "node, kubelet or syncpod-kubelet (default: %(default)s)",
+    )
     parser.add_argument("--node", choices=sorted(NODES), default="syncpod", help="(default: %(default)s)")
     parser.add_argument("--runtime", choices=VERSIONS, default="2.4", help="containerd (default: %(default)s)")
-    parser.add_argument("--labels", default=suite.BOTH, help="Ginkgo's label filter (default: %(default)s)")
+    parser.add_argument("--labels", help=f"Ginkgo's label filter (default: the suite's; of a cluster {suite.BOTH})")
     parser.add_argument("--focus", action="append", default=[], help="a regular expression; may be given again")
-    parser.add_argument("--processes", type=int, default=6, help="(default: %(default)s)")
+    parser.add_argument("--processes", type=int, help="(default: the suite's; of a cluster 6)")
     parser.add_argument("--out", type=Path, help="where logs and the report stay (default: a new directory)")
-    parser.add_argument(
-        "--record", action="store_true", help="keep the results in qa/conformance/syncpod.tsv, and make the page"
-    )
+    parser.add_argument("--record", action="store_true", help="keep the results in qa/conformance, and make the page")
     parser.add_argument("--hold", action="store_true", help="run no test: keep cluster and node until interrupted")
     chosen = parser.parse_args(arguments)
     if chosen.out is not None and chosen.out.exists() and any(chosen.out.iterdir()):
@@ -37,31 +42,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
     out = (chosen.out or Path(tempfile.mkdtemp(prefix="syncpod-conformance-"))).resolve()
     try:
-        with (
-            network_namespace(),
-            ControlPlane(out / "cluster") as cluster,
-            runtime(chosen.runtime) as containerd,
-            NODES[chosen.node](cluster, containerd, out / "node"),
-        ):
-            if chosen.hold:
-                sys.stdout.write(f"export KUBECONFIG={cluster.admin}\n")
-                sys.stdout.flush()
-                signal.pause()
-            results = suite.run(cluster, out, labels=chosen.labels, focus=chosen.focus, processes=chosen.processes)
+        results = _in_cluster(chosen, out) if chosen.suite == "cluster" else _alone(chosen, out)
     except (Missing, subprocess.CalledProcessError) as error:
         sys.stderr.write(f"conformance: {error}\n")
         return 2
     except KeyboardInterrupt:
         return 130
+    files = suite.CLUSTER if chosen.suite == "cluster" else suite.NODE
     if chosen.record:
-        suite.record(suite.OURS, results)
+        suite.record(files.kubelet if chosen.node == "kubelet" else files.ours, results)
         page.write()
-    return tell(results, out)
+    return tell(results, out, files)
 
 
-def tell(results: Sequence[suite.Result], out: Path) -> int:
+def _in_cluster(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
+    """Run e2e.test against a cluster with the chosen node, or keep them until interrupted."""
+    with (
+        network_namespace(),
+        ControlPlane(out / "cluster") as cluster,
+        runtime(chosen.runtime) as containerd,
+        NODES[chosen.node](cluster, containerd, out / "node"),
+    ):
+        if chosen.hold:
+            sys.stdout.write(f"export KUBECONFIG={cluster.admin}\n")
+            sys.stdout.flush()
+            signal.pause()
+        labels, processes = chosen.labels or suite.BOTH, chosen.processes or 6
+        return suite.run(cluster, out, labels=labels, focus=chosen.focus, processes=processes)
+
+
+def _alone(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
+    """Run e2e_node.test with the chosen node's program."""
+    with network_namespace(), runtime(chosen.runtime) as containerd:
+        return node_suite.run(
+            node_suite.MODES[chosen.suite],
+            "kubelet" if chosen.node == "kubelet" else "syncpod",
+            containerd,
+            out,
+            labels=chosen.labels or "",
+            focus=chosen.focus,
+            processes=chosen.processes or 0,
+        )
+
+
+def tell(results: Sequence[suite.Result], out: Path, files: suite.Files = suite.CLUSTER) -> int:
     """Print the tests that did not pass, and the counts; return 1 if the kubelet passes one of them."""
-    kubelets = {each.name for each in suite.kubelets() if each.passed}
+    kubelets = {each.name for each in suite.recorded(files.kubelet) if each.passed}
     worse = 0
     for each in results:
         if not each.passed:

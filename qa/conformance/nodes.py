@@ -21,7 +21,8 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import write_archive
 from tests.runtimes.leftovers import remove_cgroup, unmount_below
 
-_SYNCPOD: Final = Path(sys.executable).with_name("syncpod")
+SYNCPOD: Final = Path(sys.executable).with_name("syncpod")
+"""The command of this environment."""
 _TEMPORAL_PORTS: Final = ("--port", "17233", "--ui-port", "18233")
 _DOMAIN: Final = "cluster.local"
 _MOST_PODS: Final = 110
@@ -63,7 +64,7 @@ def _started(cluster: ControlPlane, containerd: Containerd, directory: Path, pro
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=_environment(directory),
+            env=own_environment(directory),
             start_new_session=True,
         )
     try:
@@ -86,14 +87,14 @@ def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path) -> I
     own = ["--state-dir", str(directory / "state")]
     start = ["up", *own, "--node", NODE, "--kubeconfig", str(cluster.node), "--runtime-endpoint", containerd.endpoint]
     start += _TEMPORAL_PORTS
-    environment = _environment(directory) | {
+    environment = own_environment(directory) | {
         "SYNCPOD_CGROUP_PARENT": containerd.cgroup_parent,
         "SYNCPOD_LOG_DIR": str(directory / "logs"),
     }
     with (directory / "commands.log").open("ab") as log:
 
         def run(*arguments: str, timeout: float) -> int:
-            command = [*WITHIN, str(_SYNCPOD), *arguments]
+            command = [*WITHIN, str(SYNCPOD), *arguments]
             return subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, timeout=timeout, check=False
             ).returncode
@@ -109,7 +110,7 @@ def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path) -> I
             unmount_below(directory)
 
 
-def _environment(directory: Path) -> dict[str, str]:
+def own_environment(directory: Path) -> dict[str, str]:
     """Ours without what a person may have set there, and with a place for Secrets that goes with the run."""
     ours = ("TEMPORAL_", "SYNCPOD_", "OTEL_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}

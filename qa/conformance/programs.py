@@ -25,7 +25,7 @@ _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 _GINKGO: Final = "github.com/onsi/ginkgo/v2"
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
 FROM_COMMANDS: Final = (*CONTROL_PLANE, "kubelet")
-PROGRAMS: Final = ("etcd", *FROM_COMMANDS, "agnhost", "nnp", "ginkgo", "e2e.test")
+PROGRAMS: Final = ("etcd", *FROM_COMMANDS, "agnhost", "nnp", "ginkgo", "e2e.test", "e2e_node.test")
 """In the order in which they are built: the control plane comes first, since it is of use by itself."""
 FILES: Final = ("localhost.crt", "localhost.key")
 """What the image of agnhost has beside its program."""
@@ -87,12 +87,14 @@ def _build(name: str, source: Path, target: Path) -> None:
     flags = f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{VERSION} -X {_VERSION_PACKAGE}.gitMajor=1 "
     flags += f"-X {_VERSION_PACKAGE}.gitMinor={VERSION.split('.')[1]}"
     build = ("build", "-trimpath", "-ldflags", flags)
+    tests = ("test", "-c", "-vet=off", "-trimpath", "-ldflags", flags)
     commands: dict[str, tuple[str, ...]] = {
         **{each: (*build, f"./cmd/{each}") for each in FROM_COMMANDS},
         "agnhost": (*build, "./test/images/agnhost"),
         "nnp": (*build, "test/images/nonewprivs/nnp.go"),
         "ginkgo": (*build, f"{_GINKGO}/ginkgo"),
-        "e2e.test": ("test", "-c", "-vet=off", "-trimpath", "-ldflags", flags, "./test/e2e"),
+        "e2e.test": (*tests, "./test/e2e"),
+        "e2e_node.test": (*tests, "./test/e2e_node"),
     }
     verb, *rest = commands[name]
     _keep(target / name, lambda out: _go(source, verb, "-o", str(out), *rest))

@@ -18,7 +18,21 @@ NODE_CONFORMANCE: Final = "NodeConformance && !Slow && !Serial && !Flaky"
 BOTH: Final = f"Conformance && {NODE_CONFORMANCE}"
 """Those 141 of them that are Conformance too."""
 _HOURS: Final = 3
-OURS: Final = Path(__file__).with_name("syncpod.tsv")
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the results of one program of tests are recorded, with either node."""
+
+    kubelet: Path
+    ours: Path
+
+
+_HERE: Final = Path(__file__).parent
+CLUSTER: Final = Files(_HERE / f"kubelet-{VERSION}.tsv", _HERE / "syncpod.tsv")
+"""Of e2e.test."""
+NODE: Final = Files(_HERE / f"node-kubelet-{VERSION}.tsv", _HERE / "node-syncpod.tsv")
+"""Of e2e_node.test."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +81,12 @@ def results(report: Sequence[dict[str, Any]]) -> list[Result]:
 
 def kubelets() -> list[Result]:
     """The recorded results of the kubelet on a machine like CI's: 236 tests."""
-    return recorded(Path(__file__).with_name(f"kubelet-{VERSION}.tsv"))
+    return recorded(CLUSTER.kubelet)
 
 
 def ours() -> list[Result]:
     """The recorded results of a node of ours on such a machine."""
-    return recorded(OURS)
+    return recorded(CLUSTER.ours)
 
 
 def recorded(path: Path) -> list[Result]:

@@ -1,0 +1,191 @@
+"""One run of Kubernetes' tests of a node by itself, `e2e_node.test`: it starts the API server and the node it judges.
+
+The tests have fixed places: the node's directory is `/var/lib/kubelet`, where the run's own is mounted meanwhile, and
+`/var/log/pods`. So one run at a time is possible on a machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from qa.conformance import suite, units
+from qa.conformance.namespace import WITHIN
+from qa.conformance.nodes import SYNCPOD, own_environment
+from qa.conformance.programs import program
+from qa.differential.kubelet import make_cgroup
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.leftovers import remove_cgroup, unmount_below
+from tests.runtimes.require import Missing
+
+ROOT: Final = Path("/var/lib/kubelet")
+_POD_LOGS: Final = Path("/var/log/pods")
+_NODE: Final = "n1"
+_KUBELETS_CGROUP: Final = "/kubelet.slice"
+"""Where the tests have the kubelet go."""
+_MINUTES: Final = 100
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way in which the tests are started."""
+
+    labels: str
+    """Ginkgo's label filter."""
+    files: Sequence[str] = ()
+    """The tests' files; none = all."""
+    flags: Sequence[str] = ()
+    processes: int = 1
+
+
+FILES: Final = (
+    "container_lifecycle_test",
+    "container_restart_test",
+    "pod_conditions_test",
+    "mirror_pod_test",
+    "mirror_pod_grace_period_test",
+    "restart_test",
+    "security_context_test",
+    "summary_test",
+    "pods_api_test",
+    "node_shutdown_linux_test",
+    "podresources_test",
+)
+"""Those of the tests that judge what a node of ours offers."""
+_USUAL: Final = "!Feature:StandaloneMode && !Feature:CriProxy && !Flaky && !Feature:OffByDefault"
+MODES: Final = {
+    "standalone": Mode("Feature:StandaloneMode", flags=("--standalone-mode",)),
+    "node": Mode(f"{_USUAL} && !Serial", FILES, processes=4),
+    "node-serial": Mode(f"{_USUAL} && Serial", FILES),
+    "criproxy": Mode("Feature:CriProxy && !Feature:OffByDefault && !Flaky", flags=("--cri-proxy-enabled",)),
+}
+"""By the names that the command takes."""
+
+
+def run(
+    mode: Mode,
+    node: str,
+    containerd: Containerd,
+    out: Path,
+    *,
+    labels: str = "",
+    focus: Sequence[str] = (),
+    processes: int = 0,
+) -> list[suite.Result]:
+    """Run the tests of a mode with `kubelet` or `syncpod` as the node; logs and the report stay in `out`.
+
+    `labels`, `focus` and `processes` go before the mode's. Raises `Missing`, RuntimeError without a report.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    programs = units.install(out / "machine")
+    _write_node(out / "programs", node)
+    configuration = out / "kubelet-base.yaml"
+    configuration.write_text(yaml.safe_dump(_configuration(containerd)))
+    command = [*WITHIN, str(program("ginkgo")), f"--procs={processes or mode.processes}", "--no-color"]
+    command += [f"--timeout={_MINUTES}m", f"--label-filter={labels or mode.labels}", f"--output-dir={out}"]
+    command += [*(f"--focus-file={each}" for each in mode.files), *(f"--focus={each}" for each in focus)]
+    command += ["--json-report=report.json", "--silence-skips", str(program("e2e_node.test")), "--", *mode.flags]
+    command += [f"--k8s-bin-dir={out / 'programs'}", f"--report-dir={out}", f"--node-name={_NODE}"]
+    command += [f"--container-runtime-endpoint={containerd.endpoint}", "--prepull-images=false"]
+    command += [f"--kubelet-config-file={configuration}", "--dns-domain=cluster.local"]
+    environment = own_environment(out)
+    environment["PATH"] = f"{programs}{os.pathsep}{environment.get('PATH', os.defpath)}"
+    with _places(out, containerd), (out / "log").open("wb") as log:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, cwd=out, env=environment)
+    report = out / "report.json"
+    if not report.exists():
+        end = "\n".join((out / "log").read_text(errors="replace").splitlines()[-15:])
+        raise RuntimeError(f"the tests ended without a report; the end of {out / 'log'}:\n{end}")
+    document: Sequence[dict[str, Any]] = json.loads(report.read_text())
+    _require_start(document, out)
+    return suite.results(document)
+
+
+def _require_start(report: Sequence[dict[str, Any]], out: Path) -> None:
+    """Raise RuntimeError if the tests could not even start the node: then they have said nothing of it."""
+    for spec in (spec for each in report for spec in each["SpecReports"] or ()):
+        if spec["LeafNodeType"] == "SynchronizedBeforeSuite" and spec["State"] == "failed":
+            why = (spec.get("Failure") or {}).get("Message", "")
+            raise RuntimeError(f"the node was not started ({out / 'kubelet.log'}): {why}")
+
+
+def _write_node(directory: Path, node: str) -> None:
+    """Put the program that the tests start as `kubelet` into a directory of its own."""
+    directory.mkdir()
+    own = [sys.executable, "-m", "syncpod.cli.kubelet.program"]
+    command = shlex.join([str(program("kubelet"))] if node == "kubelet" else own)
+    path = directory / "kubelet"
+    path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    path.chmod(0o755)
+
+
+@contextlib.contextmanager
+def _places(out: Path, containerd: Containerd) -> Iterator[None]:
+    """Have the fixed places belong to this run; at the end nothing of it is left in them."""
+    if ROOT.is_mount():
+        raise Missing(f"{ROOT} is mounted already: another run is under way, or one was killed (umount {ROOT})")
+    if _POD_LOGS.is_dir() and any(_POD_LOGS.iterdir()):
+        raise Missing(f"{_POD_LOGS} has logs of other pods, which the node would take for its own")
+    own = out / "root"
+    own.mkdir(mode=0o755)
+    ROOT.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "--bind", own, ROOT], check=True)
+    make_cgroup(containerd.cgroup_parent)
+    try:
+        yield
+    finally:
+        units.end(out / "machine")
+        _end_server(out)
+        for cgroup in (containerd.cgroup_parent, _KUBELETS_CGROUP):
+            remove_cgroup(cgroup)
+        unmount_below(ROOT)
+        subprocess.run(["umount", "--lazy", ROOT], check=True)
+        for left in _POD_LOGS.iterdir() if _POD_LOGS.is_dir() else ():
+            shutil.rmtree(left)
+
+
+def _end_server(out: Path) -> None:
+    """End the Temporal server that a node of ours has left running, as `syncpod down` would."""
+    state = ROOT / "syncpod"
+    if not state.is_dir():
+        return
+    command = [*WITHIN, str(SYNCPOD), "down", "--state-dir", str(state)]
+    with (out / "down.log").open("wb") as log, contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=own_environment(out),
+            timeout=120,
+            check=False,
+        )
+
+
+def _configuration(containerd: Containerd) -> dict[str, Any]:
+    """The configuration that the tests begin with: upstream's, with this machine's cgroups and no evictions."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": containerd.cgroup_parent,
+        "failSwapOn": False,
+        "failCgroupV1": False,
+        "volumeStatsAggPeriod": "10s",
+        "fileCheckFrequency": "10s",
+        "serializeImagePulls": False,
+        "evictionPressureTransitionPeriod": "30s",
+        "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
+        "imageGCHighThresholdPercent": 100,
+    }
