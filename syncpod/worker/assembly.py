@@ -288,7 +288,7 @@ def _add_kubernetes(
         from syncpod.agent.kubelet_port.setup import add_kubelet_port
 
         try:
-            port = add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads)
+            port = add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads, client)
         except (SettingsInvalid, OSError) as wrong:
             raise CannotServe(where_and_why(wrong)) from None
     kind = KeepingStore if settings.keep_secrets else ObjectStore

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.fleet import remote_commands as module
+from syncpod.agent import own_commands as module
 from syncpod.agent.fleet.remote_commands import MOST, RemoteCommands
 from syncpod.messages.remote_command import PIECE_BYTES, RemoteCommand, RemoteCommandPiece, to_bytes, to_text
 from tests.agent.waiting import until

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -231,7 +232,9 @@ async def node(directory: Path) -> AsyncIterator[Node]:
     pair = own_pair(directory, "n1", ["127.0.0.1"], datetime.now(UTC))
     door = Door(["127.0.0.1"], 0, tls(pair, authority.pem))
     configuration = {"kind": "KubeletConfiguration"}
-    port = KubeletPort(door, readings, cast("Any", pods), cast("CriRuntime", runtime), PodThreads(), configuration)
+    port = KubeletPort(
+        door, readings, cast("Any", pods), cast("CriRuntime", runtime), PodThreads(), configuration, os.environ
+    )
     async with served() as api:
         config = read_kubeconfig(write_kubeconfig(directory / "node.conf", api))
         async with ApiClient(config, user_agent="test") as client:

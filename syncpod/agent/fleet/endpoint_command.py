@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from syncpod.agent.fleet.remote_commands import start_command
+from syncpod.agent.own_commands import start_command
 from syncpod.messages.endpoint import INPUT, STDERR, STDOUT, Begin, Ended, Resized
 from syncpod.streaming.multiplex import Multiplex, PeerGone
 from syncpod.streaming.readiness import readable, writable

@@ -11,14 +11,12 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Final
 
-import syncpod
+from syncpod.agent.own_commands import start_command
 from syncpod.messages.remote_command import (
     IN_TIME_SECONDS,
     PIECE_BYTES,
@@ -270,49 +268,3 @@ class RemoteCommands:
             command = self._commands.pop(session, None)
         if command is not None:
             await command.end()
-
-
-async def start_command(
-    words: Sequence[str], environment: Mapping[str, str], stdin: int, stdout: int, stderr: int
-) -> asyncio.subprocess.Process:
-    """Start the node's own ``syncpod`` with these words, as the leader of a session. Raises OSError."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *_program(),
-            *words,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            cwd="/",
-            env=dict(environment),
-            start_new_session=True,
-        )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:  # asyncio (3.11) would hang when cancelled in there, and leave children running
-        with contextlib.suppress(OSError):
-            process = await starting
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        raise
-
-
-def command_environment(
-    environ: Mapping[str, str], *, address: str, namespace: str, state_dir: Path, log_dir: Path
-) -> dict[str, str]:
-    """Return the environment of a node's commands, so that they find the node's own server, state and logs."""
-    root = str(Path(syncpod.__file__).resolve().parent.parent)
-    return {
-        **environ,
-        "TEMPORAL_ADDRESS": address,
-        "TEMPORAL_NAMESPACE": namespace,
-        "SYNCPOD_STATE_DIR": str(state_dir),
-        "SYNCPOD_LOG_DIR": str(log_dir),
-        "PYTHONPATH": root,
-        "COLUMNS": "120",
-    }
-
-
-def _program() -> Sequence[str]:
-    return (sys.executable, "-P", "-m", "syncpod.cli.remote_command", str(os.getpid()))

@@ -15,10 +15,11 @@ from syncpod.agent.fleet.listener import Listener
 from syncpod.agent.fleet.loaded_images import LoadedImages
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
-from syncpod.agent.fleet.remote_commands import RemoteCommands, command_environment
+from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.fleet.told_key import fleet_key_id
 from syncpod.agent.node_workflow.node_signals import NodeSignals
+from syncpod.agent.own_commands import command_environment
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.messages.identity import node_task_queue
 from syncpod.objects import ObjectStore

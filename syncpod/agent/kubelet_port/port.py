@@ -20,6 +20,7 @@ from syncpod.agent.http_answers import AlreadySent, sent
 from syncpod.agent.kubelet_port.access import Guard, Refused
 from syncpod.agent.kubelet_port.container_logs import ContainerLogs
 from syncpod.agent.kubelet_port.listener import TlsListener
+from syncpod.agent.kubelet_port.pod_commands import PodCommands
 from syncpod.agent.kubelet_port.relay import is_upgrade, relay
 from syncpod.agent.kubelet_port.streams import ContainerStreams
 from syncpod.agent.scraping.readings import CONTENT_TYPE, NodeReadings
@@ -29,6 +30,7 @@ from syncpod.api.routes import Route, matching
 from syncpod.api.source import PodSource
 from syncpod.cri.port import CriRuntime
 from syncpod.kubernetes.client import ApiClient
+from syncpod.kubernetes.pod_commands import PREFIX
 from syncpod.kubernetes.reviews import access_of
 from syncpod.node.pod_threads import PodThreads
 
@@ -65,19 +67,20 @@ class KubeletPort:
         cri: CriRuntime,
         threads: PodThreads,
         configuration: Mapping[str, Any],
+        environment: Mapping[str, str],
     ) -> None:
         """Answer from `source`, `readings` and `cri`; `configuration` is a KubeletConfiguration.
 
-        `threads` are those of the node's pods.
+        `threads` are those of the node's pods. `environment` is for the node's own commands (`command_environment`).
         """
         self._door, self._readings, self._configuration = door, readings, configuration
         logs = ContainerLogs(source, cri, readings.node, threads)
-        self._answers = tuple((each, each.pattern) for each in self._table(logs))
+        self._answers = tuple((each, each.pattern) for each in self._table(logs, PodCommands(environment)))
         self._urls = tuple((each, each.pattern) for each in _streams(ContainerStreams(source, cri)))
         self.listener: TlsListener | None = None
         """Set while it runs."""
 
-    def _table(self, logs: ContainerLogs) -> Sequence[Route[Answer]]:
+    def _table(self, logs: ContainerLogs, commands: PodCommands) -> Sequence[Route[Answer]]:
         readings = self._readings
         return (
             Route("GET", "/containerLogs/{namespace}/{pod}/{container}", logs.answer, "text"),
@@ -91,6 +94,7 @@ class KubeletPort:
             Route("GET", "/configz", self._configz, "KubeletConfiguration"),
             Route("GET", "/healthz", _healthy, "ok"),
             Route("GET", "/healthz/ping", _healthy, "ok"),
+            Route("GET", f"{PREFIX}/{{command}}/{{namespace}}/{{pod}}", commands.answer, "answer"),
             Route("POST", "/checkpoint/{namespace}/{pod}/{container}", _no_checkpoint, "404"),
         )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
+
+from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
 from syncpod.agent.kubelet_port.configuration import kubelet_configuration
@@ -13,6 +16,7 @@ from syncpod.agent.kubelet_port.port import Door, KubeletPort
 from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
 from syncpod.agent.kubelet_port.serving_rotation import ServingRotation
 from syncpod.agent.node_workflow.status import engine_version
+from syncpod.agent.own_commands import command_environment
 from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.cri.port import CriRuntime
 from syncpod.kubernetes.certificate_files import serving_file
@@ -39,10 +43,12 @@ def add_kubelet_port(
     cri: CriRuntime,
     readings: NodeReadings,
     threads: PodThreads,
+    server: Client,
 ) -> int:
     """Serve the port for as long as the agent runs, and return its number; 0 = nobody could reach it.
 
-    It has a client of its own, so that no failure elsewhere ends a stream. Blocks. Raises SettingsInvalid, OSError.
+    It has a client of its own, so that no failure elsewhere ends a stream; `server` is the node's Temporal server.
+    Blocks. Raises SettingsInvalid, OSError.
     """
     if not node.host.addresses:
         log.warning("the node has no address, so the cluster cannot reach the kubelet's port: no logs, exec or metrics")
@@ -51,7 +57,14 @@ def add_kubelet_port(
     context = _tls(settings, node, authorities)
     door = Door(node.host.addresses, settings.kubelet_port, context)
     configuration = kubelet_configuration(settings, node, whence)
-    port = KubeletPort(door, readings, agent.node_pods, cri, threads, configuration)
+    environment = command_environment(
+        os.environ,
+        address=server.service_client.config.target_host,
+        namespace=server.namespace,
+        state_dir=settings.state_dir,
+        log_dir=settings.log_dir,
+    )
+    port = KubeletPort(door, readings, agent.node_pods, cri, threads, configuration, environment)
 
     async def run() -> None:
         async with ApiClient(config, user_agent=f"syncpod/{engine_version()}") as client:

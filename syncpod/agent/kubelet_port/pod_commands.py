@@ -1,0 +1,82 @@
+"""``/syncpod``: what the node's own ``syncpod`` says of one pod, for ``kubectl syncpod``. A kubelet has no such path.
+
+Who may read the logs of all containers here (the verb `get` of `nodes/proxy`) may read this too. Each command is a
+process of its own, which only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from syncpod.agent.kubelet_port.access import Refused
+from syncpod.agent.own_commands import start_command
+from syncpod.api.messages import JSON, Answer, Request
+from syncpod.kubernetes.pod_commands import CommandInvalid, answer, words
+
+MOST: Final = 4
+"""The most commands at a time: each takes a process with 60 MiB for a second."""
+_LARGEST: Final = 16 << 20
+"""Bytes of what one says."""
+_BLOCK: Final = 64 << 10
+
+
+class PodCommands:
+    """The commands of one node. All methods belong to one event loop."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Run them with `environment`, which names the node's own server and state directory."""
+        self._environment, self._running = dict(environment), 0
+
+    async def answer(self, asked: Request, command: str, namespace: str, pod: str) -> Answer:
+        """Return what a command says of a pod. Raises Refused."""
+        try:
+            line = words(command, namespace, pod, asked.query)
+        except CommandInvalid as wrong:
+            raise Refused(400, str(wrong)) from None
+        if self._running >= MOST:
+            raise Refused(429, f"this node already runs {MOST} such commands: try again")
+        self._running += 1
+        try:
+            code, out, err = await self._run(line)
+        except OSError as error:
+            raise Refused(500, f"this node cannot run the command: {error.strerror}") from None
+        finally:
+            self._running -= 1
+        return Answer(_once(json.dumps(answer(code, out, err)).encode()), 200, {"Content-Type": JSON})
+
+    async def _run(self, line: tuple[str, ...]) -> tuple[int, bytes, bytes]:
+        """Run one command to its end; one that is not waited for any more is killed. Raises OSError, Refused."""
+        pipe = asyncio.subprocess.PIPE
+        process = await start_command(line, self._environment, asyncio.subprocess.DEVNULL, pipe, pipe)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            out, err = await asyncio.gather(_read(process.stdout), _read(process.stderr))
+            code = await process.wait()
+        finally:
+            if process.returncode is None:  # it leads a group, and is not reaped before its end is known here
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        return (code if code >= 0 else 128 - code), out, err
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    """Return all that a command says. Raises Refused if that is too much."""
+    parts, size = [], 0
+    while part := await stream.read(_BLOCK):
+        parts.append(part)
+        size += len(part)
+        if size > _LARGEST:
+            raise Refused(500, f"the command says more than {_LARGEST >> 20} MiB")
+    return b"".join(parts)
+
+
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body

@@ -1,0 +1,62 @@
+"""Starts the node's own ``syncpod`` for somebody else: for the node's fleet, or at the kubelet's port.
+
+A command is a process of its own, so its time and memory do not burden the worker, and it can be ended as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import syncpod
+
+
+async def start_command(
+    words: Sequence[str], environment: Mapping[str, str], stdin: int, stdout: int, stderr: int
+) -> asyncio.subprocess.Process:
+    """Start the node's own ``syncpod`` with these words, as the leader of a session. Raises OSError."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *_program(),
+            *words,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd="/",
+            env=dict(environment),
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:  # asyncio (3.11) would hang when cancelled in there, and leave children running
+        with contextlib.suppress(OSError):
+            process = await starting
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        raise
+
+
+def command_environment(
+    environ: Mapping[str, str], *, address: str, namespace: str, state_dir: Path, log_dir: Path
+) -> dict[str, str]:
+    """Return the environment of a node's commands, so that they find the node's own server, state and logs."""
+    root = str(Path(syncpod.__file__).resolve().parent.parent)
+    return {
+        **environ,
+        "TEMPORAL_ADDRESS": address,
+        "TEMPORAL_NAMESPACE": namespace,
+        "SYNCPOD_STATE_DIR": str(state_dir),
+        "SYNCPOD_LOG_DIR": str(log_dir),
+        "PYTHONPATH": root,
+        "COLUMNS": "120",
+    }
+
+
+def _program() -> Sequence[str]:
+    return (sys.executable, "-P", "-m", "syncpod.cli.remote_command", str(os.getpid()))
