@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.pod_status import FINISHED
-from syncpod.objects import ObjectRef, TokenNeed, references, token_needs
+from syncpod.objects import ClaimNeed, ObjectRef, TokenNeed, claim_needs, references, token_needs
 from syncpod.pod import Pod, PodInvalid, admit, parse_ephemeral_container, parse_pod, pod_to_wire
 from syncpod.pod.operating_system import os_refusal
 from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
@@ -52,9 +52,9 @@ class BoundPod:
     warnings: tuple[str, ...]
     """What of it the node leaves out, a sentence for each field."""
     refs: frozenset[ObjectRef]
-    """The ConfigMaps, Secrets and tokens of the cluster that it refers to."""
-    tokens: tuple[TokenNeed, ...]
-    """The tokens among them."""
+    """The ConfigMaps, Secrets, tokens and places behind claims that it refers to."""
+    needs: tuple[TokenNeed | ClaimNeed, ...]
+    """The tokens and claims among them."""
     grace: int | None
     """Seconds that it has left to end, as its deletion says; None = it is not deleted."""
 
@@ -94,7 +94,7 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
     made = (
         _document(given)
         if known is None
-        else _Made(known.document, known.refusal, known.warnings, known.tokens, known.refs)
+        else _Made(known.document, known.refusal, known.warnings, known.needs, known.refs)
     )
     grace = metadata.get("deletionGracePeriodSeconds")
     is_deleted = bool(metadata.get("deletionTimestamp"))
@@ -107,7 +107,7 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
         refusal=made.refusal,
         warnings=made.warnings,
         refs=made.refs,
-        tokens=made.tokens,
+        needs=made.needs,
         grace=_number(grace) if is_deleted else None,
     )
 
@@ -125,7 +125,7 @@ class _Made(NamedTuple):
     document: Mapping[str, Any] | None = None
     refusal: Refusal | None = None
     warnings: tuple[str, ...] = ()
-    tokens: tuple[TokenNeed, ...] = ()
+    needs: tuple[TokenNeed | ClaimNeed, ...] = ()
     refs: frozenset[ObjectRef] = frozenset()
 
 
@@ -159,7 +159,7 @@ def _document(given: Mapping[str, Any]) -> _Made:
     return _Made(
         document=document,
         warnings=tuple(str(each) for each in admitted.warnings),
-        tokens=tuple(token_needs(whole)),
+        needs=(*token_needs(whole), *claim_needs(whole)),
         refs=frozenset(each.ref for each in references(whole)),
     )
 

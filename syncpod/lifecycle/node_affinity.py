@@ -6,7 +6,7 @@ the kubelet calls it when it admits a pod (pkg/scheduler/eventhandlers.go, v1.36
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from syncpod.lifecycle.label_requirements import meets
@@ -29,7 +29,12 @@ def matches_node(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
         return False
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    return required is None or any(_holds(term, name, labels) for term in required.node_selector_terms)
+    return required is None or matches_a_term(required.node_selector_terms, name, labels)
+
+
+def matches_a_term(terms: Iterable[NodeSelectorTerm], name: str, labels: Mapping[str, str]) -> bool:
+    """Say whether the node with this name and these labels meets one of the terms, as pods and volumes have them."""
+    return any(_holds(term, name, labels) for term in terms)
 
 
 def preference(pod: Pod, name: str, labels: Mapping[str, str]) -> int:

@@ -8,17 +8,19 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.objects import ObjectRef, ObjectStore, claim_ref
 from syncpod.pod import Container, Pod, Volume
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.downward import volume_field
 from syncpod.translation.paths import (
+    claim_link,
     empty_dir_ready_file,
     pod_directory,
     volume_directory,
 )
 from syncpod.volumes import files
+from syncpod.volumes.claim import Claim, make_claim
 from syncpod.volumes.empty_dir import EmptyDir, EmptyDirRefused, Tmpfs, empty_dir, make_empty_dir, memory_limit
 from syncpod.volumes.files import Files, make_files, objects_of
 from syncpod.volumes.host_path import HostPath, HostPathUnfit, check_host_path
@@ -49,7 +51,7 @@ class PodVolume:
     """One volume of a pod, and the work for it before the sandbox."""
 
     name: str
-    source: EmptyDir | Files | HostPath | None
+    source: EmptyDir | Files | HostPath | Claim | None
     """None: the runtime makes it from an image."""
 
     @property
@@ -77,13 +79,13 @@ def pod_volumes(pod: Pod, node: NodeContext) -> tuple[PodVolume, ...]:
 
 
 def make_volumes(own: Path, volumes: tuple[PodVolume, ...], store: ObjectStore) -> None:
-    """Check the pod's hostPaths and make or update its other volumes.
+    """Check the pod's hostPaths and claims, and make or update its other volumes.
 
     `own` is the pod's directory. One failure does not keep the others from being made. Blocks; safe to repeat. Raises
     MountFailure with all failures, and FileNotFoundError if the pod has been removed meanwhile.
     """
-    # Outside the lock: a hostPath may be on a file system that hangs.
-    places = [volume for volume in volumes if isinstance(volume.source, HostPath)]
+    # Outside the lock: a hostPath, or the place behind a claim, may be on a file system that hangs.
+    places = [volume for volume in volumes if isinstance(volume.source, HostPath | Claim)]
     failures = [failure for volume in places if (failure := _failure_of(volume, _make, store))]
     with alone(own):
         rest = [volume for volume in volumes if volume not in places]
@@ -146,11 +148,13 @@ def share_volumes(pod: Pod, container: Container, node: NodeContext) -> None:
                 share_volume(volume.path.resolve())
 
 
-def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir | Files | HostPath | None:
+def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir | Files | HostPath | Claim | None:
     if volume.host_path is not None:
         return HostPath(Path(volume.host_path.path), volume.host_path.type or "")
     if volume.image is not None:
         return None
+    if (ref := claim_ref(pod, volume)) is not None and (link := claim_link(node, pod.metadata.uid, volume)) is not None:
+        return _claim(pod, volume, link, ref)
     place = volume_directory(node, pod.metadata.uid, volume)
     if place is None:
         raise EmptyDirRefused(f"{_kind(volume)} is not supported by this version")
@@ -178,6 +182,17 @@ def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir 
     )
 
 
+def _claim(pod: Pod, volume: Volume, link: Path, ref: ObjectRef) -> Claim:
+    security, named = pod.spec.security_context, volume.persistent_volume_claim
+    return Claim(
+        link,
+        ref,
+        group=security.fs_group if security is not None else None,
+        only_if_root_differs=security is not None and security.fs_group_change_policy == "OnRootMismatch",
+        is_read_only=named is not None and named.read_only,
+    )
+
+
 def _memory_of_its_own(pod: Pod, volume: Volume, place: Path, node: NodeContext) -> Tmpfs | None:
     """Return the file system in memory that a volume of files is given, as large as the kubelet makes it.
 
@@ -195,6 +210,8 @@ def _make(volume: PodVolume, store: ObjectStore) -> bool:
     match volume.source:
         case HostPath() as place:
             check_host_path(place)
+        case Claim() as claim:
+            make_claim(claim, store)
         case EmptyDir() as directory:
             make_empty_dir(directory)
         case Files() as of_files:

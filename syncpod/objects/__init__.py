@@ -1,6 +1,7 @@
 """ConfigMaps and Secrets as a node keeps them. Pods refer to them; their content is never part of a workflow."""
 
 from syncpod.objects.admission import ObjectAdmission, admit_object
+from syncpod.objects.claims import ClaimedPlace, ClaimNeed, claim_needs, claim_ref, claimed_place, kept_place
 from syncpod.objects.former import FormerSecret
 from syncpod.objects.references import Reference, Use, references, resolve
 from syncpod.objects.refs import ALL_SERVICES, KINDS, Kind, ObjectRef, Origin, ref_for, ref_of, services_ref
@@ -15,6 +16,8 @@ __all__ = [
     "KINDS",
     "TOKEN_KEY",
     "Change",
+    "ClaimNeed",
+    "ClaimedPlace",
     "FormerSecret",
     "Kind",
     "ObjectAdmission",
@@ -28,6 +31,10 @@ __all__ = [
     "TokenNeed",
     "Use",
     "admit_object",
+    "claim_needs",
+    "claim_ref",
+    "claimed_place",
+    "kept_place",
     "ref_for",
     "ref_of",
     "references",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from syncpod.objects.claims import claim_ref
 from syncpod.objects.refs import Kind, ObjectRef, ref_for, services_ref
 from syncpod.objects.store import ObjectStore
 from syncpod.objects.tokens import token_ref
@@ -32,7 +33,7 @@ def references(pod: Pod) -> tuple[Reference, ...]:
     """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
 
     The tokens that a cluster issues for it are among them, which a node keeps as Secrets, and the variables of
-    Services, which it keeps as ConfigMaps.
+    Services and the places behind claims, which it keeps as ConfigMaps.
 
     An object that is named twice appears twice. The Secrets of storage drivers (CSI, iSCSI and so on) are not included:
     pods with such volumes are refused (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
@@ -102,6 +103,9 @@ def _of_volume(pod: Pod, volume: Volume, here: str) -> Iterator[Reference]:
     def reference(kind: Kind, name: str, optional: bool | None, path: str) -> Reference:
         return Reference(ref_for(pod, kind, name), bool(optional), None, path, "volume")
 
+    if (claim := claim_ref(pod, volume)) is not None:
+        kind = "ephemeral" if volume.ephemeral is not None else "persistentVolumeClaim"
+        yield Reference(claim, False, None, f"{here}.{kind}", "volume")
     if (config_map := volume.config_map) is not None:
         yield reference("ConfigMap", config_map.name, config_map.optional, f"{here}.configMap")
     if (secret := volume.secret) is not None:

@@ -9,17 +9,21 @@ from syncpod.pod.origin import is_of_cluster
 Kind = Literal["ConfigMap", "Secret"]
 """The kinds of objects that a node keeps."""
 
-Origin = Literal["", "cluster", "token", "services"]
+Origin = Literal["", "cluster", "token", "services", "claim"]
 """Where an object comes from: "" = it was applied on the node, or by its fleet; it is one of the node's Kubernetes
-cluster; a token that the cluster has issued for a pod, which is kept as a Secret; or the variables of a namespace's
-Services, which are kept as a ConfigMap."""
+cluster; a token that the cluster has issued for a pod, which is kept as a Secret; the variables of a namespace's
+Services, which are kept as a ConfigMap; or the place behind a claim of a pod, which is kept as one too."""
 ALL_SERVICES: Final = "all"
 _MASTER_SERVICE: Final = "kubernetes"
 
 KINDS: Final[tuple[Kind, ...]] = ("ConfigMap", "Secret")
 
 
-_SAID: Final[dict[Origin, str]] = {"token": "service account token", "services": "services"}
+_SAID: Final[dict[Origin, str]] = {
+    "token": "service account token",
+    "services": "services",
+    "claim": "persistent volume claim",
+}
 ORIGINS: Final[tuple[Origin, ...]] = get_args(Origin)
 
 

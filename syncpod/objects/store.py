@@ -56,15 +56,19 @@ class ObjectUnreadable(ValueError):
 
 
 class ObjectUnknown(ObjectUnreadable):
-    """The node has not learned yet whether its cluster has an object, or has no token yet; the text is the kubelet's.
+    """The node has not learned yet whether its cluster has an object, or has no token or place yet.
 
-    Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in vain, and token/token_manager.go.
+    The text is the kubelet's.
+    Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in vain, token/token_manager.go, and
+    volumemanager/populator/desired_state_of_world_populator.go.
     """
 
     def __init__(self, ref: ObjectRef, why: str) -> None:
         match ref.origin:
             case "token":
                 text = f"failed to fetch token: {why or 'no answer yet'}"
+            case "claim":
+                text = f"error processing PVC {why or 'no answer yet'}"
             case "services":
                 text = "services have not yet been read at least once, cannot construct envvars"
             case _:

@@ -67,7 +67,8 @@ REFUSED = (
     Rule("securityContext.windowsOptions", "Windows"),
 )
 
-_OF_CLUSTER = tuple(rule for rule in REFUSED if rule.path == f"{_PROJECTED}.serviceAccountToken")
+_GIVEN_BY_CLUSTER = (f"{_PROJECTED}.serviceAccountToken", "volumes[].persistentVolumeClaim", "volumes[].ephemeral")
+_OF_CLUSTER = tuple(rule for rule in REFUSED if rule.path in _GIVEN_BY_CLUSTER)
 """What pods of a Kubernetes cluster are given nevertheless."""
 
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
@@ -78,8 +79,8 @@ _NO_LASTING_VOLUME = "has no effect here: it is for volumes that outlive their p
 
 _SECCOMP_ANNOTATIONS = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/")
 
-_WITHOUT_CLUSTER = (_NO_SCHEDULER, _NO_CLASSES, _NO_API_SERVER)
-"""What is untrue of a pod of a Kubernetes cluster, which has a scheduler, classes and tokens."""
+_WITHOUT_CLUSTER = (_NO_SCHEDULER, _NO_CLASSES, _NO_API_SERVER, _NO_LASTING_VOLUME)
+"""What is untrue of a pod of a Kubernetes cluster, which has a scheduler, classes, tokens and claims."""
 
 WITHOUT_EFFECT = (
     Rule("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", _NO_SCHEDULER),

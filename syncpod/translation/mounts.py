@@ -9,7 +9,7 @@ from protos.cri.v1.api_pb2 import ImageSpec, Mount, MountPropagation
 from syncpod.pod import Container, Pod, Volume, VolumeMount
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
-from syncpod.translation.paths import etc_hosts_file, volume_directory
+from syncpod.translation.paths import claim_link, etc_hosts_file, volume_directory
 
 ETC_HOSTS = "/etc/hosts"
 
@@ -91,6 +91,8 @@ def container_place(path: str) -> str:
 def _place(pod: Pod, volume: Volume, node: NodeContext) -> Path | None:
     if volume.host_path is not None:
         return Path(volume.host_path.path)
+    if (claim := claim_link(node, pod.metadata.uid, volume)) is not None:
+        return claim
     return volume_directory(node, pod.metadata.uid, volume)
 
 
@@ -111,12 +113,13 @@ def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContex
     place = _place(pod, volume, node)
     if place is None:
         raise ContainerConfigError(f"{path}.name: the kind of volume {volume.name!r} is not supported by this version")
-    # A hostPath is not relabelled: the node itself uses it.
-    is_ours = volume.host_path is None
+    # A hostPath is not relabelled: the node itself uses it, and a claim may have one behind it.
+    claim = volume.persistent_volume_claim
+    is_ours = volume.host_path is None and claim is None and volume.ephemeral is None
     return Mount(
         container_path=container_place(mount.mount_path),
         host_path=part or str(place),
-        readonly=mount.read_only or (is_ours and volume.empty_dir is None),
+        readonly=mount.read_only or (is_ours and volume.empty_dir is None) or (claim is not None and claim.read_only),
         recursive_read_only=_recursive_read_only(pod, mount, node, path),
         selinux_relabel=is_ours and node.host.selinux,
         propagation=_PROPAGATION[mount.mount_propagation or "None"],

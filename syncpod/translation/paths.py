@@ -15,6 +15,7 @@ _NAME_LIMIT = 255
 EMPTY_DIR = "kubernetes.io~empty-dir"
 PROJECTED = "kubernetes.io~projected"
 DOWNWARD_API = "kubernetes.io~downward-api"
+CLAIM = "kubernetes.io~persistent-volume-claim"
 MOUNTED = (EMPTY_DIR, PROJECTED, DOWNWARD_API)
 """The volume plugins for which the node mounts file systems."""
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -62,6 +63,16 @@ def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None
         return None
     base = (memory_pod_directory if _in_memory(volume, node) else pod_directory)(node, uid)
     return base / "volumes" / plugin / safe_name(volume.name, "spec.volumes[].name")
+
+
+def claim_link(node: NodeContext, uid: str, volume: Volume) -> Path | None:
+    """Return the path of the symlink to the place behind a volume's claim; None for other kinds. Raises UnsafeName.
+
+    A runtime follows it. So what is mounted depends on the pod alone, and the pod's end touches nothing in the volume.
+    """
+    if volume.persistent_volume_claim is None and volume.ephemeral is None:
+        return None
+    return pod_directory(node, uid) / "volumes" / CLAIM / safe_name(volume.name, "spec.volumes[].name")
 
 
 def volume_plugin(volume: Volume) -> str | None:

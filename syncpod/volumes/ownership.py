@@ -13,14 +13,20 @@ def give_to_group(volume: Path, group: int, *, read_only: bool) -> None:
     """Give everything in a volume to a group, with permission to read and, unless `read_only`, to write.
 
     Directories pass the group on to what is made in them. Symlinks are changed themselves and never followed. Nothing
-    else may change the tree meanwhile. Mirrors volume_linux.go, v1.36, SetVolumeOwnership for volumes that live as long
-    as the pod, to which fsGroupChangePolicy does not apply. Difference: the kubelet logs what it cannot change and goes
-    on; this raises OSError, because the pod would not get what it asked for.
+    else may change the tree meanwhile. Mirrors volume_linux.go, v1.36, SetVolumeOwnership. Difference: the kubelet logs
+    what it cannot change and goes on; this raises OSError, because the pod would not get what it asked for.
     """
     _give(os.fspath(volume), group, read_only, None)
     for _, directories, files, here in os.fwalk(volume, follow_symlinks=False):
         for name in (*directories, *files):
             _give(name, group, read_only, here)
+
+
+def is_given_to(volume: Path, group: int) -> bool:
+    """Say whether a volume's directory belongs to a group that may read and write in it (requiresPermissionChange)."""
+    found = volume.stat()
+    wanted = _READ_WRITE | _ENTER
+    return found.st_gid == group and stat.S_IMODE(found.st_mode) & wanted == wanted
 
 
 def change_group(path: str | Path, group: int, directory: int | None = None) -> None:

@@ -93,7 +93,9 @@ class Node:
         )
         self.deletions = Deletions(client, self, self._nothing, self.standing, self.statuses)
         self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
-        self.objects = GivenObjects(client, ObjectStore(state, state / "memory"), self._uses, self.reflector.news.set)
+        self.objects = GivenObjects(
+            client, ObjectStore(state, state / "memory"), self._uses, self.reflector.news.set, lambda: None
+        )
         self.classes = RuntimeClasses(client, self.reflector.news.set)
         self.states: dict[str, State] = {}
         self.conditions: dict[str, dict[str, Any]] = {}

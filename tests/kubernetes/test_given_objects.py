@@ -44,7 +44,7 @@ class Node:
         self.store = ObjectStore(directory / "state", directory / "memory")
         self.used: list[ObjectRef] = []
         self.told = 0
-        self.given = GivenObjects(client, self.store, self._uses, self._tell)
+        self.given = GivenObjects(client, self.store, self._uses, self._tell, self.node)
         self.running: list[asyncio.Task[None]] = []
 
     def start(self, refs: Iterable[ObjectRef]) -> None:
@@ -65,6 +65,10 @@ class Node:
         except ObjectUnknown:
             return None
         return ABSENT if held is None else values(held)
+
+    def node(self) -> dict[str, Any]:
+        """The newest v1 Node."""
+        return {"metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}}}
 
     async def _uses(self) -> Iterable[ObjectRef]:
         return self.used
@@ -154,7 +158,7 @@ async def test_a_pod_waits_for_the_first_answer_and_not_for_ever(
     await api.put(object_path("Secret", "keys"), given("Secret", "keys", k="word"))
     api.faults.extend([Fault("GET", "secrets", what)] * 3)  # a 403: the authorizer learns of the pod a moment later
     now = [0.0]
-    node.given = GivenObjects(node.given._client, node.store, node._uses, node._tell, clock=lambda: now[0])
+    node.given = GivenObjects(node.given._client, node.store, node._uses, node._tell, node.node, clock=lambda: now[0])
     assert not node.given.is_settled([KEYS])
     node.start([KEYS])
     assert not node.given.is_settled([KEYS])
@@ -283,7 +287,7 @@ async def test_encrypted_copies_go_with_the_last_pod_that_uses_them(
 ) -> None:
     node = Node(client, tmp_path)
     node.store = KeepingStore(tmp_path / "state", tmp_path / "memory")
-    node.given = GivenObjects(client, node.store, node._uses, node._tell)
+    node.given = GivenObjects(client, node.store, node._uses, node._tell, node.node)
     await api.put(object_path("Secret", "keys"), given("Secret", "keys", k="word"))
     need = TokenNeed(ObjectRef("Secret", "default", "u-1", "token"), "web", "u", "default", "", 3600)
     node.start([])

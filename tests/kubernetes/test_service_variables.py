@@ -146,7 +146,7 @@ async def test_the_store_has_the_variables_of_each_namespace_of_pods_by_one_watc
         return []
 
     async with ApiClient(config, user_agent="test") as client:
-        given = GivenObjects(client, store, none_left, lambda: None)
+        given = GivenObjects(client, store, none_left, lambda: None, lambda: None)
         running = asyncio.create_task(given.run())
         given.want([ALL, MASTER], [])
         await until(lambda: has(ALL, "KUBERNETES") and has(MASTER, "KUBERNETES"))

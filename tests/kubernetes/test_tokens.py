@@ -123,7 +123,7 @@ async def node(api: ApiServer, tmp_path: Path) -> AsyncIterator[Node]:
     """A node with one pod."""
     config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
     async with ApiClient(config, user_agent="test") as client:
-        [need] = bound().tokens
+        [need] = tokens_of(bound())
         clock = Clock()
         api.now = clock
         made = Node(client, ObjectStore(tmp_path / "state", tmp_path / "memory"), need, clock)
@@ -247,7 +247,7 @@ def test_the_volume_shows_the_token_with_the_kubelets_mode_and_owner(case: str, 
     made = Pod.model_validate(found.document)
     with pytest.raises(MountFailure, match="failed to fetch token: no answer yet"):
         prepare_pod(plan_pod(made, node), store)
-    store.keep(kept_token(found.tokens[0].ref, "word", datetime.now(UTC), None), "token")
+    store.keep(kept_token(tokens_of(found)[0].ref, "word", datetime.now(UTC), None), "token")
     prepare_pod(plan_pod(made, node), store)
     (volume,) = pod_volumes(made, node)
     assert volume.path is not None and volume.path.is_relative_to(tmp_path / "memory")
@@ -269,21 +269,26 @@ def test_a_pod_of_the_cluster_keeps_its_token_volume_and_is_told_nothing_untrue(
     )
     assert found.document is not None and not found.warnings
     assert found.document["spec"]["volumes"][0]["name"] == "kube-api-access-x"
-    assert [need.service_account for need in found.tokens] == ["robot"]
-    assert {need.ref for need in found.tokens} < found.refs
+    assert [need.service_account for need in tokens_of(found)] == ["robot"]
+    assert {need.ref for need in tokens_of(found)} < found.refs
 
 
 def test_two_sources_that_want_the_same_share_a_token_and_others_have_their_own() -> None:
     wanted = [{"path": "a"}, {"path": "b"}, {"path": "c", "audience": "vault"}, {"path": "d", "expirationSeconds": 600}]
     volumes = [{"name": "v", "projected": {"sources": [{"serviceAccountToken": each} for each in wanted]}}]
     first = bound(volumes=volumes, containers=[{"name": "app", "image": "b:1"}])
-    assert len({need.ref for need in first.tokens}) == 3
-    assert [(need.audience, need.seconds) for need in first.tokens] == [
+    assert len({need.ref for need in tokens_of(first)}) == 3
+    assert [(need.audience, need.seconds) for need in tokens_of(first)] == [
         ("", 3600),
         ("", 3600),
         ("vault", 3600),
         ("", 600),
     ]
+
+
+def tokens_of(found: BoundPod) -> list[TokenNeed]:
+    """The tokens that a pod needs."""
+    return [need for need in found.needs if isinstance(need, TokenNeed)]
 
 
 def _files(directory: Path) -> list[Path]:

@@ -189,7 +189,7 @@ def test_an_impossible_mount_is_an_error_that_names_the_field(mount: dict[str, A
 def test_an_unsupported_volume_kind_is_an_error() -> None:
     pod, container = make_container(
         {"volumeMounts": [{"name": "claim", "mountPath": "/x"}]},
-        volumes=[{"name": "claim", "persistentVolumeClaim": {"claimName": "c"}}],
+        volumes=[{"name": "claim", "nfs": {"server": "s", "path": "/"}}],
     )
     with pytest.raises(ContainerConfigError, match="the kind of volume 'claim' is not supported"):
         configured(pod, container)

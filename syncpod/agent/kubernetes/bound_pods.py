@@ -108,7 +108,7 @@ class BoundPods:
         self._mirrors.take(objects)
         self._tell_statuses(changed, gone)  # first: what follows may have to be repeated, and then nothing is `changed`
         using = [pod for pod in self._pods.values() if pod.is_to_run or pod.grace is not None]
-        self._given.want((ref for pod in using for ref in pod.refs), (need for pod in using for need in pod.tokens))
+        self._given.want((ref for pod in using for ref in pod.refs), (need for pod in using for need in pod.needs))
         await self._desired.take(self._listing())
         self._deletions.take([pod for pod in self._pods.values() if pod.grace is not None])
 

@@ -1,4 +1,4 @@
-"""Keeps the ConfigMaps, Secrets and tokens of the cluster that the node's pods refer to, in the node's store.
+"""Keeps what the node's pods refer to in the cluster, in the node's store: ConfigMaps, Secrets, tokens, claims.
 
 One by one by name, each by a list and a watch of its own: the Node authorizer permits a node no more, and only as long
 as a pod that is bound to it refers to the object (plugin/pkg/auth/authorizer/node, v1.36). What the store has serves
@@ -17,15 +17,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from syncpod.agent.kubernetes.followed_claim import FollowedClaim
 from syncpod.agent.kubernetes.followed_object import FollowedObject
 from syncpod.agent.kubernetes.followed_services import FollowedServices, Services
 from syncpod.agent.kubernetes.followed_token import FollowedToken, forget_token
 from syncpod.agent.record_cache import RecordCache
 from syncpod.kubernetes.client import ApiClient
 from syncpod.node.pod_records import PodRecord
-from syncpod.objects import ObjectRef, ObjectStore, TokenNeed, references
+from syncpod.objects import ClaimNeed, ObjectRef, ObjectStore, TokenNeed, references
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ Uses = Callable[[], Awaitable[Iterable[ObjectRef]]]
 
 
 class _Follower(Protocol):
-    """`FollowedObject` or `FollowedToken`."""
+    """`FollowedObject`, `FollowedToken`, `FollowedClaim` or `FollowedServices`."""
 
     is_known: bool
 
@@ -86,25 +87,28 @@ class GivenObjects:
         store: ObjectStore,
         uses: Uses,
         tell: Callable[[], None],
+        node: Callable[[], Mapping[str, Any] | None],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Keep `store` current. `uses` returns what pods of the node use that the cluster may no longer list.
 
-        `tell` is called when `is_settled` may have become true. `clock` is steady, in seconds.
+        `tell` is called when `is_settled` may have become true. `node` returns the newest v1 Node. `clock` is steady,
+        in seconds.
         """
         self._client, self._store, self._uses, self._tell, self._clock = client, store, uses, tell, clock
+        self._node = node
         self._followed: dict[ObjectRef, _Followed] = {}
-        self._tokens: dict[ObjectRef, TokenNeed] = {}
+        self._needs: dict[ObjectRef, TokenNeed | ClaimNeed] = {}
         self._services: Services | None = None
         self._following_services: asyncio.Task[None] | None = None
         self._bound: frozenset[ObjectRef] | None = None
         """What the pods refer to that the cluster lists; None = it has listed nothing yet."""
         self._complaint = ""
 
-    def want(self, refs: Iterable[ObjectRef], tokens: Iterable[TokenNeed]) -> None:
-        """Take which objects and tokens the pods refer to that the cluster lists."""
-        self._tokens = {need.ref: need for need in tokens}
+    def want(self, refs: Iterable[ObjectRef], needs: Iterable[TokenNeed | ClaimNeed]) -> None:
+        """Take what the pods refer to that the cluster lists; `needs` are the tokens and claims among it."""
+        self._needs = {need.ref: need for need in needs}
         self._bound = frozenset(refs)
         for ref in self._bound - self._followed.keys():
             self._follow(ref)
@@ -147,11 +151,14 @@ class GivenObjects:
 
     def _follow(self, ref: ObjectRef) -> None:
         follower: _Follower
-        if ref.origin == "token":
-            need = self._tokens.get(ref)
-            if need is None:  # the cluster no longer lists its pod, and would issue none
-                return
-            follower = FollowedToken(self._client, self._store, need, self._tell)
+        if ref.origin in ("token", "claim"):
+            match self._needs.get(ref):
+                case None:  # the cluster no longer lists its pod, and would give it none
+                    return
+                case TokenNeed() as token:
+                    follower = FollowedToken(self._client, self._store, token, self._tell)
+                case ClaimNeed() as claim:
+                    follower = FollowedClaim(self._client, self._store, claim, self._node, self._tell)
         elif ref.origin == "services":
             follower = FollowedServices(self._all_services(), self._store, ref, self._tell)
         else:

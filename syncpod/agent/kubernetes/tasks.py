@@ -121,7 +121,8 @@ class _KubernetesLink:
             node_events = NodeEvents(events, self._name, node.status)
             registration = await self._registration(api, node_events)
             parts = self._parts(api, reflector, events, registration)
-            objects = GivenObjects(api, node.store, used_objects(node.context), reflector.news.set)
+            uses = used_objects(node.context)
+            objects = GivenObjects(api, node.store, uses, reflector.news.set, registration.newest)
             classes = RuntimeClasses(api, reflector.news.set)
             pods = BoundPods(
                 reflector,

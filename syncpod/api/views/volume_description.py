@@ -25,6 +25,12 @@ def _rows(volume: Volume) -> Iterator[tuple[str, str]]:
         yield "Type", "HostPath (a file or directory of the node)"
         yield "Path", volume.host_path.path
         yield "HostPathType", volume.host_path.type or ""
+    elif volume.persistent_volume_claim is not None:
+        yield "Type", "PersistentVolumeClaim (a reference to a PersistentVolumeClaim in the same namespace)"
+        yield "ClaimName", volume.persistent_volume_claim.claim_name
+        yield "ReadOnly", str(volume.persistent_volume_claim.read_only).lower()
+    elif volume.ephemeral is not None:
+        yield "Type", "EphemeralVolume (a claim that is made and deleted with the pod)"
     elif volume.empty_dir is not None:
         yield "Type", "EmptyDir (a directory that lives as long as the pod)"
         yield "Medium", volume.empty_dir.medium

@@ -1,0 +1,120 @@
+"""One claim of a pod: asked for until it is bound, and the place behind it kept in the node's store.
+
+A bound claim never changes its volume, and a volume never its place. So the place is asked for once in a pod's life,
+and serves while the API server is away. The Node authorizer permits a node to get claims and volumes of its pods, and
+not to watch them (plugin/pkg/auth/authorizer/node, v1.36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from secrets import SystemRandom
+from typing import Any, Final
+
+from syncpod.kernel.os_errors import where_and_why
+from syncpod.kubernetes.claimed_volume import NotUsable, bound_volume, claim_path, claimed_place, volume_path
+from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.reflector import Backoff
+from syncpod.objects import ClaimedPlace, ClaimNeed, ObjectStore, ObjectUnreadable, kept_place
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 2.0
+"""Between two looks at a claim that is not bound yet; the kubelet asks at each round of its populator, more often."""
+_CHANCE: Final = SystemRandom().random
+
+
+class _NotFetched(Exception):
+    """The API server did not answer, or refused."""
+
+
+class FollowedClaim:
+    """One claim. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        store: ObjectStore,
+        need: ClaimNeed,
+        node: Callable[[], Mapping[str, Any] | None],
+        tell: Callable[[], None],
+    ) -> None:
+        """Keep the place in `store`; `tell` is called when it is known. `node` returns the newest v1 Node."""
+        self._client, self._store, self._need, self._node, self._tell = client, store, need, node, tell
+        self.is_known = False
+        """The store has the place."""
+        self.trouble = ""
+        """Why it is not known; "" if it is, or before the first answer."""
+        self._again = asyncio.Event()
+
+    @property
+    def has_said(self) -> bool:
+        """Whether the log has that trouble already."""
+        return True
+
+    def keep_again(self) -> None:
+        """Look once more whether the store has the place."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Learn the place, and keep it until cancelled."""
+        backoff = Backoff(time.monotonic, _CHANCE)
+        while True:
+            wait = None
+            try:
+                if not await asyncio.to_thread(self._is_held):
+                    kept = kept_place(self._need.ref, await self._ask())
+                    await asyncio.to_thread(self._store.keep, kept, "claim")
+                self._succeed()
+            except NotUsable as error:
+                self._fail(str(error))
+                wait = RETRY_SECONDS
+            except (_NotFetched, OSError, ValueError) as error:
+                self._fail(where_and_why(error))
+                wait = backoff.next(error.__cause__ if isinstance(error.__cause__, ApiError) else error)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._again.wait()
+                self._again.clear()
+            except TimeoutError:
+                continue
+
+    def _is_held(self) -> bool:
+        try:
+            return self._store.get(self._need.ref) is not None
+        except ObjectUnreadable:
+            return False
+
+    async def _ask(self) -> ClaimedPlace:
+        """Return the place behind the claim. Raises NotUsable, _NotFetched."""
+        claim = await self._fetch("PVC", claim_path(self._need))
+        name = bound_volume(claim, self._need)
+        volume = await self._fetch(f"PV {name}", volume_path(name))
+        metadata = (self._node() or {}).get("metadata", {})
+        return claimed_place(claim, volume, str(metadata.get("name") or ""), metadata.get("labels") or {})
+
+    async def _fetch(self, what: str, path: str) -> Mapping[str, Any]:
+        try:
+            return await self._client.ask("GET", path)
+        except (ApiError, Unreachable) as error:
+            missing = isinstance(error, ApiError) and error.reason == "NotFound"
+            kind = NotUsable if missing else _NotFetched
+            raise kind(f"failed to fetch {what} from API server: {error}") from error
+
+    def _succeed(self) -> None:
+        self.trouble = ""
+        self._store.explain(self._need.ref, "")
+        if not self.is_known:
+            self.is_known = True
+            self._tell()
+
+    def _fail(self, why: str) -> None:
+        need = self._need
+        text = f"{need.ref.namespace}/{need.claim}: {why}"
+        if self.trouble != why:
+            self.trouble = why
+            log.warning("pod %s/%s has no volume of its claim %s", need.ref.namespace, need.pod, text)
+        self._store.explain(need.ref, text)

@@ -1,0 +1,88 @@
+"""The claims of a pod to volumes of its cluster: what a pod needs, and how a node keeps the place behind one.
+
+A node keeps a place as it keeps a ConfigMap of the cluster, under a name that it makes of the pod and of the claim. So
+it lasts while the API server is away, over a reboot too, and ends with the pod. It is no object of the cluster, and no
+pod can name it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from syncpod.objects.refs import ObjectRef
+from syncpod.pod import ConfigMap, ObjectMeta, Pod, Volume
+from syncpod.pod.origin import is_of_cluster
+
+_VOLUME: Final = "volume"
+_PATH: Final = "path"
+_PLUGIN: Final = "plugin"
+_TYPE: Final = "type"
+
+
+@dataclass(frozen=True)
+class ClaimNeed:
+    """A claim that a pod's volumes name."""
+
+    ref: ObjectRef
+    """The node's name for the place behind it."""
+    pod: str
+    uid: str
+    claim: str
+    """The claim's name, in the pod's namespace."""
+    is_pods_own: bool
+    """The claim is made and deleted with the pod, and must belong to it."""
+
+
+@dataclass(frozen=True)
+class ClaimedPlace:
+    """The place on this node behind a claim that is bound."""
+
+    volume: str
+    """The PersistentVolume's name."""
+    plugin: str
+    """The kind of its source: `local` or `hostPath`."""
+    path: str
+    type: str = ""
+    """The hostPath's type; "" = anything."""
+
+
+def claim_name(pod: Pod, volume: Volume) -> str | None:
+    """Return the name of the claim that a volume means; None if it means none.
+
+    That of a claim made with the pod is the pod's and the volume's (component-helpers, storage/ephemeral, v0.36,
+    VolumeClaimName).
+    """
+    if volume.persistent_volume_claim is not None:
+        return volume.persistent_volume_claim.claim_name
+    return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else None
+
+
+def claim_ref(pod: Pod, volume: Volume) -> ObjectRef | None:
+    """Return the node's name for the place of a volume's claim; None: it has none, or its pod is no cluster's."""
+    name = claim_name(pod, volume)
+    if name is None or not is_of_cluster(pod.metadata):
+        return None
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return ObjectRef("ConfigMap", pod.metadata.namespace or "default", f"{pod.metadata.uid}-{digest}", "claim")
+
+
+def claim_needs(pod: Pod) -> Iterator[ClaimNeed]:
+    """Yield the claims that a pod of a cluster needs, one for each volume that has one."""
+    for volume in pod.spec.volumes:
+        name, ref = claim_name(pod, volume), claim_ref(pod, volume)
+        if name is not None and ref is not None:
+            yield ClaimNeed(ref, pod.metadata.name, pod.metadata.uid, name, volume.ephemeral is not None)
+
+
+def kept_place(ref: ObjectRef, place: ClaimedPlace) -> ConfigMap:
+    """Return what a node keeps of a place."""
+    data = {_VOLUME: place.volume, _PLUGIN: place.plugin, _PATH: place.path, _TYPE: place.type}
+    return ConfigMap(metadata=ObjectMeta(name=ref.name, namespace=ref.namespace), data=data)
+
+
+def claimed_place(kept: Mapping[str, bytes]) -> ClaimedPlace:
+    """Return the place that was kept, from the values of what a node keeps of it. Raises KeyError."""
+    return ClaimedPlace(*(kept[key].decode() for key in (_VOLUME, _PLUGIN, _PATH, _TYPE)))

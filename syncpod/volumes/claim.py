@@ -1,0 +1,88 @@
+"""The place behind a claim: checked, given to the pod's group, and shown to the runtime by a symlink.
+
+Containers are given the place itself: a runtime follows the symlink. So nothing is mounted on the node, and what
+removes a pod's directory removes the symlink alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, values
+from syncpod.objects.claims import ClaimedPlace, claimed_place
+from syncpod.pod.enums import HostPathType
+from syncpod.volumes.host_path import HostPath, HostPathUnfit, check_host_path
+from syncpod.volumes.ownership import give_to_group, is_given_to
+from syncpod.volumes.payload import PayloadError
+
+_OURS: Final = 0o750
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A volume behind a claim: where its symlink is, what names its place, and the group it is given to."""
+
+    link: Path
+    ref: ObjectRef
+    group: int | None = None
+    only_if_root_differs: bool = False
+    """The volume is given to the group only if its directory does not belong to it yet (OnRootMismatch)."""
+    is_read_only: bool = False
+
+
+def make_claim(claim: Claim, store: ObjectStore) -> None:
+    """Check the place behind a claim, and make the symlink to it. Blocks; safe to repeat.
+
+    Mirrors volume/local/local.go, v1.36, SetUpAt, and host_path.go. Differences: a local volume's directory is given to
+    a container itself, without a mount between; a block device is not formatted; and fsGroup is applied for each pod,
+    not only for the first. Raises PayloadError as long as the place is not known, HostPathUnfit, OSError.
+    """
+    place = _place(claim.ref, store)
+    path = Path(place.path)
+    if place.plugin == "hostPath":
+        check_host_path(HostPath(path, cast(HostPathType, place.type)))
+    else:
+        _check_local(path)
+        if claim.group is not None and not claim.is_read_only:
+            _give(path, claim.group, only_if_root_differs=claim.only_if_root_differs)
+    _link(claim.link, path)
+
+
+def _place(ref: ObjectRef, store: ObjectStore) -> ClaimedPlace:
+    try:
+        held = store.get(ref)
+        if held is None:
+            raise PayloadError(f"{ref} not found", ref)
+        return claimed_place(values(held))
+    except (ObjectUnreadable, KeyError) as error:
+        raise PayloadError(str(error), ref) from error
+
+
+def _check_local(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise HostPathUnfit(f'path "{path}" does not exist') from None
+    if not stat.S_ISDIR(mode):
+        raise HostPathUnfit(f'path "{path}" of a local volume must be a directory: this node formats no devices')
+
+
+def _give(path: Path, group: int, *, only_if_root_differs: bool) -> None:
+    if not (only_if_root_differs and is_given_to(path, group)):
+        give_to_group(path, group, read_only=False)
+
+
+def _link(link: Path, path: Path) -> None:
+    # Without parents: a pod that has been removed meanwhile stays so.
+    for directory in (link.parents[1], link.parents[0]):
+        directory.mkdir(mode=_OURS, exist_ok=True)
+    if link.is_symlink() and link.readlink() == path:
+        return
+    draft = link.with_name(f".{link.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(path)
+    os.replace(draft, link)  # noqa: PTH105
