@@ -94,12 +94,13 @@ async def test_a_dry_run_asks_the_node_whether_it_would_admit_a_new_pod(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
-    told = f"syncpod: pod {name}: node {on[1]} would not run it: OutOfcpu: no room; spec.os: no\n"
+    why = f"pod {name}: node {on[1]} would not run it: "
+    told = f"syncpod: {why}OutOfcpu: no room\nsyncpod: {why}spec.os: no\n"
     node.foreseen = ["OutOfcpu: no room", "spec.os: no"]
     tried = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
-    assert (tried.code, tried.out, tried.err) == (1, "", told)
+    assert (tried.code, tried.out, tried.err) == (2, "", told)
     planned = await syncpod("plan", "-f", "-", *on, stdin=as_json(manifest(name)))
-    assert (planned.code, planned.out, planned.err) == (1, f"pod/{name}: would be refused\n", told)
+    assert (planned.code, planned.out, planned.err) == (2, f"pod/{name}: would be refused\n", told)
     node.foreseen = []
     tried = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
     assert (tried.code, tried.out, tried.err) == (0, f"pod/{name} created (server dry run)\n", "")
@@ -131,7 +132,7 @@ async def test_a_dry_run_waits_for_a_busy_node_and_says_if_a_node_that_is_away_w
     name, away = fresh_name(), f"gone-{fresh_name()}"
     node.foreseen = ["OutOfcpu: no room"]
     busy = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
-    assert (busy.code, busy.out) == (1, "") and busy.err.endswith("would not run it: OutOfcpu: no room\n")
+    assert (busy.code, busy.out) == (2, "") and busy.err.endswith("would not run it: OutOfcpu: no room\n")
     async with silent_node(client, away, cordoned=False):
         asked = await syncpod("apply", "-f", "-", "--dry-run=server", "--node", away, stdin=as_json(manifest(name)))
     assert (asked.code, asked.out) == (0, f"pod/{name} created (server dry run)\n")

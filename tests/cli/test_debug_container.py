@@ -130,6 +130,12 @@ def test_a_wrong_debug_option_is_refused_by_the_flag(wanted: dict[str, Any], sen
     assert str(refused.value).startswith(sentence)
 
 
+def test_each_wrong_debug_option_has_a_line(pod: Pod) -> None:
+    with pytest.raises(BadInput) as refused:
+        debug_container(pod, replace(WANTED, name="Look", target="db"))
+    assert [line.split(":")[0] for line in str(refused.value).splitlines()] == ["--container", "--target"]
+
+
 def test_a_debug_copy_omits_labels_annotations_and_probes() -> None:
     """Row 55: `--copy-to` leaves out labels, annotations and probes, as `kubectl debug` does."""
     ask = {"exec": {"command": ["true"]}}

@@ -70,6 +70,8 @@ async def test_a_patch_changes_what_may_change(syncpod: Command, on: tuple[str, 
     assert refused.code == 2 and "spec.hostNetwork: may not be changed" in refused.err
     renamed = await syncpod("patch", name, "-p", "metadata: {name: other}")
     assert renamed.code == 2 and "metadata.name: may not be changed" in renamed.err
+    moved = await syncpod("patch", name, "-p", "spec: {nodeName: other}")
+    assert moved.code == 2 and "spec.nodeName: may not be changed: it is " in moved.err
     lost = await syncpod("patch", name, "--type", "json", "-p", '[{"op": "remove", "path": "/none"}]')
     assert (lost.code, lost.err) == (2, "syncpod: --patch: [0] /none: leads nowhere\n")
 

@@ -21,7 +21,7 @@ from syncpod.pod import (
     pod_to_wire,
 )
 from syncpod.pod.images import parse_image_name
-from syncpod.pod.problems import sentence
+from syncpod.pod.problems import lines
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated names in Kubernetes: no vowels, so that no words come out."""
@@ -111,7 +111,7 @@ def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:
     try:
         return admit_ephemeral_container(pod, document)
     except PodInvalid as invalid:
-        raise BadInput(sentence(_by_flag(each, "ephemeralContainer.") for each in invalid.problems)) from None
+        raise _refused(invalid, "ephemeralContainer.") from None
 
 
 def debug_copy(pod: Pod, wanted: Wanted, name: str, *, share_processes: bool) -> tuple[Admission, str]:
@@ -136,8 +136,7 @@ def debug_copy(pod: Pod, wanted: Wanted, name: str, *, share_processes: bool) ->
     try:
         return admit(copy), container["name"]
     except PodInvalid as invalid:
-        here = f"spec.containers[{len(kept)}]."
-        raise BadInput(sentence(_by_flag(each, here) for each in invalid.problems)) from None
+        raise _refused(invalid, f"spec.containers[{len(kept)}].") from None
 
 
 def _document(wanted: Wanted, taken: Sequence[str]) -> dict[str, Any]:
@@ -170,6 +169,11 @@ def _variable(given: str) -> dict[str, str]:
     if not equals:
         raise BadInput(f"--env: {given!r}: must be NAME=VALUE")
     return {"name": name, "value": value}
+
+
+def _refused(invalid: PodInvalid, container: str) -> BadInput:
+    """Return the refusal of a container at this path: a line for each problem, by its flag."""
+    return BadInput("\n".join(lines(_by_flag(each, container) for each in invalid.problems)))
 
 
 def _by_flag(problem: Problem, container: str) -> Problem:

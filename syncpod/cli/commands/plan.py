@@ -124,21 +124,22 @@ async def plan_of_manifest(
     planned = await _plan_of_pod(client, pod)
     if planned.get("error"):
         return planned, BadInput(f"pod {name}: {planned['error']}")
-    if planned["change"] == "create" and (error := await _turned_away(foresight, pod, pod.spec.node_name or node)):
-        return {**planned, "change": "none", "steps": [], "error": error}, Failure(f"pod {name}: {error}")
+    if planned["change"] == "create" and (errors := await _turned_away(foresight, pod, pod.spec.node_name or node)):
+        refusal = BadInput("\n".join(f"pod {name}: {error}" for error in errors))
+        return {**planned, "change": "none", "steps": [], "error": "\n".join(errors)}, refusal
     return planned, None
 
 
-async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> str:
-    """Return why a new pod's node would not run it; "" if it would, or if it does not say, of which this warns."""
+async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> list[str]:
+    """Return each reason why a new pod's node would not run it; [] if it would. This warns if the node does not say."""
     from syncpod.cli.temporal.foresight import Unanswered
 
     try:
         reasons = await foresight.reasons(pod, node)
     except Unanswered as unanswered:
         warn(f"pod {pod.metadata.name}: {unanswered}, so it is not known whether it would run the pod")
-        return ""
-    return f"node {node} would not run it: {'; '.join(reasons)}" if reasons else ""
+        return []
+    return [f"node {node} would not run it: {reason}" for reason in reasons]
 
 
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:

@@ -36,6 +36,7 @@ async def change_pod(client: Client, namespace: str, name: str, change: Callable
         pod = parse_pod(after)
         _require_same(running.pod.metadata.name, pod.metadata.name, "metadata.name")
         _require_same(running.pod.metadata.namespace, pod.metadata.namespace, "metadata.namespace")
+        _require_same(running.pod.spec.node_name, pod.spec.node_name, "spec.nodeName")
         ((pod, _),) = await without_known(client, [admit_document(pod)])
     except PodInvalid as wrong:
         raise BadInput("\n".join(f"pod {name}: {line}" for line in lines(wrong.problems))) from None
