@@ -78,6 +78,11 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
         assert told.code == 0 and ways in told.err, told
     assert (status_of(syncpod, "alone"), status_of(syncpod, "attended")) == ("Orphan", "Running?")
     assert syncpod("logs", "alone").out == "alone runs\n"
+    alone, attended = (syncpod("explain", name).out for name in ("alone", "attended"))
+    assert "Next:  " in alone and "it runs without a workflow, so nothing is decided for it: `" in alone
+    assert "; no worker serves this node: `syncpod up` first\n" in alone
+    assert "no worker serves this node: nothing of this happens until `syncpod up`" in attended
+    assert "without a workflow" not in attended
     refused = syncpod("delete", "pod", "alone")
     assert (refused.code, "syncpod prune alone` ends it" in refused.err) == (1, True), refused
 
@@ -85,6 +90,21 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     again = syncpod("apply", "-f", "-", stdin=json.dumps(pod("alone")))
     assert again.out == "pod/alone created\n"
     assert "Note: an earlier pod alone runs, and somebody has ended its workflow: its node ends it before" in again.err
+
+
+def test_env_leads_to_the_server_while_no_worker_signs(syncpod: Run, environ: dict[str, str]) -> None:
+    signing = syncpod("env").out
+    assert "export TEMPORAL_CODEC_AUTH=" in signing
+    end_worker(environ)
+    told = syncpod("env")
+    server = json.loads((state_of(environ) / "server.json").read_text())["address"]
+    unset, *exported = told.out.splitlines()
+    assert (told.code, exported[0]) == (0, f"export TEMPORAL_ADDRESS={server}")
+    names = {line.split("=")[0].removeprefix("export ") for line in signing.splitlines() if line.startswith("export")}
+    assert names == {*unset.split()[1:], *(line.split("=")[0].removeprefix("export ") for line in exported)}
+    assert "so nothing is signed or decrypted, and no query is answered: start it with `" in told.err
+    assert syncpod("env", "--workflow", "pod/default/alone").code == 2
+    assert syncpod("up").code == 0
 
 
 async def test_an_orphan_of_the_manifest_directory_is_said_to_get_its_workflow_by_itself(

@@ -18,6 +18,8 @@ from syncpod.cli.input.options import Namespace, PodNames
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from temporalio.client import Client
+
     from syncpod.cli.view.explanation import HasLog
     from syncpod.journal.reading import PodRunRecords
     from syncpod.journal.records import Absence, PodRun
@@ -61,6 +63,7 @@ OfContainer = Annotated[
 ]
 
 
+_RPC: Final = timedelta(seconds=5)
 _FIELDS: Final = re.compile(r"(po|pods?|cm|configmaps?|secrets?|deploy(ment)?s?)(\.[A-Za-z.]+)?|nodes?\.[A-Za-z.]+")
 """A kind, or fields of one, as in ``kubectl explain pod.spec``; a pod of such a name is pod/NAME."""
 
@@ -169,8 +172,8 @@ def _explain_pod(
     lives, records = _lives(here.state_dir, namespace, name, moment, uid)
     absences = _absences(here.state_dir)
     unserved, last_sign = ("", None) if past else _unserved(here, records)
-    if not (past or unserved):
-        unserved = _without_workflow(records)
+    if not past:
+        unserved = _without_workflow(records, unserved) or unserved
     doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(
         records, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
@@ -336,15 +339,41 @@ def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime
     return "no worker serves this node: nothing of this happens until `syncpod up`", known
 
 
-def _without_workflow(records: PodRunRecords) -> str:
-    """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or no worker can say."""
+def _without_workflow(records: PodRunRecords, unserved: str) -> str:
+    """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or nobody can say.
+
+    `unserved` as `_unserved` returns it. If it is not "", the Temporal server says it, provided that it answers.
+    """
     from syncpod.cli.orphans import orphan_of, without_workflow
 
     life = records.life
     orphan = orphan_of(life.namespace, life.name) if records.gone is None else None
     if orphan is None or orphan["metadata"].get("uid") != life.uid:
         return ""
-    return f"it {without_workflow(orphan)}"
+    if not unserved:
+        return f"it {without_workflow(orphan)}"
+    return f"it {without_workflow(orphan)}; no worker serves this node: `syncpod up` first" if _has_none(life) else ""
+
+
+def _has_none(life: PodRun) -> bool:
+    """Say whether the Temporal server has no open workflow for a pod; a server that does not answer says nothing."""
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from syncpod.cli.temporal import session
+    from syncpod.messages.identity import pod_workflow_id
+    from syncpod.temporal.pod_start import ENDED
+
+    async def work(client: Client) -> bool:
+        handle = client.get_workflow_handle(pod_workflow_id(life.namespace, life.name))
+        try:
+            return (await handle.describe(rpc_timeout=_RPC)).status in ENDED
+        except RPCError as error:
+            return error.status == RPCStatusCode.NOT_FOUND
+
+    try:
+        return session.run(work)
+    except Failure:
+        return False
 
 
 def _logs_in(log_dir: Path, life: PodRun) -> HasLog:
