@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Pod
+from syncpod.pod.problems import on_one_line
 
 POD_MEMO: Final = "pod"
 """Key of a pod's memo: who sent the pod, its node and its images."""
@@ -23,6 +24,12 @@ def pod_memo(pod: Pod, node: str, sender: str) -> Mapping[str, Any]:
     """Return the content of the memo of a pod's workflow; `sender` is an identity, "" if it is not known."""
     said = {"node": node, "images": dict(_images(pod)[:_IMAGES])}
     return {**said, "sender": sender[:_CLIP]} if sender else said
+
+
+def sender_in(memo: object) -> str:
+    """Return the sender in a pod's memo; "" if it has none. Any client may have written it: it becomes one line."""
+    sender = memo.get("sender") if isinstance(memo, Mapping) else None
+    return on_one_line(sender, _CLIP) if isinstance(sender, str) else ""
 
 
 def pod_card(pod: Pod, node: str, sender: str = "") -> str:

@@ -45,8 +45,8 @@ EMBEDDED = pytest.mark.parametrize("runtime", ["embedded"], indirect=True, scope
 """The data of a page is the same on each runtime."""
 PATIENCE = 300_000
 """The longest wait for a page in milliseconds: tests assert what appears, never how soon."""
-RESTARTS, LONGEST_BACKOFF = (42, "5s") if PICTURES or NIGHTLY else (4, "1s")
-"""The length of the crash loop: as long as a person may find it (five minutes), or just long enough."""
+RESTARTS, LONGEST_BACKOFF = (36, "5s") if PICTURES or NIGHTLY else (4, "1s")
+"""The length of the crash loop: as long as a person may find it (four minutes), or just long enough."""
 LONGEST_LINE = 120
 """Characters that a row of the timeline shows."""
 CRASH_LOOP = (

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from syncpod.messages.pod_card import POD_MEMO, pod_card
+from syncpod.messages.pod_card import POD_MEMO, pod_card, sender_in
 from syncpod.pod import Pod
 from syncpod.temporal.node_start import node_start_arguments
 from syncpod.temporal.pod_start import start_arguments
@@ -31,6 +31,21 @@ def test_a_pods_workflow_says_who_sent_what_where_and_what_to_type() -> None:
     assert "- `syncpod describe pod web`" in lines
     assert "- `temporal workflow query --workflow-id pod/default/web --type pod`" in lines
     assert SECRET not in json.dumps([begun["static_details"], begun["memo"]])
+
+
+@pytest.mark.parametrize(
+    ("memo", "sender"),
+    [
+        ({"node": "edge", "sender": "17@laptop"}, "17@laptop"),
+        ({"node": "edge"}, ""),
+        (None, ""),
+        ("17@laptop", ""),
+        ({"sender": 17}, ""),
+        ({"sender": "17\n# laptop"}, "17\\n# laptop"),
+    ],
+)
+def test_the_sender_is_read_from_a_memo_that_any_client_may_have_written(memo: object, sender: str) -> None:
+    assert sender_in(memo) == sender
 
 
 def test_the_commands_name_another_namespace() -> None:

@@ -38,9 +38,10 @@ def test_a_crash_loop_of_forty_restarts_is_read_in_its_timers() -> None:
     assert simulation.server.state.restarts["a"] >= 40
     due = hold("CrashLoopBackOff", "back-off 5m0s restarting failed container", restart=42)
     assert temporal_ui.timer_summary(workflow.state, [due], due.until) == "a exited 3 after 1s; restart 42 in 5m"
-    page = temporal_ui.details(workflow.state, [due])
+    page = temporal_ui.details(workflow.state, [due], "17@laptop")
     assert page.count(", exited 3 after 1s\n") == 5, page
     assert "|" not in page, "the UI sets the columns of a table without a gap"
+    assert "\n- sent by 17@laptop\n" in page, "a run that follows another one has no static details"
     assert len(page) < 2_000
 
 
@@ -86,7 +87,7 @@ def test_a_failed_hook_is_named_where_its_instance_ended_and_is_started_again() 
     assert temporal_ui.step_summary(state, step) == (
         "start a, restart 8, after exit 143 (Error); its postStart hook failed"
     )
-    assert temporal_ui.details(state, [due]).count("its postStart hook failed") == 1, "of the newest end alone"
+    assert temporal_ui.details(state, [due], "").count("its postStart hook failed") == 1, "of the newest end alone"
 
 
 def test_what_kept_a_container_from_starting_is_named() -> None:
@@ -135,7 +136,7 @@ def test_a_deletion_tells_which_container_did_not_end_when_it_was_asked_to(stop:
     simulation.server.signal("delete_pod", {})
     simulation.clock.run(60.0)
     state = workflow.state
-    page = temporal_ui.details(state, [])
+    page = temporal_ui.details(state, [], "")
     assert f": **a**, restart 0, {told}\n" in f"{page}\n", page
     assert ": **b**, restart 0, was ended after 10s: deleted\n" in f"{page}\n", page
     (line,) = (each for each in state.history if each.kind == "exit" and each.subject == "a")

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -378,7 +378,12 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
 
 
 async def start_pod(
-    client: Client, node: ScriptedNode, manifest: dict[str, Any], **more: Any
+    client: Client,
+    node: ScriptedNode,
+    manifest: dict[str, Any],
+    *,
+    memo: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> WorkflowHandle[Any, Any]:
     """Start a pod's workflow as `temporal workflow start` does."""
     meta = manifest["metadata"]
@@ -389,6 +394,7 @@ async def start_pod(
         task_queue=node.queue,
         task_timeout=timedelta(minutes=1) if node.unhurried else timedelta(seconds=3),
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        memo=memo,
     )
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
 
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.pod_card import POD_MEMO
 from syncpod.pod.admission import LARGEST_POD
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
@@ -86,6 +90,20 @@ async def test_every_kind_of_step_survives_continuing_as_new_around_it(client: C
         "pull_image api", "start_container api", "start_ephemeral_container debug",
     ]  # fmt: skip
     assert {name.split()[0] for name in node.steps(uid)} == {name.value for name in StepName}
+
+
+@pytest.mark.parametrize("encoding", [b"json/plain", b"of/another/client"])
+async def test_each_runs_page_says_who_sent_the_pod(client: Client, node: ScriptedNode, encoding: bytes) -> None:
+    """A server gives the memo to each run, and summary and details of a start to the first one alone."""
+    memo = Payload(metadata={"encoding": encoding}, data=b'{"sender": "17@laptop"}')
+    handle = await start_pod(client, node, manifest(), memo={POD_MEMO: memo})
+    latest = client.get_workflow_handle(handle.id)
+    await until(latest, is_ready)
+    await latest.signal("renew")
+    await in_another_run(latest, handle.result_run_id)
+    page = await latest.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    assert ("\n- sent by 17@laptop\n" in page.current_details) is (encoding == b"json/plain")
+    assert "\n**Node, sender, images**\n" in page.current_details
 
 
 async def test_a_pod_as_large_as_a_usual_history_rests_in_its_run(client: Client, node: ScriptedNode) -> None:

@@ -115,9 +115,11 @@ def _short(duration: timedelta) -> str:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def details(state: PodState, holds: Sequence[Hold]) -> str:
+def details(state: PodState, holds: Sequence[Hold], sender: str) -> str:
     """Return the pod's state as a page of Markdown: phase, conditions, containers, last exits, what it waits for.
 
+    It ends with what a run's static details have, which a server keeps for a pod's first run alone; `sender` is that of
+    the memo, which each run has.
     It has lists and no tables: the Temporal UI sets the columns of a table side by side, without a gap.
     """
     meta, status = state.pod.metadata, state.status
@@ -139,8 +141,8 @@ def details(state: PodState, holds: Sequence[Hold]) -> str:
     )
     conditions_ = [f"{c.type}: {c.status}{f' ({c.reason})' if c.reason else ''}" for c in status.conditions]
     lines += _list("Conditions", conditions_)
-    card = pod_card(state.pod, state.pod.spec.node_name or state.node.name)
-    return "\n".join([*lines, "", "**Node and images**", "", card])
+    card = pod_card(state.pod, state.pod.spec.node_name or state.node.name, sender)
+    return "\n".join([*lines, "", "**Node, sender, images**", "", card])
 
 
 def _list(title: str, items: Sequence[str]) -> list[str]:

@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.applied import Change
     from syncpod.messages.command_table import SignalSpec, UpdateSpec
     from syncpod.messages.identity import POD_WORKFLOW
+    from syncpod.messages.pod_card import POD_MEMO, sender_in
     from syncpod.messages.pod_commands import APPLY, DELETE_POD, EVENTS, HISTORY, PLAN, POD, POD_COMMANDS
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
@@ -117,6 +118,14 @@ class Ahead(NamedTuple):
         return replace(self.step, input=given) == decided
 
 
+def _sender() -> str:
+    """Return who has sent the pod, by the memo, which a server gives to each run; "" where it cannot be read."""
+    try:
+        return sender_in(workflow.memo_value(POD_MEMO, None))
+    except (KeyError, ValueError, RuntimeError):  # another client wrote what no converter reads
+        return ""
+
+
 def _makes_sandbox(step: Step) -> bool:
     return isinstance(step.input, CreateSandbox)
 
@@ -155,6 +164,7 @@ class PodWorkflow:
         self.entity = Entity(self, self.state, PodInbox(), self.commands, part=PART)
         for name, args in signals_left(given) if not self.refusal else ():
             self.entity.put(name, args)
+        self.sender = _sender()
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
@@ -557,7 +567,7 @@ class PodWorkflow:
 
     def show(self) -> None:
         """Set the workflow's current details; costs no history."""
-        workflow.set_current_details(temporal_ui.details(self.state, self.holds))
+        workflow.set_current_details(temporal_ui.details(self.state, self.holds, self.sender))
         self.worker_hooks.publish(self.as_published)
         self.worker_hooks.count_resizes(self.state)
 
