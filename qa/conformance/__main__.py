@@ -73,16 +73,18 @@ def _in_cluster(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
 
 def _alone(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
     """Run e2e_node.test with the chosen node's program."""
-    with network_namespace(), runtime(chosen.runtime) as containerd:
-        return node_suite.run(
-            node_suite.MODES[chosen.suite],
-            "kubelet" if chosen.node == "kubelet" else "syncpod",
-            containerd,
-            out,
-            labels=chosen.labels or "",
-            focus=chosen.focus,
-            processes=chosen.processes or 0,
-        )
+    with network_namespace():
+        node_suite.private_mounts()
+        with runtime(chosen.runtime) as containerd:
+            return node_suite.run(
+                node_suite.MODES[chosen.suite],
+                "kubelet" if chosen.node == "kubelet" else "syncpod",
+                containerd,
+                out,
+                labels=chosen.labels or "",
+                focus=chosen.focus,
+                processes=chosen.processes or 0,
+            )
 
 
 def tell(results: Sequence[suite.Result], out: Path, files: suite.Files = suite.CLUSTER) -> int:

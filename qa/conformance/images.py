@@ -27,6 +27,8 @@ _PASSWD: Final = (
     b"nobody:x:65534:65534::/:/bin/false\n"
 )
 _GROUP: Final = b"root:x:0:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"
+_WEB: Final = {"Cmd": ["httpd", "-f", "-p", "80", "-h", "/home"], "ExposedPorts": {"80/tcp": {}}}
+"""Of the images of nginx, of which the tests ask no more than that it serves."""
 _AGNHOST_PORTS: Final = ("80/tcp", "8080/tcp", "8081/tcp", "9376/tcp", "5000/tcp")
 
 Files = dict[str, bytes | str | File | None]
@@ -35,6 +37,7 @@ Files = dict[str, bytes | str | File | None]
 def test_images() -> list[Image]:
     """All images, some under several names. Raises `Missing` where the machine lacks a program."""
     shell = _system() | _with_libraries("bash", "bin/bash") | {"bin/sh": _compiled(_HERE / "sh.c")}
+    shell["bin/nmeter"] = _compiled(_HERE / "nmeter.c")
     agnhost: Files = {
         **shell,
         **_with_libraries("curl", "usr/bin/curl"),
@@ -51,6 +54,9 @@ def test_images() -> list[Image]:
         *_named(("busybox:1.37.0-1", "busybox:1.29-4"), shell, {"Cmd": ["sh"]}),
         *_named(("nonroot:1.5",), shell, {"Cmd": ["sh"], "User": "1234"}),
         *_named(("agnhost:2.63.0", "agnhost:2.55"), agnhost, serving),
+        *_named(("nginx:1.15-4", "nginx:1.27-0"), shell, _WEB),
+        *_named(("ipc-utils:1.4",), shell | _with_libraries("ipcs", "usr/bin/ipcs"), {"Cmd": ["sh"]}),
+        Image("docker.io/library/busybox:1.36", layer_of(shell), {"Env": [_PATH], "Cmd": ["sh"]}),
         *_named(("glibc-dns-testing:2.0.0",), shell | _with_libraries("hostname", "bin/hostname"), {"Cmd": ["sh"]}),
         *_named(("nonewprivs:1.4",), privileges, {"Cmd": ["nnp"]}),
         *_pause(),
@@ -85,7 +91,7 @@ def _with_libraries(name: str, place: str) -> Files:
     """A dynamically linked program with its libraries, at the paths at which its loader looks for them."""
     path = shutil.which(name)
     if path is None:
-        raise Missing(f"{name} is not installed (Debian: bash, curl, netcat-openbsd)")
+        raise Missing(f"{name} is not installed (Debian: bash, curl, netcat-openbsd, util-linux)")
     listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
     libraries = {each.lstrip("/"): Path(each).resolve().read_bytes() for each in _LIBRARY.findall(listed)}
     return {place: Path(path).resolve().read_bytes(), **libraries}

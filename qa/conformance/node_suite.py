@@ -1,16 +1,16 @@
 """One run of Kubernetes' tests of a node by itself, `e2e_node.test`: it starts the API server and the node it judges.
 
-The tests have fixed places: the node's directory is `/var/lib/kubelet`, where the run's own is mounted meanwhile, and
-`/var/log/pods`. So one run at a time is possible on a machine.
+The tests have fixed places: the node's directory is `/var/lib/kubelet`, and logs are below `/var/log`. The run's own
+directories are mounted there, in a mount namespace of the run's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,17 +24,19 @@ from qa.conformance import suite, units
 from qa.conformance.namespace import WITHIN
 from qa.conformance.nodes import SYNCPOD, own_environment
 from qa.conformance.programs import program
-from qa.differential.kubelet import make_cgroup
+from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
 from tests.runtimes.containerd import Containerd
-from tests.runtimes.leftovers import remove_cgroup, unmount_below
-from tests.runtimes.require import Missing
+from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
 
 ROOT: Final = Path("/var/lib/kubelet")
-_POD_LOGS: Final = Path("/var/log/pods")
+_PLACES: Final = {"root": ROOT, "pod-logs": Path("/var/log/pods"), "container-logs": CONTAINER_LOGS}
+"""The tests' fixed places, by the names of the run's own directories."""
 _NODE: Final = "n1"
-_KUBELETS_CGROUP: Final = "/kubelet.slice"
+_KUBELETS_CGROUP: Final = "kubelet.slice"
 """Where the tests have the kubelet go."""
 _MINUTES: Final = 100
+_CLONE_NEWNS: Final = 0x20000
+"""os.CLONE_NEWNS of Python 3.12."""
 
 
 @dataclass(frozen=True)
@@ -130,29 +132,32 @@ def _write_node(directory: Path, node: str) -> None:
     path.chmod(0o755)
 
 
+def private_mounts() -> None:
+    """Have this process, and what it starts, mount for themselves: the tests' places are fixed, and others run too."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+
+
 @contextlib.contextmanager
 def _places(out: Path, containerd: Containerd) -> Iterator[None]:
-    """Have the fixed places belong to this run; at the end nothing of it is left in them."""
-    if ROOT.is_mount():
-        raise Missing(f"{ROOT} is mounted already: another run is under way, or one was killed (umount {ROOT})")
-    if _POD_LOGS.is_dir() and any(_POD_LOGS.iterdir()):
-        raise Missing(f"{_POD_LOGS} has logs of other pods, which the node would take for its own")
-    own = out / "root"
-    own.mkdir(mode=0o755)
-    ROOT.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "--bind", own, ROOT], check=True)
+    """Have the fixed places be the run's own directories; at the end nothing of it runs."""
+    for name, place in _PLACES.items():
+        (out / name).mkdir(mode=0o755)
+        place.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "--bind", out / name, place], check=True)
     make_cgroup(containerd.cgroup_parent)
     try:
         yield
     finally:
         units.end(out / "machine")
         _end_server(out)
-        for cgroup in (containerd.cgroup_parent, _KUBELETS_CGROUP):
-            remove_cgroup(cgroup)
+        remove_cgroup(containerd.cgroup_parent)
+        for hierarchy in CGROUPS.iterdir():
+            with contextlib.suppress(OSError):  # another run's kubelet may be in it
+                (hierarchy / _KUBELETS_CGROUP).rmdir()
         unmount_below(ROOT)
-        subprocess.run(["umount", "--lazy", ROOT], check=True)
-        for left in _POD_LOGS.iterdir() if _POD_LOGS.is_dir() else ():
-            shutil.rmtree(left)
 
 
 def _end_server(out: Path) -> None:

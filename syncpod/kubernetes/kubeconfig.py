@@ -22,7 +22,8 @@ from syncpod.kubernetes.json_values import mapping
 
 _REFUSED = ("exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra")
 """Fields of a user that are not supported."""
-_REFUSED_OF_CLUSTER = ("proxy-url", "insecure-skip-tls-verify")
+_REFUSED_OF_CLUSTER = ("proxy-url",)
+_INSECURE = "insecure-skip-tls-verify"
 _NODE_USER = "system:node:"
 LARGEST = 1 << 20
 """Bytes. A kubeconfig with its certificates has some ten thousand."""
@@ -62,6 +63,8 @@ class Kubeconfig:
     certificate: Credential = Credential()
     key: Credential = field(default=Credential(), repr=False)
     token: Credential = field(default=Credential(), repr=False)
+    insecure: bool = False
+    """Whether the server's certificate is not verified, so that anybody on the way can be the server."""
 
 
 def read_kubeconfig(path: Path) -> Kubeconfig:
@@ -88,6 +91,8 @@ def read_credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
     try:
         authorities = _text_of(config, "certificate-authority", config.authorities) or None
         context = ssl.create_default_context(cadata=authorities)
+        if config.insecure:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     except (ssl.SSLError, ValueError):
         raise KubeconfigInvalid(f"{config.path}: certificate-authority: must be certificates in PEM") from None
     if config.certificate:
@@ -158,7 +163,10 @@ class _Reading:
             certificate=self._credential(user_at, user, "client-certificate", is_base64=True),
             key=self._credential(user_at, user, "client-key", is_base64=True),
             token=self._token(user_at, user),
+            insecure=self._insecure(cluster_at, cluster),
         )
+        if found.insecure and found.authorities:
+            raise self._wrong(f"{cluster_at}.{_INSECURE}", "no certificate-authority may stand beside it")
         if bool(found.certificate) != bool(found.key):
             missing = "client-key" if found.certificate else "client-certificate"
             raise self._wrong(f"{user_at}.{missing}", "required beside the other half of the pair")
@@ -183,6 +191,12 @@ class _Reading:
     def _refuse(self, at: str, content: Mapping[str, Any], names: Sequence[str]) -> None:
         if given := [name for name in names if content.get(name)]:
             raise self._wrong(f"{at}.{given[0]}", "not supported: a node identifies itself by a certificate or a token")
+
+    def _insecure(self, at: str, content: Mapping[str, Any]) -> bool:
+        value = content.get(_INSECURE) or False
+        if not isinstance(value, bool):
+            raise self._wrong(f"{at}.{_INSECURE}", "must be true or false")
+        return value
 
     def _server(self, at: str, content: Mapping[str, Any]) -> str:
         server = self._text(content, at, "server").rstrip("/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import socket
@@ -15,7 +16,7 @@ from syncpod.settings import variables as v
 from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import beneath, read_kept_settings
-from syncpod.settings.table import BY_NAME, BY_VARIABLE, LOG_FORMATS
+from syncpod.settings.table import AUTHORIZATION_MODES, BY_NAME, BY_VARIABLE, LOG_FORMATS
 from syncpod.settings.values import (
     absolute_path,
     comma_separated,
@@ -84,6 +85,31 @@ class ImagePullSettings:
 
 
 @dataclass(frozen=True)
+class PortAccess:
+    """Where the kubelet's port is served, and to whom; the defaults are the kubelet's, and let nobody in unasked."""
+
+    address: str = ""
+    """An IP address for it and for `read_only`; "" = the node's own, and the loopback address for `read_only`."""
+    anonymous: bool = False
+    """Clients that show nothing are system:anonymous, and not refused."""
+    reviews_tokens: bool = True
+    """The API server is asked whose a token is."""
+    always_allow: bool = False
+    """Every client that is let in may do everything."""
+    read_only: int = 0
+    """The port at which anybody reads, without TLS; 0 = none."""
+
+    @property
+    def needs_api_server(self) -> bool:
+        """Whether nobody is let in but by what the API server says."""
+        return self.reviews_tokens or not self.always_allow
+
+
+CLOSED: Final = PortAccess()
+"""The defaults: nobody is let in but by what the API server says."""
+
+
+@dataclass(frozen=True)
 class NodeSettings:
     """The settings of one node's worker."""
 
@@ -103,6 +129,7 @@ class NodeSettings:
     """Copies of the cluster's Secrets and tokens are kept on disk, encrypted."""
     kubelet_port: int
     """The port of the node in that cluster, at the node's addresses; 0 = none."""
+    port_access: PortAccess
     server_tls_bootstrap: bool
     """The cluster is asked for the certificate of that port (the kubelet's serverTLSBootstrap)."""
     client_ca_file: Path | None
@@ -154,6 +181,11 @@ class NodeSettings:
     given: Mapping[str, str] = field(default_factory=dict)
     """The settings that are not defaults, by the names of their variables: the node keeps them for its next start."""
 
+    @property
+    def serves_kubelet_port(self) -> bool:
+        """Whether the kubelet's port is served: in a cluster, or where it needs none."""
+        return self.kubelet_port > 0 and (self.kubeconfig is not None or not self.port_access.needs_api_server)
+
 
 def node_settings(
     environ: Mapping[str, str],
@@ -203,7 +235,8 @@ def _read(
         manifest_dir=_absolute_or_none("manifest directory", told.get(v.MANIFEST_DIR)),
         kubeconfig=_absolute_or_none("kubeconfig", told.get(v.KUBECONFIG)),
         keep_secrets=flag(v.KEEP_SECRETS, told.get(v.KEEP_SECRETS, "")),
-        kubelet_port=_kubelet_port(told.get(v.KUBELET_PORT) or "10250"),
+        kubelet_port=_port(v.KUBELET_PORT, told.get(v.KUBELET_PORT) or "10250"),
+        port_access=_port_access(told),
         server_tls_bootstrap=flag(v.SERVER_TLS_BOOTSTRAP, told.get(v.SERVER_TLS_BOOTSTRAP, "")),
         client_ca_file=_absolute_or_none("client CA file", told.get(v.CLIENT_CA_FILE)),
         tls_cert_file=_absolute_or_none("TLS certificate file", told.get(v.TLS_CERT_FILE)),
@@ -329,12 +362,30 @@ def _pod_max_pids(number: str) -> int:
     return int(number)
 
 
-def _kubelet_port(number: str) -> int:
+def _port(name: str, number: str) -> int:
     if not re.fullmatch("[0-9]{1,5}", number, re.ASCII) or int(number) > 65535:
         raise SettingsInvalid(
-            f"{v.KUBELET_PORT}={number!r}: must be a port from 1 to 65535, or 0 for none (--kubelet-port)"
+            f"{name}={number!r}: must be a port from 1 to 65535, or 0 for none ({BY_VARIABLE[name].flag})"
         )
     return int(number)
+
+
+def _port_access(told: Mapping[str, str]) -> PortAccess:
+    """Return who is let in at the kubelet's port. Raises SettingsInvalid."""
+    address, mode = told.get(v.KUBELET_ADDRESS, "").strip(), told.get(v.AUTHORIZATION_MODE) or AUTHORIZATION_MODES[0]
+    if mode not in AUTHORIZATION_MODES:
+        raise SettingsInvalid(f"{v.AUTHORIZATION_MODE}={mode!r}: must be Webhook or AlwaysAllow (--authorization-mode)")
+    try:
+        address = address and str(ipaddress.ip_address(address))
+    except ValueError:
+        raise SettingsInvalid(f"{v.KUBELET_ADDRESS}={address!r}: must be an IP address (--kubelet-address)") from None
+    return PortAccess(
+        address=address,
+        anonymous=flag(v.ANONYMOUS_AUTH, told.get(v.ANONYMOUS_AUTH, "")),
+        reviews_tokens=flag(v.TOKEN_REVIEWS, told.get(v.TOKEN_REVIEWS, "true")),
+        always_allow=mode == AUTHORIZATION_MODES[1],
+        read_only=_port(v.READ_ONLY_PORT, told.get(v.READ_ONLY_PORT) or "0"),
+    )
 
 
 def _is_json(log_format: str) -> bool:

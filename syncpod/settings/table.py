@@ -13,6 +13,8 @@ from typing import Final
 from syncpod.settings.values import flag as is_true
 from syncpod.settings.variables import (
     ALLOWED_UNSAFE_SYSCTLS,
+    ANONYMOUS_AUTH,
+    AUTHORIZATION_MODE,
     CAPACITY,
     CGROUP_PARENT,
     CLIENT_CA_FILE,
@@ -23,6 +25,7 @@ from syncpod.settings.variables import (
     JOURNAL_SIZE,
     KEEP_SECRETS,
     KUBECONFIG,
+    KUBELET_ADDRESS,
     KUBELET_PORT,
     LOG_DIR,
     LOG_FORMAT,
@@ -35,6 +38,7 @@ from syncpod.settings.variables import (
     NODE_LABELS,
     POD_CGROUPS,
     POD_MAX_PIDS,
+    READ_ONLY_PORT,
     REGISTER_WITH_TAINTS,
     REGISTRY_AUTH_FILE,
     RUNTIME_ENDPOINT,
@@ -42,9 +46,11 @@ from syncpod.settings.variables import (
     SIGNED,
     TLS_CERT_FILE,
     TLS_PRIVATE_KEY_FILE,
+    TOKEN_REVIEWS,
 )
 
 LOG_FORMATS: Final = ("text", "json")
+AUTHORIZATION_MODES: Final = ("Webhook", "AlwaysAllow")
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,44 @@ SETTINGS: Final = (
         "--kubelet-port",
         metavar="N",
         default="10250",
+    ),
+    Setting(
+        "kubelet_address",
+        KUBELET_ADDRESS,
+        "where that port is served, and the one without identities",
+        "--kubelet-address",
+        metavar="IP",
+        default="the node's addresses, and the loopback address for the one without identities",
+    ),
+    Setting(
+        "anonymous_auth",
+        ANONYMOUS_AUTH,
+        "take requests of nobody in particular at that port, as system:anonymous",
+        "--anonymous-auth",
+        switch="true",
+    ),
+    Setting(
+        "token_reviews",
+        TOKEN_REVIEWS,
+        "do not ask the API server whose the tokens are that clients show at that port: they are nobody's",
+        "--no-token-reviews",
+        switch="false",
+    ),
+    Setting(
+        "authorization_mode",
+        AUTHORIZATION_MODE,
+        "who says what a client may do at that port: the API server, or nobody (AlwaysAllow)",
+        "--authorization-mode",
+        default=AUTHORIZATION_MODES[0],
+        choices=AUTHORIZATION_MODES,
+    ),
+    Setting(
+        "read_only_port",
+        READ_ONLY_PORT,
+        "a port at which anybody reads pods, usage and metrics, without TLS; 0 = none",
+        "--read-only-port",
+        metavar="N",
+        default="0",
     ),
     Setting(
         "server_tls_bootstrap",

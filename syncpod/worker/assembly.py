@@ -74,6 +74,7 @@ from syncpod.worker.temporal_worker import make_worker, sdk_runtime
 
 if TYPE_CHECKING:
     from syncpod.agent.scraping.readings import NodeReadings
+    from syncpod.kubernetes.kubeconfig import Kubeconfig
 
 log = logging.getLogger("syncpod.worker")
 RELIST_POD_SECONDS = 1.0
@@ -258,7 +259,7 @@ def _add_servers(
 
 def has_readers(settings: NodeSettings) -> bool:
     """Say whether somebody may read the node's metrics: at an address of their own, or at the kubelet's port."""
-    return bool(settings.metrics_address or (settings.kubeconfig is not None and settings.kubelet_port))
+    return bool(settings.metrics_address or settings.serves_kubelet_port or settings.port_access.read_only)
 
 
 def _add_kubernetes(
@@ -272,6 +273,7 @@ def _add_kubernetes(
 ) -> None:
     """Have the node be part of a cluster, where the settings ask for it. Raises CannotServe."""
     if settings.kubeconfig is None:
+        _add_port(settings, agent, None, context, node, readings, client)
         return
     from syncpod.agent.kubernetes.tasks import ClusterMember, add_kubernetes_tasks  # aiohttp takes 11 MiB
     from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
@@ -283,14 +285,12 @@ def _add_kubernetes(
         require_usable(config, settings.node)
     except KubeconfigInvalid as wrong:
         raise CannotServe(f"kubeconfig {wrong}") from None
-    port = 0
-    if readings is not None and settings.kubelet_port:
-        from syncpod.agent.kubelet_port.setup import add_kubelet_port
-
-        try:
-            port = add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads, client)
-        except (SettingsInvalid, OSError) as wrong:
-            raise CannotServe(where_and_why(wrong)) from None
+    if config.insecure:
+        log.warning(
+            "%s: insecure-skip-tls-verify: the API server's certificate is not verified: anybody on the way can be it",
+            config.path,
+        )
+    port = _add_port(settings, agent, config, context, node, readings, client)
     kind = KeepingStore if settings.keep_secrets else ObjectStore
     store = kind(settings.state_dir, settings.memory_dir)
     member = ClusterMember(
@@ -305,6 +305,26 @@ def _add_kubernetes(
         store=store,
     )
     add_kubernetes_tasks(member)
+
+
+def _add_port(
+    settings: NodeSettings,
+    agent: Agent,
+    config: Kubeconfig | None,
+    context: NodeContext,
+    node: Node,
+    readings: NodeReadings | None,
+    client: Client,
+) -> int:
+    """Have the agent serve the kubelet's port, and return its number; 0 = there is none. Raises CannotServe."""
+    if readings is None or not (settings.serves_kubelet_port or settings.port_access.read_only):
+        return 0
+    from syncpod.agent.kubelet_port.setup import add_kubelet_port  # aiohttp takes 11 MiB
+
+    try:
+        return add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads, client)
+    except (SettingsInvalid, OSError) as wrong:
+        raise CannotServe(where_and_why(wrong)) from None
 
 
 def _worker_record(

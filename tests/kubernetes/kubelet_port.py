@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from syncpod.agent.kubelet_port.access import Guard
 from syncpod.agent.kubelet_port.port import Door, KubeletPort
 from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
 from syncpod.agent.published_pods import PublishedPods
@@ -30,6 +31,7 @@ from syncpod.kernel.memory_file import memory_file
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.node.pod_threads import PodThreads
+from syncpod.settings.node import CLOSED, PortAccess
 from tests.agent.node_endpoint import Measuring, node_of, node_readings
 from tests.agent.published import OfNoPod
 from tests.agent.waiting import until
@@ -193,6 +195,16 @@ class Node:
     async def connect(self, pair: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.number, ssl=self.context(pair))
 
+    async def read(self, path: str) -> Answered:
+        """Ask for something at the port for reading, which is without TLS."""
+        assert self.port.readable is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port.readable.ports["127.0.0.1"])
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n".encode())
+        try:
+            return await read_answer(reader)
+        finally:
+            writer.transport.abort()
+
     async def ask(self, path: str, *, pair: str = "", token: str = "", method: str = "GET") -> Answered:
         """Send one request, and return the answer."""
         reader, writer = await self.connect(pair)
@@ -224,7 +236,7 @@ async def chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 @contextlib.asynccontextmanager
-async def node(directory: Path) -> AsyncIterator[Node]:
+async def node(directory: Path, access: PortAccess = CLOSED) -> AsyncIterator[Node]:
     """A node n1 with its port; an API server may do everything at it."""
     authority, pods, runtime = Authority(), Pods(), Runtime()
     published = PublishedPods(node_of(directory))
@@ -238,7 +250,7 @@ async def node(directory: Path) -> AsyncIterator[Node]:
     async with served() as api:
         config = read_kubeconfig(write_kubeconfig(directory / "node.conf", api))
         async with ApiClient(config, user_agent="test") as client:
-            running = asyncio.create_task(port.run(client))
+            running = asyncio.create_task(port.run(Guard(client, "n1", access)))
             await until(lambda: port.listener is not None and bool(port.listener.ports))
             assert port.listener is not None
             number = port.listener.ports["127.0.0.1"]

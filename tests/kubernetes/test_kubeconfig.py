@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
+from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_credentials, read_kubeconfig, require_usable
 from tests.kubernetes.api_server import pair
 
 PEM = "-----BEGIN CERTIFICATE-----\n"
@@ -58,8 +59,16 @@ def test_data_comes_before_files_and_files_lie_beside_the_kubeconfig(tmp_path: P
         ),
         ({"cluster": {"server": 7}}, "clusters[0].cluster.server: must be a text"),
         (
-            {"cluster": {"insecure-skip-tls-verify": True}},
-            "clusters[0].cluster.insecure-skip-tls-verify: not s",
+            {"cluster": {"insecure-skip-tls-verify": True, "certificate-authority": "ca.crt"}},
+            "clusters[0].cluster.insecure-skip-tls-verify: no certificate-authority may stand beside it",
+        ),
+        (
+            {"cluster": {"insecure-skip-tls-verify": "yes"}},
+            "clusters[0].cluster.insecure-skip-tls-verify: must be true or false",
+        ),
+        (
+            {"cluster": {"proxy-url": "http://proxy"}},
+            "clusters[0].cluster.proxy-url: not supported",
         ),
         ({"user": {}}, "users[0].user: needs client-certificate and client-key, or a token"),
         ({"user": {"client-key-data": DATA}}, "users[0].user.client-certificate: required beside the other half"),
@@ -117,3 +126,11 @@ def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         with pytest.raises(KubeconfigInvalid) as wrong:
             require_usable(read_kubeconfig(written(tmp_path, **given)), "n1")
         assert f"node.conf: {why}" in str(wrong.value)
+
+
+def test_without_verification_any_server_is_taken_and_its_credentials_are_still_read(tmp_path: Path) -> None:
+    config = read_kubeconfig(written(tmp_path, cluster={"insecure-skip-tls-verify": True}))
+    context, token = read_credentials(config)
+    assert (config.insecure, context.verify_mode, context.check_hostname, token) == (True, ssl.CERT_NONE, False, "t")
+    verified, _ = read_credentials(read_kubeconfig(written(tmp_path, cluster={"insecure-skip-tls-verify": False})))
+    assert verified.verify_mode == ssl.CERT_REQUIRED

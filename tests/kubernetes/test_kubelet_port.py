@@ -9,14 +9,16 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from syncpod.agent.kubelet_port import listener as module
-from syncpod.agent.kubelet_port.access import Guard, Refused
+from syncpod.agent.kubelet_port.access import ANONYMOUS, Guard, Refused
 from syncpod.kubernetes.reviews import access_of, known_user
+from syncpod.settings.node import PortAccess
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import Fault
 from tests.kubernetes.kubelet_port import Authority, Node, node, read_answer
@@ -134,6 +136,45 @@ async def test_while_the_api_server_does_not_answer_nobody_is_let_in(n1: Node) -
 def test_each_path_needs_its_own_permission(method: str, path: str, verb: str, subresources: tuple[str, ...]) -> None:
     found = access_of(method, path)
     assert (found.verb, found.subresources) == (verb, subresources)
+
+
+async def test_where_a_person_has_opened_it_nobody_in_particular_may_ask_and_the_api_server_still_says_what(
+    tmp_path: Path,
+) -> None:
+    async with node(tmp_path, PortAccess(anonymous=True)) as opened:
+        assert (await opened.ask("/metrics")).code == 403
+        opened.api.allowed.add(("system:anonymous", "get", "healthz"))
+        assert (await opened.ask("/healthz")).code == 200
+        assert opened.api.reviews[-1]["spec"]["groups"] == ["system:unauthenticated"]
+        assert (await opened.ask("/healthz", token="nobody's")).code == 401
+
+
+async def test_without_reviews_a_token_is_nobodys(tmp_path: Path) -> None:
+    async with node(tmp_path, PortAccess(reviews_tokens=False)) as n1:
+        n1.api.users["good"] = {"username": "reader"}
+        assert (await n1.ask("/healthz", token="good")).code == 401
+        assert n1.api.reviews == []
+
+
+async def test_a_node_without_a_cluster_asks_nobody_where_everything_is_allowed() -> None:
+    access = PortAccess(anonymous=True, reviews_tokens=False, always_allow=True)
+    guard = Guard(None, "n1", access)
+    user = await guard.user(None, "Bearer something")
+    assert user == ANONYMOUS
+    await guard.require(user, access_of("POST", "/exec/default/web/app"))
+    with pytest.raises(Refused):
+        await Guard(None, "n1", replace(access, anonymous=False)).user(None, "")
+
+
+async def test_at_the_port_for_reading_anybody_reads_and_nothing_else(n1: Node) -> None:
+    running = asyncio.create_task(n1.port.run_readable(["127.0.0.1"], 0))
+    await until(lambda: n1.port.readable is not None and bool(n1.port.readable.ports))
+    for path in ("/healthz", "/pods", "/pods/", "/stats/summary", "/metrics", "/metrics/resource", "/metrics/cadvisor"):
+        assert (await n1.read(path)).code == 200, path
+    for path in ("/configz", "/containerLogs/default/web/app", "/exec/default/web/app", "/runningpods", "/nothing"):
+        assert (await n1.read(path)).code == 404, path
+    assert n1.api.reviews == []
+    running.cancel()
 
 
 # --- what is answered -------------------------------------------------------------------------------------------------

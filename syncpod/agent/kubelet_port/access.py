@@ -2,6 +2,7 @@
 
 Mirrors pkg/kubelet/server/server.go, v1.36, InstallAuthFilter, and app/auth.go with the defaults of its settings: no
 anonymous requests; a token's owner is kept for two minutes, a permission for five minutes, and a denial for 30 s.
+A person may open it: to anonymous requests, and to everybody who is let in (AlwaysAllow).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from syncpod.kubernetes.reviews import (
     reviewed_user,
     token_review,
 )
+from syncpod.settings.node import CLOSED, PortAccess
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,10 @@ DENIED_SECONDS: Final = 30.0
 _KEPT: Final = 4096
 _AT_ONCE: Final = 16
 """Questions to the API server at a time, of each kind: strangers may send as many tokens as they like."""
+
+
+ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
+"""Who shows neither a certificate nor a token that is reviewed."""
 
 
 class Refused(Exception):
@@ -62,9 +68,20 @@ class _Token:
 class Guard:
     """Lets requests to one node pass. All methods belong to one event loop."""
 
-    def __init__(self, client: ApiClient, node: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Ask `client` about the node with this name. `clock` is steady, in seconds."""
-        self._client, self._node = client, node
+    def __init__(
+        self,
+        client: ApiClient | None,
+        node: str,
+        access: PortAccess = CLOSED,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask `client` about the node with this name; None = there is nobody to ask. `clock` is steady, in seconds.
+
+        Without a client, `access` has to say what the API server would (`PortAccess.needs_api_server`).
+        """
+        assert client is not None or not access.needs_api_server
+        self._client, self._node, self._access = client, node, access
         self._secret = secrets.token_bytes(32)
         self._tokens: Remembered[bytes, _Token] = Remembered(_KEPT, _AT_ONCE, clock)
         self._permissions: Remembered[tuple[User, str, str], bool] = Remembered(_KEPT, _AT_ONCE, clock)
@@ -79,16 +96,21 @@ class Guard:
             if known is not None:
                 return known
         scheme, _, token = authorization.strip().partition(" ")
-        user = await self._user_of_token(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
+        shows_token = self._access.reviews_tokens and scheme.lower() == "bearer" and bool(token.strip())
+        user = await self._user_of_token(token.strip()) if shows_token else None
+        if user is None and self._access.anonymous and not shows_token:  # a token that is nobody's is no anonymity
+            return ANONYMOUS
         if user is None:
             raise Refused(401, "Unauthorized")
         return user
 
     async def _user_of_token(self, token: str) -> User | None:
         """Return whose a token is; None = nobody's, or the API server does not say."""
+        client = self._client
+        assert client is not None
 
         async def ask() -> _Token:
-            return _Token(reviewed_user(await self._client.ask("POST", TOKEN_REVIEWS, body=token_review(token))))
+            return _Token(reviewed_user(await client.ask("POST", TOKEN_REVIEWS, body=token_review(token))))
 
         # Not by the token itself, which would stay in memory for as long as the answer.
         question = hmac.digest(self._secret, token.encode(errors="surrogateescape"), hashlib.sha256)
@@ -100,6 +122,8 @@ class Guard:
 
     async def require(self, user: User, access: Access) -> None:
         """Return if somebody may have what they want of the node. Raises Refused."""
+        if self._access.always_allow:
+            return
         names = " ".join(access.subresources)
         who = f"(user={user.name}, verb={access.verb}, resource=nodes, subresource(s)=[{names}])"
         try:
@@ -112,9 +136,12 @@ class Guard:
         raise Refused(403, f"Forbidden {who}")
 
     async def _may(self, user: User, verb: str, subresource: str) -> bool:
+        client = self._client
+        assert client is not None
+
         async def ask() -> bool:
             review = access_review(user, self._node, verb, subresource)
-            return is_allowed(await self._client.ask("POST", ACCESS_REVIEWS, body=review))
+            return is_allowed(await client.ask("POST", ACCESS_REVIEWS, body=review))
 
         question = (user, verb, subresource)
         return await self._permissions.answer(

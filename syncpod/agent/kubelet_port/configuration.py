@@ -2,41 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from syncpod.agent.kubelet_port.access import ALLOWED_SECONDS, DENIED_SECONDS, TOKEN_SECONDS
 from syncpod.agent.kubelet_port.relay import IDLE_SECONDS
 from syncpod.go_durations import go_duration
 from syncpod.kubernetes.node import LEASE_SECONDS, LOOK_SECONDS, MAX_PODS, REPORT_SECONDS
+from syncpod.kubernetes.node_runtime import MOST_IMAGES
+from syncpod.lifecycle.eviction import RESOURCES, Amount, EvictionPolicy
 from syncpod.settings.node import NodeSettings
 from syncpod.translation.context import NodeContext
 
+ALWAYS: Final[Mapping[str, Any]] = {
+    "enableServer": True,
+    "registerNode": True,
+    "enableDebuggingHandlers": True,
+    "enableSystemLogHandler": False,
+    "enableSystemLogQuery": False,
+    "enableProfilingHandler": False,
+    "enableDebugFlagsHandler": False,
+    "enableControllerAttachDetach": True,
+    "makeIPTablesUtilChains": False,
+    "cpuCFSQuota": True,
+    "cpuCFSQuotaPeriod": "100ms",
+    "cpuManagerPolicy": "none",
+    "memoryManagerPolicy": "None",
+    "topologyManagerPolicy": "none",
+    "topologyManagerScope": "container",
+    "seccompDefault": False,
+    "localStorageCapacityIsolation": True,
+    "singleProcessOOMKill": False,
+    "mergeDefaultEvictionSettings": False,
+    "configMapAndSecretChangeDetectionStrategy": "Watch",
+    "contentType": "application/json",
+    "nodeStatusMaxImages": MOST_IMAGES,
+    "registryPullQPS": 5,
+    "registryBurst": 10,
+    "eventRecordQPS": 50,
+    "eventBurst": 100,
+    "containerLogMaxWorkers": 1,
+    "oomScoreAdj": -999,
+    "hairpinMode": "none",
+    "enforceNodeAllocatable": ["pods"],
+    "failSwapOn": False,
+    "failCgroupV1": False,
+    "memorySwap": {"swapBehavior": "NoSwap"},
+    "tlsMinVersion": "VersionTLS12",
+}
+"""Fields that have one value here. A reader takes a switch that is absent for one that is off, so all are told."""
 
-def kubelet_configuration(settings: NodeSettings, node: NodeContext, client_authorities: str) -> dict[str, Any]:
+
+def kubelet_configuration(
+    settings: NodeSettings, node: NodeContext, client_authorities: str, eviction: EvictionPolicy
+) -> dict[str, Any]:
     """Return a KubeletConfiguration (kubelet.config.k8s.io/v1beta1), without what the node does not have.
 
-    `client_authorities` is where the authorities of clients come from, a file or the kubeconfig; "" = there are none.
+    With it, a node of ours starts as it was started. `client_authorities` is where the authorities of clients come
+    from, a file or the kubeconfig; "" = there are none.
     """
-    images, logs = settings.image_gc, settings.logs
+    images, logs, access = settings.image_gc, settings.logs, settings.port_access
+    health, _, health_port = settings.metrics_address.rpartition(":")
     return {
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "enableServer": True,
+        **ALWAYS,
         "staticPodPath": str(settings.manifest_dir or ""),
-        "address": node.host.addresses[0] if node.host.addresses else "",
+        "podLogsDir": str(settings.log_dir),
+        "address": access.address or (node.host.addresses[0] if node.host.addresses else ""),
         "port": settings.kubelet_port,
-        "readOnlyPort": 0,
+        "readOnlyPort": access.read_only,
+        "healthzPort": int(health_port or "0"),
+        "healthzBindAddress": health.removeprefix("[").removesuffix("]"),
         "tlsCertFile": str(settings.tls_cert_file or ""),
         "tlsPrivateKeyFile": str(settings.tls_private_key_file or ""),
-        "tlsMinVersion": "VersionTLS12",
+        "serverTLSBootstrap": settings.server_tls_bootstrap,
         "authentication": {
             "x509": {"clientCAFile": client_authorities},
-            "webhook": {"enabled": True, "cacheTTL": _duration(TOKEN_SECONDS)},
-            "anonymous": {"enabled": False},
+            "webhook": {"enabled": access.reviews_tokens, "cacheTTL": _duration(TOKEN_SECONDS)},
+            "anonymous": {"enabled": access.anonymous},
         },
         "authorization": {
-            "mode": "Webhook",
+            "mode": "AlwaysAllow" if access.always_allow else "Webhook",
             "webhook": {
                 "cacheAuthorizedTTL": _duration(ALLOWED_SECONDS),
                 "cacheUnauthorizedTTL": _duration(DENIED_SECONDS),
@@ -50,7 +98,7 @@ def kubelet_configuration(settings: NodeSettings, node: NodeContext, client_auth
         "imageMaximumGCAge": _duration(images.maximum_age_seconds),
         "imageGCHighThresholdPercent": images.high_threshold_percent,
         "imageGCLowThresholdPercent": images.low_threshold_percent,
-        "cgroupRoot": settings.cgroup_parent,
+        "cgroupRoot": _cgroup_root(settings.cgroup_parent),
         "cgroupsPerQOS": settings.pod_cgroups,
         "cgroupDriver": node.cgroup_driver,
         "maxPods": int(dict(node.capacity).get("pods", MAX_PODS)),
@@ -58,12 +106,38 @@ def kubelet_configuration(settings: NodeSettings, node: NodeContext, client_auth
         "serializeImagePulls": settings.image_pulls.at_once == 1,
         "maxParallelImagePulls": settings.image_pulls.at_once,
         "allowedUnsafeSysctls": list(settings.allowed_unsafe_sysctls),
+        "clusterDNS": list(settings.cluster_dns),
+        "clusterDomain": settings.cluster_domain,
         "containerLogMaxSize": str(logs.max_bytes),
         "containerLogMaxFiles": logs.max_files,
         "containerRuntimeEndpoint": settings.runtime_endpoint or "",
-        "enableSystemLogHandler": False,
-        "enableDebuggingHandlers": True,
+        **_evictions(eviction),
     }
+
+
+def _cgroup_root(parent: str) -> str:
+    """Return the cgroup above the pods' own, as a kubelet names it: its pods are below ``kubepods`` in that."""
+    return f"/{parent}".removesuffix("/kubepods") or "/"
+
+
+def _evictions(policy: EvictionPolicy) -> dict[str, Any]:
+    """Return the thresholds; a hard one that there is not is told as 0 %, as what is absent has a default."""
+    soft = [each for each in policy.thresholds if not each.hard]
+    none = {signal: "0%" for signal in RESOURCES if signal != "pid.available"}
+    return {
+        "evictionHard": none | {each.signal: _amount(each.value) for each in policy.thresholds if each.hard},
+        "evictionSoft": {each.signal: _amount(each.value) for each in soft},
+        "evictionSoftGracePeriod": {each.signal: _duration(each.grace_seconds) for each in soft},
+        "evictionMinimumReclaim": {
+            each.signal: _amount(each.min_reclaim) for each in policy.thresholds if each.min_reclaim != Amount()
+        },
+        "evictionMaxPodGracePeriod": policy.max_pod_grace_seconds,
+        "evictionPressureTransitionPeriod": _duration(policy.transition_seconds),
+    }
+
+
+def _amount(amount: Amount) -> str:
+    return amount.text or (f"{amount.part * 100:g}%" if amount.part else str(amount.number))
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""A TLS server that strangers can reach: their connections, and the time that each may take, are bounded.
+"""A server that strangers can reach: their connections, and the time that each may take, are bounded.
 
 Connections are accepted one by one, so that the bound holds before a client has said anything. A client that has not
 yet shown that it may do something here is a stranger: of those there are fewer, and few from one address.
@@ -68,11 +68,23 @@ class _Server(web.Server):
         self._lost(handler)
 
 
-class TlsListener:
+class Listener:
     """Serves requests at addresses of the node. All methods belong to one event loop."""
 
-    def __init__(self, addresses: Sequence[str], port: int, context: ssl.SSLContext, serve: Serve) -> None:
-        """With port 0, any free port is used at each address."""
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        port: int,
+        context: ssl.SSLContext | None,
+        serve: Serve,
+        *,
+        called: str = "the kubelet's port",
+    ) -> None:
+        """With port 0, any free port is used at each address; without a context, there is no TLS.
+
+        `called` is its name in the log.
+        """
+        self._called = called
         self._addresses, self._port, self._context = addresses, port, context
         self._server = _Server(serve, self._lost)
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -104,7 +116,7 @@ class TlsListener:
     async def _listen(self, address: str) -> None:
         with await self._bound(address) as listening:
             self.ports[address] = listening.getsockname()[1]
-            log.info("the kubelet's port is served at %s port %d", address, self.ports[address])
+            log.info("%s is served at %s port %d", self._called, address, self.ports[address])
             loop = asyncio.get_running_loop()
             while True:
                 try:
@@ -128,7 +140,7 @@ class TlsListener:
                 listening.close()
                 if not is_told:
                     log.error(
-                        "the kubelet's port cannot be served at %s port %d: %s", address, self._port, error.strerror
+                        "%s cannot be served at %s port %d: %s", self._called, address, self._port, error.strerror
                     )
                 is_told = True
             else:
@@ -160,8 +172,8 @@ class TlsListener:
                 lambda: handler,
                 accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
-                ssl_shutdown_timeout=_LINGER_SECONDS,
+                ssl_handshake_timeout=None if self._context is None else HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=None if self._context is None else _LINGER_SECONDS,
             )
         except OSError as error:  # an SSLError is one too
             log.debug("a client of the kubelet's port is given up in its handshake: %s", error)

@@ -19,7 +19,7 @@ from aiohttp import web
 from syncpod.agent.http_answers import AlreadySent, sent
 from syncpod.agent.kubelet_port.access import Guard, Refused
 from syncpod.agent.kubelet_port.container_logs import ContainerLogs
-from syncpod.agent.kubelet_port.listener import TlsListener
+from syncpod.agent.kubelet_port.listener import Listener
 from syncpod.agent.kubelet_port.pod_commands import PodCommands
 from syncpod.agent.kubelet_port.relay import is_upgrade, relay
 from syncpod.agent.kubelet_port.streams import ContainerStreams
@@ -29,7 +29,6 @@ from syncpod.api.messages import JSON, Answer, Request
 from syncpod.api.routes import Route, matching
 from syncpod.api.source import PodSource
 from syncpod.cri.port import CriRuntime
-from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.pod_commands import PREFIX
 from syncpod.kubernetes.reviews import access_of
 from syncpod.node.pod_threads import PodThreads
@@ -56,6 +55,10 @@ class Door:
     tls: ssl.SSLContext
 
 
+_READABLE: Final = ("/healthz", "/healthz/ping", "/pods", "/stats/summary")
+"""What anybody reads at the port for reading, with ``/metrics`` and all beneath."""
+
+
 class KubeletPort:
     """The port of one node. All methods belong to one event loop."""
 
@@ -77,8 +80,10 @@ class KubeletPort:
         logs = ContainerLogs(source, cri, readings.node, threads)
         self._answers = tuple((each, each.pattern) for each in self._table(logs, PodCommands(environment)))
         self._urls = tuple((each, each.pattern) for each in _streams(ContainerStreams(source, cri)))
-        self.listener: TlsListener | None = None
+        self.listener: Listener | None = None
         """Set while it runs."""
+        self.readable: Listener | None = None
+        """The listener of the port for reading; None = there is none."""
 
     def _table(self, logs: ContainerLogs, commands: PodCommands) -> Sequence[Route[Answer]]:
         readings = self._readings
@@ -98,15 +103,36 @@ class KubeletPort:
             Route("POST", "/checkpoint/{namespace}/{pod}/{container}", _no_checkpoint, "404"),
         )
 
-    async def run(self, client: ApiClient) -> None:
-        """Serve until cancelled; `client` is asked who may do what."""
-        guard = Guard(client, self._readings.node.name)
+    async def run(self, guard: Guard) -> None:
+        """Serve until cancelled; `guard` lets requests pass."""
 
         async def serve(request: web.BaseRequest) -> web.StreamResponse:
             return await self._serve(request, guard)
 
-        self.listener = TlsListener(self._door.addresses, self._door.port, self._door.tls, serve)
+        self.listener = Listener(self._door.addresses, self._door.port, self._door.tls, serve)
         await self.listener.run()
+
+    async def run_readable(self, addresses: Sequence[str], port: int) -> None:
+        """Serve, until cancelled, what anybody may read there, without TLS (ListenAndServeKubeletReadOnlyServer)."""
+        listener = Listener(addresses, port, None, self._serve_reader, called="the kubelet's port for reading")
+        self.readable = listener
+        await listener.run()
+
+    async def _serve_reader(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked = _asked(request)
+        readable = asked.path in _READABLE or asked.path == "/metrics" or asked.path.startswith("/metrics/")
+        answering, allowed = matching(self._answers, asked.method, asked.path) if readable else (None, "")
+        try:
+            try:
+                if answering is None:
+                    raise _unknown(asked.path, allowed)
+                route, names = answering
+                answer = await self._within(route.handle(asked, *names), asked)
+            except Refused as refused:
+                answer = _refusal(refused)
+            return await sent(request, answer, _broken, patience=_READ_SECONDS)
+        except (OSError, TimeoutError) as gone:
+            return _given_up(request, gone)
 
     async def _serve(self, request: web.BaseRequest, guard: Guard) -> web.StreamResponse:
         """Answer one request; close the connection if its client takes too long."""
@@ -116,10 +142,7 @@ class KubeletPort:
             except Refused as refused:
                 return await sent(request, _refusal(refused), _broken, patience=_READ_SECONDS)
         except (OSError, TimeoutError) as gone:
-            log.debug("a client of the kubelet's port is given up: %s", gone)
-            if request.transport is not None:
-                request.transport.abort()
-            return AlreadySent()
+            return _given_up(request, gone)
 
     async def _answered(self, request: web.BaseRequest, guard: Guard) -> web.StreamResponse:
         """Answer a request of somebody who may make it. Raises Refused, OSError, TimeoutError."""
@@ -169,6 +192,14 @@ class KubeletPort:
 
     async def _configz(self, asked: Request) -> Answer:
         return Answer(_once(as_json({"kubeletconfig": self._configuration})), 200, {"Content-Type": JSON})
+
+
+def _given_up(request: web.BaseRequest, why: Exception) -> web.StreamResponse:
+    """Close the connection of a client that takes too long, or has gone."""
+    log.debug("a client of the kubelet's port is given up: %s", why)
+    if request.transport is not None:
+        request.transport.abort()
+    return AlreadySent()
 
 
 def _streams(streams: ContainerStreams) -> Sequence[Route[str]]:

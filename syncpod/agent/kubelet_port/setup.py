@@ -6,11 +6,13 @@ import logging
 import os
 import ssl
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
+from syncpod.agent.kubelet_port.access import Guard
 from syncpod.agent.kubelet_port.configuration import kubelet_configuration
 from syncpod.agent.kubelet_port.port import Door, KubeletPort
 from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
@@ -19,18 +21,28 @@ from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.own_commands import command_environment
 from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.cri.port import CriRuntime
+from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.kubernetes.certificate_files import serving_file
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.client_certificates import issuer_of_node
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.node.pod_threads import PodThreads
 from syncpod.settings.errors import SettingsInvalid
-from syncpod.settings.node import NodeSettings
-from syncpod.settings.variables import CLIENT_CA_FILE, SERVER_TLS_BOOTSTRAP, TLS_CERT_FILE, TLS_PRIVATE_KEY_FILE
+from syncpod.settings.node import NodeSettings, PortAccess
+from syncpod.settings.variables import (
+    ANONYMOUS_AUTH,
+    AUTHORIZATION_MODE,
+    CLIENT_CA_FILE,
+    READ_ONLY_PORT,
+    SERVER_TLS_BOOTSTRAP,
+    TLS_CERT_FILE,
+    TLS_PRIVATE_KEY_FILE,
+)
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 
+_LOOPBACK = "127.0.0.1"
 _LARGEST = 1 << 20
 """Bytes of a file of certificates."""
 
@@ -38,7 +50,7 @@ _LARGEST = 1 << 20
 def add_kubelet_port(
     agent: Agent,
     settings: NodeSettings,
-    config: Kubeconfig,
+    config: Kubeconfig | None,
     node: NodeContext,
     cri: CriRuntime,
     readings: NodeReadings,
@@ -47,16 +59,20 @@ def add_kubelet_port(
 ) -> int:
     """Serve the port for as long as the agent runs, and return its number; 0 = nobody could reach it.
 
-    It has a client of its own, so that no failure elsewhere ends a stream; `server` is the node's Temporal server.
-    Blocks. Raises SettingsInvalid, OSError.
+    Without a cluster it is served only where its settings let requests in without an API server. It has a client of
+    its own, so that no failure elsewhere ends a stream; `server` is the node's Temporal server. Blocks.
+    Raises SettingsInvalid, OSError.
     """
-    if not node.host.addresses:
+    access = settings.port_access
+    addresses = (access.address,) if access.address else node.host.addresses
+    is_served = settings.serves_kubelet_port and bool(addresses)
+    if settings.serves_kubelet_port and not is_served:
         log.warning("the node has no address, so the cluster cannot reach the kubelet's port: no logs, exec or metrics")
-        return 0
+    _tell_what_is_open(access, settings.kubelet_port if is_served else 0)
     authorities, whence = _client_authorities(settings, config)
     context = _tls(settings, node, authorities)
-    door = Door(node.host.addresses, settings.kubelet_port, context)
-    configuration = kubelet_configuration(settings, node, whence)
+    door = Door(addresses, settings.kubelet_port, context)
+    configuration = kubelet_configuration(settings, node, whence, housekeeping_settings(os.environ).eviction)
     environment = command_environment(
         os.environ,
         address=server.service_client.config.target_host,
@@ -65,22 +81,52 @@ def add_kubelet_port(
         log_dir=settings.log_dir,
     )
     port = KubeletPort(door, readings, agent.node_pods, cri, threads, configuration, environment)
-
-    async def run() -> None:
-        async with ApiClient(config, user_agent=f"syncpod/{engine_version()}") as client:
-            await port.run(client)
-
-    agent.add_background_task("the kubelet's port", run)
-    if settings.server_tls_bootstrap:
+    if is_served:
+        agent.add_background_task("the kubelet's port", partial(_run, port, config, node.name, access))
+    if access.read_only:
+        where = (access.address,) if access.address else (_LOOPBACK,)
+        agent.add_background_task("the kubelet's port for reading", partial(port.run_readable, where, access.read_only))
+    if settings.server_tls_bootstrap and config is not None and is_served:
         serving = ServingRotation(config, node.name, node.host.addresses, settings.state_dir, context)
         agent.add_background_task("the certificate of the kubelet's port", serving.run)
-    return settings.kubelet_port
+    return settings.kubelet_port if is_served else 0
 
 
-def _client_authorities(settings: NodeSettings, config: Kubeconfig) -> tuple[str, str]:
+async def _run(port: KubeletPort, config: Kubeconfig | None, node: str, access: PortAccess) -> None:
+    """Serve the port until cancelled; without a kubeconfig, nobody is asked who may do what."""
+    if config is None:
+        await port.run(Guard(None, node, access))
+        return
+    async with ApiClient(config, user_agent=f"syncpod/{engine_version()}") as client:
+        await port.run(Guard(client, node, access))
+
+
+def _tell_what_is_open(access: PortAccess, number: int) -> None:
+    """Log what strangers may do at the port with this number, 0 = none, and at the one for reading."""
+    everything = "do everything in every container" if access.always_allow else "do what the API server lets them"
+    if number and access.anonymous:
+        log.warning(
+            "%s: whoever reaches port %d without showing who they are is system:anonymous there, and may %s",
+            ANONYMOUS_AUTH,
+            number,
+            everything,
+        )
+    elif number and access.always_allow:
+        log.warning("%s=AlwaysAllow: whoever is known at port %d may %s", AUTHORIZATION_MODE, number, everything)
+    if access.read_only:
+        log.warning(
+            "%s: whoever reaches port %d reads the node's pods, with their specs, their usage and metrics, without TLS",
+            READ_ONLY_PORT,
+            access.read_only,
+        )
+
+
+def _client_authorities(settings: NodeSettings, config: Kubeconfig | None) -> tuple[str, str]:
     """Return who may issue the certificates of clients, in PEM, and where that is from. Raises SettingsInvalid."""
     if settings.client_ca_file is not None:
         return _read(CLIENT_CA_FILE, settings.client_ca_file), str(settings.client_ca_file)
+    if config is None:
+        return "", ""
     try:
         found = issuer_of_node(config)
     except (OSError, ValueError) as error:

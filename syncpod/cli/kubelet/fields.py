@@ -37,6 +37,8 @@ class Field:
     """Why any other value is refused, and the way on."""
     warned: str = ""
     """What a node of ours does with any other value."""
+    opens: str = ""
+    """What strangers may do with any other value than those, of which a warning tells."""
     derived: bool = False
     """Whether a setting is derived from it and others, by `syncpod.cli.kubelet.node_start`."""
 
@@ -57,6 +59,16 @@ def _warned(path: str, form: Form, what: str, *true_for: object, flag: str = "")
     return Field(path, form, flag, true_for=true_for, warned=what)
 
 
+def _open(path: str, form: Form, variable: str, flag: str) -> Field:
+    return Field(path, form, flag, variable, true_for=_CLOSED[variable][:1], opens=_CLOSED[variable][1])
+
+
+_CLOSED: Final[Mapping[str, tuple[Any, str]]] = {
+    v.ANONYMOUS_AUTH: (False, "requests of nobody in particular are taken at the kubelet's port"),
+    v.AUTHORIZATION_MODE: ("Webhook", "whoever is let in at the kubelet's port may do everything in every container"),
+    v.READ_ONLY_PORT: (0, "anybody who reaches this port reads the node's pods, their usage and metrics, without TLS"),
+}
+"""Settings that let strangers in: the value that does not, and what any other one opens."""
 _EVICTION: Final = "SYNCPOD_EVICTION_"
 _NO_MANAGER: Final = "a node of ours pins no processor and no memory"
 _RESERVED: Final = "the node reserves nothing for the system: give what pods may request with SYNCPOD_CAPACITY"
@@ -294,14 +306,8 @@ FIELDS: Final = (
     _set("tlsCertFile", "text", v.TLS_CERT_FILE, "tls-cert-file"),
     _set("tlsPrivateKeyFile", "text", v.TLS_PRIVATE_KEY_FILE, "tls-private-key-file"),
     _set("authentication.x509.clientCAFile", "text", v.CLIENT_CA_FILE, "client-ca-file"),
-    _refused("authentication.anonymous.enabled", "bool", "each caller proves who it is", False, flag="anonymous-auth"),
-    _refused(
-        "authentication.webhook.enabled",
-        "bool",
-        "the API server says whose a token is",
-        True,
-        flag="authentication-token-webhook",
-    ),
+    _open("authentication.anonymous.enabled", "bool", v.ANONYMOUS_AUTH, "anonymous-auth"),
+    _set("authentication.webhook.enabled", "bool", v.TOKEN_REVIEWS, "authentication-token-webhook"),
     _warned(
         "authentication.webhook.cacheTTL",
         "duration",
@@ -311,13 +317,7 @@ FIELDS: Final = (
         "0s",
         flag="authentication-token-webhook-cache-ttl",
     ),
-    _refused(
-        "authorization.mode",
-        "text",
-        "the API server says what a caller may do",
-        "Webhook",
-        flag="authorization-mode",
-    ),
+    _open("authorization.mode", "text", v.AUTHORIZATION_MODE, "authorization-mode"),
     _warned(
         "authorization.webhook.cacheAuthorizedTTL",
         "duration",
@@ -335,8 +335,8 @@ FIELDS: Final = (
         "0s",
         flag="authorization-webhook-cache-unauthorized-ttl",
     ),
-    _warned("address", "text", "the port is served at the node's addresses", "0.0.0.0", "::", flag="address"),
-    _refused("readOnlyPort", "int", "there is no port that asks nobody who it is", 0, flag="read-only-port"),
+    _set("address", "text", v.KUBELET_ADDRESS, "address"),
+    _open("readOnlyPort", "int", v.READ_ONLY_PORT, "read-only-port"),
     _set("clusterDNS", "words", v.CLUSTER_DNS, "cluster-dns"),
     _set("clusterDomain", "text", v.CLUSTER_DOMAIN, "cluster-domain"),
     _warned(

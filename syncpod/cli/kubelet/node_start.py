@@ -21,13 +21,18 @@ _HEALTHZ_PORT: Final = 10248
 _MOST_PODS: Final = 110
 _PARALLEL_PULLS: Final = 5
 """With serializeImagePulls false, a kubelet has no limit; a node of ours always has one."""
-_DEBUG_LEVEL: Final = 4
+_DEBUG_LEVEL: Final = 6
 _EVICTION: Final = "SYNCPOD_EVICTION_"
 _DEFAULTS: Final[Mapping[str, str]] = {
     v.LOG_DIR: "/var/log/pods",
     v.POD_MAX_PIDS: "-1",
     v.POD_CGROUPS: "true",
     v.KUBELET_PORT: "10250",
+    v.KUBELET_ADDRESS: "",
+    v.ANONYMOUS_AUTH: "false",
+    v.TOKEN_REVIEWS: "true",
+    v.AUTHORIZATION_MODE: "Webhook",
+    v.READ_ONLY_PORT: "0",
     v.SERVER_TLS_BOOTSTRAP: "false",
     v.NODE_LABELS: "",
     v.NODE_IP: "",
@@ -76,6 +81,8 @@ def node_start(given: Given, machine: Machine) -> NodeStart:
             continue
         if row.variable and not is_unset(row, value):
             variables[row.variable] = _text(value)
+            if row.opens and not is_true_for(row, value):
+                warnings.append(f"{given.names[name]}: {_text(value)}: {row.opens}")
         elif not row.variable and not is_true_for(row, value):
             sentence = f"{given.names[name]}: {_text(value)}: {row.refused or row.warned}"
             (problems if row.refused else warnings).append(sentence)

@@ -59,7 +59,8 @@ def _effect(row: Field) -> str:
     if row.derived:
         return DERIVED[row.path or f"--{row.flag}"]
     if row.variable:
-        return f"`{row.variable}`"
+        opened = f"; anything but `{_shown(row.true_for[0])}` with a warning: {row.opens}" if row.opens else ""
+        return f"`{row.variable}`{opened}"
     only = " or ".join(f"`{_shown(each)}`" for each in row.true_for)
     if row.refused:
         return f"{f'{only}; anything else' if only else 'any value'} is refused: {row.refused}"

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
+from syncpod.agent.kubelet_port.configuration import kubelet_configuration
 from syncpod.cli.kubelet.fields import BY_FLAG, BY_PATH, FIELDS
 from syncpod.cli.kubelet.node_start import Machine, NodeStart, node_start
 from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
+from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.settings import variables as v
+from syncpod.settings.node import node_settings
 from syncpod.settings.table import BY_VARIABLE
+from tests.agent.node_endpoint import node_of
 
 PLAIN = Machine(has_swap=False, has_cgroup_v1=False)
 HEADER = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
@@ -115,10 +119,10 @@ def test_unknown_flags_and_wrong_values_are_told_together(tmp_path: Path) -> Non
 
 
 def test_a_field_that_would_give_pods_something_else_is_refused_by_the_name_that_was_typed(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "--seccomp-default", cpuManagerPolicy="static", readOnlyPort=10255) == [
+    assert refusal(tmp_path, "--seccomp-default", cpuManagerPolicy="static", podCIDR="10.0.0.0/24") == [
+        "podCIDR: 10.0.0.0/24: a cluster assigns it to the Node",
         "cpuManagerPolicy: static: a node of ours pins no processor and no memory",
         "--seccomp-default: true: a pod names its seccomp profile itself",
-        "readOnlyPort: 10255: there is no port that asks nobody who it is",
     ]
 
 
@@ -129,6 +133,32 @@ def test_a_field_that_only_tunes_is_warned_about(tmp_path: Path) -> None:
         "oomScoreAdj: 0: the worker's is -999",
         "featureGates.InPlace: a node of ours has no such switch",
     )
+
+
+def test_what_lets_strangers_in_is_warned_about_by_the_name_that_was_typed(tmp_path: Path) -> None:
+    start = started(
+        tmp_path,
+        "--read-only-port=10255",
+        authentication={"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        authorization={"mode": "AlwaysAllow"},
+        address="10.0.0.1",
+    )
+    assert [each.split(": ")[:2] for each in start.warnings] == [
+        ["authentication.anonymous.enabled", "true"],
+        ["authorization.mode", "AlwaysAllow"],
+        ["--read-only-port", "10255"],
+    ]
+    wanted = {
+        v.ANONYMOUS_AUTH: "true",
+        v.TOKEN_REVIEWS: "false",
+        v.AUTHORIZATION_MODE: "AlwaysAllow",
+        v.READ_ONLY_PORT: "10255",
+        v.KUBELET_ADDRESS: "10.0.0.1",
+    }
+    assert start.variables == {**start.variables, **wanted}
+    closed = started(tmp_path, readOnlyPort=0, authentication={"anonymous": {"enabled": False}})
+    assert closed.warnings == ()
+    assert closed.variables[v.ANONYMOUS_AUTH] == "false"
 
 
 def test_a_flag_goes_before_a_file_and_a_drop_in_before_the_file(tmp_path: Path) -> None:
@@ -168,3 +198,34 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     config.write_text("kind: Pod\n")
     with pytest.raises(KubeletInputInvalid, match=r"apiVersion: must be kubelet\.config.k8s\.io/v1beta1, not None"):
         read([f"--config={config}"])
+
+
+def test_what_configz_tells_starts_the_same_node_again(tmp_path: Path) -> None:
+    first = started(
+        tmp_path,
+        "--hostname-override=n1",
+        f"--root-dir={tmp_path}/root",
+        authentication={"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        authorization={"mode": "AlwaysAllow"},
+        readOnlyPort=10255,
+        cgroupRoot="/above",
+        address="0.0.0.0",
+        podLogsDir=str(tmp_path / "logs"),
+        containerRuntimeEndpoint="unix:///run/c.sock",
+        serializeImagePulls=False,
+        evictionHard={"memory.available": "250Mi", "nodefs.available": "10%"},
+        evictionPressureTransitionPeriod="30s",
+        imageGCHighThresholdPercent=100,
+        clusterDNS=["10.96.0.10"],
+        clusterDomain="cluster.local",
+    )
+    policy = housekeeping_settings(first.variables).eviction
+    (tmp_path / "root").mkdir()
+    kept = {v.MEMORY_DIR: str(tmp_path / "memory"), **first.variables}
+    told = kubelet_configuration(node_settings(kept), node_of(tmp_path), "", policy)
+    again = started(tmp_path, "--hostname-override=n1", f"--root-dir={tmp_path}/root", **told)
+    shown = {name: again.variables[name] for name in first.variables if "EVICTION" not in name}
+    assert shown == {name: text for name, text in first.variables.items() if "EVICTION" not in name}
+    assert housekeeping_settings(again.variables).eviction == policy
+    switches = [name for name, row in BY_PATH.items() if row.form == "bool" and True in row.true_for]
+    assert [name for name in switches if name not in told] == []
