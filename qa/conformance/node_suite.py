@@ -97,7 +97,7 @@ def run(
     command = [*WITHIN, str(program("ginkgo")), f"--procs={processes or mode.processes}", "--no-color"]
     command += [f"--timeout={_MINUTES}m", f"--label-filter={labels or mode.labels}", f"--output-dir={out}"]
     command += [*(f"--focus-file={each}" for each in mode.files), *(f"--focus={each}" for each in focus)]
-    command += ["--json-report=report.json", "--silence-skips", str(program("e2e_node.test")), "--", *mode.flags]
+    command += ["--json-report=report.json", "--silence-skips", str(_tests(out)), "--", *mode.flags]
     command += [f"--k8s-bin-dir={out / 'programs'}", f"--report-dir={out}", f"--node-name={_NODE}"]
     command += [f"--container-runtime-endpoint={containerd.endpoint}", "--prepull-images=false"]
     command += [f"--kubelet-config-file={configuration}", "--dns-domain=cluster.local"]
@@ -112,6 +112,14 @@ def run(
     document: Sequence[dict[str, Any]] = json.loads(report.read_text())
     _require_start(document, out)
     return suite.results(document)
+
+
+def _tests(out: Path) -> Path:
+    """The tests' program in a directory of the run's own: Ginkgo starts it where it lies, and there it writes."""
+    directory = out / "tests"
+    directory.mkdir()
+    (directory / "e2e_node.test").symlink_to(program("e2e_node.test"))
+    return directory / "e2e_node.test"
 
 
 def _require_start(report: Sequence[dict[str, Any]], out: Path) -> None:
