@@ -4,8 +4,9 @@ As client-go's reflector (tools/cache/reflector.go, v0.36). Differences:
 
 - A list is a consistent read. The kubelet's first list may be answered from a cache that is behind; a pod that is
   missing there would be ended on the node.
-- A watch that has ended by itself, after five to ten minutes, is followed by a list. So an event that was lost on the
-  way is made up for. A watch that was cut off goes on from where it was.
+- A watch that has ended, by itself after five to ten minutes or since it was cut off, is followed by a list. So an
+  event that was lost on the way is made up for. A database that was restored from a backup meanwhile has lower
+  versions: a watch that went on from its own version would be silent until they have grown past it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from secrets import SystemRandom
 from typing import Any, Final, NamedTuple
 
@@ -46,6 +48,21 @@ class NotAList(Exception):
     """The server's answer is no list of the kind that was asked for; the text is a clause."""
 
 
+@dataclass
+class Lists:
+    """Counts the lists: which one has begun last, and which one has come last."""
+
+    begun: int = 0
+    come: int = 0
+
+    def outdates(self, begun: int) -> bool:
+        """Say whether a list is newer than what the server answered when `begun` was the number of the last one.
+
+        Versions do not tell: they go back if the cluster's database is restored from a backup.
+        """
+        return self.come > begun
+
+
 class Reflector:
     """A list as this node knows it. All methods belong to one event loop."""
 
@@ -71,29 +88,32 @@ class Reflector:
         """The newest version of each object; empty before `is_complete`. Replaced and never changed in place."""
         self.is_complete = False
         """Whether a whole list has come: before that, nothing is known of an object that is missing."""
+        self.lists = Lists()
         self.news = asyncio.Event()
         """Set when `objects` has changed, or `is_complete`, or `trouble`."""
+        self._newest = 0
+        """The newest version that the server has told of, as a number."""
         self.trouble = ""
         """Why the list cannot be followed now, as a clause; "" if it can."""
 
     async def run(self) -> None:
         """Follow the list until cancelled."""
-        version, backoff = "", Backoff(self._clock, self._chance)
+        backoff, is_watched, has_watch_failed = Backoff(self._clock, self._chance), False, False
         error: ApiError | Unreachable | NotAList
         while True:
+            is_watched = False
             try:
-                if not version:
-                    version = await self._list()
+                version = await self._list()
+                if not has_watch_failed:  # or each list would deny the trouble that each watch has
                     self._tell("")
-                version = await self._watch(version)
-            except _Cut as cut:
-                version, error = cut.version, cut.cause
+                is_watched = True
+                await self._watch(version)
             except (ApiError, Unreachable, NotAList) as raised:
-                error = raised
+                error, has_watch_failed = raised, is_watched
             else:
+                has_watch_failed = False
                 continue
             if is_expired(error):
-                version = ""
                 continue
             self._tell(str(error))
             await asyncio.sleep(backoff.next(error))
@@ -110,6 +130,7 @@ class Reflector:
 
     async def _list(self) -> str:
         """Take the whole list, and return its version. A list that is cut off, or is none, changes nothing."""
+        self.lists.begun += 1
         answer = await self._client.ask("GET", self._path, params=self._params, seconds=LIST_SECONDS)
         version = _version(answer)
         items = answer.get("items")
@@ -119,14 +140,27 @@ class Reflector:
         named = [{"apiVersion": "v1", "kind": self._kind, **each} for each in items or () if isinstance(each, Mapping)]
         self.objects = {key_of(each): each for each in named}
         self.is_complete = True
+        self.lists.come = self.lists.begun
+        self._note_age(version)
         self.news.set()
         return version
 
-    async def _watch(self, version: str) -> str:
-        """Take events from `version` on until the server ends the watch; return "", since a list comes next.
+    def _note_age(self, version: str) -> None:
+        """Log it if the server's versions have gone back."""
+        number = int(version) if version.isdecimal() else 0
+        if number < self._newest:
+            level = logging.WARNING if self._level >= logging.INFO else self._level
+            log.log(
+                level,
+                "%s of the cluster has version %d, after %d: the cluster's database was restored from a backup",
+                self._path,
+                number,
+                self._newest,
+            )
+        self._newest = number
 
-        Raises _Cut, with the version from which to go on.
-        """
+    async def _watch(self, version: str) -> None:
+        """Take events from `version` on until the server ends the watch. Raises ApiError, Unreachable."""
         seconds = int(SHORTEST_WATCH * (1 + self._chance()))
         params = {
             **self._params,
@@ -142,17 +176,14 @@ class Reflector:
             ):
                 async for event in events:
                     self._tell("")
-                    version = self._take(event) or version
-        except (ApiError, Unreachable) as error:
-            raise _Cut(version, error) from error
+                    self._take(event)
         except TimeoutError:
-            raise _Cut(version, Unreachable("the watch has not ended in time")) from None
+            raise Unreachable("the watch has not ended in time") from None
         if self._clock() - begun < 1:  # the server, or a proxy before it, closes each watch at once
-            raise _Cut(version, Unreachable("the watch ended at once"))
-        return ""
+            raise Unreachable("the watch ended at once")
 
-    def _take(self, event: Mapping[str, Any]) -> str:
-        """Take one event, and return the version that it brings."""
+    def _take(self, event: Mapping[str, Any]) -> None:
+        """Take one event. Raises Unreachable for one without an object."""
         kind, changed = event.get("type"), event.get("object")
         if not isinstance(changed, Mapping):
             raise Unreachable(f"an event of type {kind!r} has no object")
@@ -163,15 +194,7 @@ class Reflector:
             self.objects = {key: each for key, each in self.objects.items() if key != gone}
         if kind != "BOOKMARK":
             self.news.set()
-        return _version(changed)
-
-
-class _Cut(Exception):
-    """A watch was cut off, and may go on from `version`."""
-
-    def __init__(self, version: str, cause: ApiError | Unreachable) -> None:
-        super().__init__(version)
-        self.version, self.cause = version, cause
+        self._newest = max(self._newest, version_of(changed))
 
 
 class Backoff:

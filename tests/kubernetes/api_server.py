@@ -130,6 +130,17 @@ class ApiServer:
         """Know no version before this one any more."""
         self.oldest = self.version
 
+    def backup(self) -> tuple[dict[str, dict[str, Any]], int]:
+        """All objects as they are now, and their version."""
+        return dict(self.objects), self.version
+
+    def restore(self, backup: tuple[dict[str, dict[str, Any]], int]) -> None:
+        """Have the database be an older one: versions go back, and all watches end."""
+        objects, self.version = backup
+        self.objects = dict(objects)
+        self._log = [each for each in self._log if each[0] <= self.version]
+        self.cut_watches()
+
     # --- what it serves -----------------------------------------------------------------------------------------------
 
     async def _tell(self, kind: str, path: str, document: dict[str, Any]) -> None:

@@ -80,6 +80,8 @@ class Node:
         """Pods that take longer to end than the test waits."""
         self.known: list[ObjectMeta] = []
         self.failures: list[Exception] = []
+        self.end_takes = 0.0
+        """Seconds until an order to end has reached its pod's workflow."""
         self.unlisted: list[RPCError] = []
         """Failures of the server that lists the open workflows."""
         self.listed = 0
@@ -89,7 +91,10 @@ class Node:
         self.desired = DesiredPods("n1", KUBERNETES_SOURCE, self, self, lambda: self.known, self._nothing)
         self.refusals: list[tuple[str, str]] = []
         self.statuses = StatusWriter(
-            client, lambda: self.reflector.objects, lambda key, uid, reason, why: self.refusals.append((uid, reason))
+            client,
+            lambda: self.reflector.objects,
+            lambda key, uid, reason, why: self.refusals.append((uid, reason)),
+            self.reflector.lists,
         )
         self.deletions = Deletions(client, self, self._nothing, self.standing, self.statuses)
         self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
@@ -146,6 +151,7 @@ class Node:
         return PodWorkflowResult(uid=metadata["uid"])
 
     async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
+        await asyncio.sleep(self.end_takes)
         if self.failures:
             raise self.failures.pop()
         self.told.append(f"end {request.name}/{','.join(request.uids)} {request.grace_period_seconds}")
@@ -270,6 +276,18 @@ async def test_a_deletion_ends_the_pod_and_then_removes_it(api: ApiServer, node:
     await until(lambda: pod_path("web") not in api.objects)
     assert api.calls["DELETE web"] == 1
     assert [each for each in node.told if each.startswith("apply")] == ["apply web/uid-of-web"]
+
+
+async def test_deletions_that_were_missed_are_obeyed_before_anything_new_begins(api: ApiServer, node: Node) -> None:
+    for name in ("new", "old"):
+        await api.put(pod_path(name), pod(name))
+    await api.delete_pod("old", 30)
+    node.there["old"] = "uid-of-old"
+    node.held.add("old")
+    node.end_takes = 0.2
+    node.start()
+    await until(lambda: len(node.told) == 2)
+    assert node.told == ["end old/uid-of-old 30", "apply new/uid-of-new"]
 
 
 async def test_a_deletion_whose_steps_fail_is_carried_through(api: ApiServer, node: Node) -> None:
@@ -446,6 +464,20 @@ async def test_statuses_that_cannot_be_written_wait_and_the_newest_is_written(ap
     await until(lambda: status(api, "web").get("phase") == "Succeeded" and not node.statuses.trouble)
 
 
+async def test_a_database_that_was_restored_from_a_backup_has_its_statuses_written_again(
+    api: ApiServer, node: Node
+) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    backup = api.backup()
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    for number in range(20):
+        await api.put(pod_path("other"), pod("other", metadata={"labels": {"turn": str(number)}}))
+    api.restore(backup)
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    assert node.told.count("apply web/uid-of-web") == 1
+
+
 async def test_a_status_that_the_server_never_takes_holds_up_no_other(api: ApiServer, node: Node) -> None:
     for name in ("bad", "good"):
         await api.put(pod_path(name), pod(name))
@@ -543,6 +575,17 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_when_it_is_delet
         await api.remove(node)
         ready[0] = True
         await until(lambda: node in api.objects)
+        # A database that was restored from a backup has an older Node, with a lower version.
+        await until(lambda: api.watches > 0 and api.objects[node]["status"]["conditions"][0]["status"] == "True")
+        writes = 0
+        while writes != (writes := api.calls["PATCH status"]):
+            renewals = api.calls["PUT n1"]
+            await until(lambda renewals=renewals: api.calls["PUT n1"] > renewals + 10)  # type: ignore[misc]
+        known = api.objects[node]
+        old = {**known, "metadata": {**known["metadata"], "resourceVersion": "2"}}
+        old["status"] = {**known["status"], "conditions": unknown}
+        api.restore(({**api.objects, node: old}, 2))
+        await until(lambda: api.objects[node]["status"]["conditions"][0]["status"] == "True")
     finally:
         for task in running:
             task.cancel()

@@ -96,7 +96,7 @@ async def test_a_list_that_is_none_changes_nothing(api: ApiServer, tmp_path: Pat
         assert seen == {frozenset({"a", "b"})}
 
 
-async def test_a_watch_that_is_cut_goes_on_from_where_it_was(api: ApiServer, tmp_path: Path) -> None:
+async def test_a_watch_that_is_cut_is_followed_by_a_list_and_another_watch(api: ApiServer, tmp_path: Path) -> None:
     async with following(api, tmp_path) as reflector:
         await until(lambda: names(reflector) == {"a", "b"})
         for number in range(5):
@@ -105,7 +105,22 @@ async def test_a_watch_that_is_cut_goes_on_from_where_it_was(api: ApiServer, tmp
             await until(partial(_has, reflector, f"p{number}"))
         await api.remove(pod_path("p0"))
         await until(lambda: "p0" not in names(reflector))
-    assert api.calls["GET pods"] == 1
+
+
+async def test_a_database_that_was_restored_from_a_backup_is_followed_though_its_versions_are_lower(
+    api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    backup = api.backup()
+    async with following(api, tmp_path) as reflector:
+        await api.remove(pod_path("a"))
+        for number in range(10):
+            await api.put(pod_path("new"), pod("new", metadata={"labels": {"turn": str(number)}}))
+        await until(lambda: names(reflector) == {"b", "new"} and api.watches == 1)
+        api.restore(backup)
+        await until(lambda: names(reflector) == {"a", "b"})
+        await api.put(pod_path("later"), pod("later"))
+        await until(lambda: "later" in names(reflector))
+    assert "restored from a backup" in caplog.text
 
 
 async def test_a_version_that_the_server_has_forgotten_is_followed_by_a_list(api: ApiServer, tmp_path: Path) -> None:

@@ -109,8 +109,10 @@ class BoundPods:
         self._tell_statuses(changed, gone)  # first: what follows may have to be repeated, and then nothing is `changed`
         using = [pod for pod in self._pods.values() if pod.is_to_run or pod.grace is not None]
         self._given.want((ref for pod in using for ref in pod.refs), (need for pod in using for need in pod.needs))
-        await self._desired.take(self._listing())
+        # Deletions come first: the node may have missed them while it was away, and what is new may need their room.
         self._deletions.take([pod for pod in self._pods.values() if pod.grace is not None])
+        await self._deletions.told()
+        await self._desired.take(self._listing())
 
     def _read(self, objects: Mapping[ObjectKey, Mapping[str, Any]]) -> dict[ObjectKey, BoundPod]:
         """Read new versions of pods. One that differs only in what does not concern the node keeps its document."""

@@ -8,6 +8,7 @@ A second deletion may shorten the grace period. Another pod of the same name has
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +28,8 @@ from syncpod.messages.node import DeletePodWorkflow
 
 log = logging.getLogger(__name__)
 
+FIRST_SECONDS: Final = 5.0
+"""How long a deletion may hold up what the node is to begin: until the pod's workflow has been told of it."""
 LOOK_SECONDS: Final = 20.0
 """After so long it is asked whether the workflow of a pod that ends still runs: it may have been terminated."""
 
@@ -42,6 +45,8 @@ class _Deletion:
     is_gone_here: bool = False
     is_gone_there: bool = False
     task: asyncio.Task[None] | None = None
+    has_tried: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the pod's workflow has been told, or could not be."""
 
 
 class Deletions:
@@ -79,6 +84,13 @@ class Deletions:
                 known.news.set()
             known.pod = pod
 
+    async def told(self) -> None:
+        """Return once each pod's workflow has been told to end, or could not be: what begins next comes after that."""
+        waiting = [each.has_tried.wait() for each in self._deletions.values() if not each.has_tried.is_set()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SECONDS):
+                await asyncio.gather(*waiting)
+
     def gone(self, uid: str) -> None:
         """Take that nothing of a pod runs any more."""
         if (deletion := self._deletions.get(uid)) is not None:
@@ -102,12 +114,14 @@ class Deletions:
             try:
                 if not deletion.is_gone_here and deletion.pod.grace != told:
                     told = await self._tell(deletion)
+                deletion.has_tried.set()
                 if deletion.is_gone_here:
                     await self._remove(deletion.pod)
                 await self._wait(deletion)
             except Exception as error:  # noqa: BLE001  # it is repeated, and no other pod waits for it
                 log.warning("pod %s/%s cannot be deleted: %s", deletion.pod.namespace, deletion.pod.name, error)
                 told = None
+                deletion.has_tried.set()
                 await asyncio.sleep(backoff.next(error))
         self._deletions.pop(deletion.pod.uid, None)
 

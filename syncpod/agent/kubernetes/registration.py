@@ -75,6 +75,8 @@ class Registration:
         self._port, self._taints = port, taints
         self._client, self._name, self._status, self._machine, self._clock = client, name, status, machine, clock
         self._node: Mapping[str, Any] = {}
+        self._lists = 0
+        """The number of the list that had begun last when the server answered that."""
         self._lease: Mapping[str, Any] | None = None
         self._sent: Mapping[str, Any] = {}
         self._taken: Mapping[str, Any] = {}
@@ -140,15 +142,15 @@ class Registration:
             now = datetime.now(UTC)
             node = documents.new_node(self._name, status, self._machine, now, self._port, self._taints)
             node["status"] = {**node["status"], **runtime}
-            self._node = await self._client.ask("POST", _NODES, body=node)
+            self._take(await self._client.ask("POST", _NODES, body=node))
             log.info("node %s is registered with the cluster", self._name)
             return
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        self._node = await self._client.ask("GET", self._path)
+        self._take(await self._client.ask("GET", self._path))
         if patch := documents.labels_patch(self._node, self._name, status):
-            self._node = await self._client.ask("PATCH", self._path, body=patch, content_type=MERGE_PATCH)
+            self._take(await self._client.ask("PATCH", self._path, body=patch, content_type=MERGE_PATCH))
 
     async def report(self) -> None:
         """Write the node's status, if it has changed or is due. A Node that somebody deleted is made anew.
@@ -166,13 +168,12 @@ class Registration:
             if not is_due and not self._is_news(before, new):
                 return
         try:
-            self._node = await self._client.ask("GET", self._path)
-            before = self._node
+            before = self._take(await self._client.ask("GET", self._path))
             new = documents.node_status(mapping(before.get("status")), status, self._machine, now, self._port)
             sent = {**new, **runtime}
             path = f"{self._path}/status"
             patch = versioned_patch(before, sent)
-            self._node = await self._client.ask("PATCH", path, body=patch, content_type=MERGE_PATCH)
+            self._take(await self._client.ask("PATCH", path, body=patch, content_type=MERGE_PATCH))
             self._sent, self._taken = sent, mapping(self._node.get("status"))
             if self._events is not None:
                 self._events.written(before, self._node)
@@ -191,11 +192,18 @@ class Registration:
             return False
         return documents.has_changed(self._sent, new) or documents.has_changed(self._taken, before)
 
+    def _take(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Keep the Node as the server has just answered it, and return it."""
+        self._node, self._lists = answer, self._watched.lists.begun
+        return answer
+
     def newest(self) -> Mapping[str, Any] | None:
         """Return the newest version of the Node that is known; None if it is gone."""
         watched = self._watched.objects.get(ObjectKey("", self._name))
         if watched is None:
             return None if self._watched.is_complete else self._node
+        if self._watched.lists.outdates(self._lists):
+            return watched
         return watched if version_of(watched) >= version_of(self._node) else self._node
 
     async def renew(self) -> None:

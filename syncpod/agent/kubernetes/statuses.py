@@ -11,13 +11,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from secrets import SystemRandom
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from syncpod.kubernetes.bound_pod import Refusal
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
-from syncpod.kubernetes.reflector import Backoff, ObjectKey, version_of
+from syncpod.kubernetes.reflector import Backoff, Lists, ObjectKey, version_of
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,13 @@ class PublishedStatus(Protocol):
         """Return the whole Pod with its status."""
 
 
+class _Answer(NamedTuple):
+    """What the API server answered of a pod, and the number of the list that had begun last by then."""
+
+    pod: Mapping[str, Any]
+    lists: int
+
+
 class StatusWriter:
     """The statuses of one node's pods. All methods belong to one event loop."""
 
@@ -43,15 +50,18 @@ class StatusWriter:
         client: ApiClient,
         objects: Callable[[], Mapping[ObjectKey, Mapping[str, Any]]],
         has_refused: Callable[[ObjectKey, str, str, str], None] = lambda key, uid, reason, why: None,
+        lists: Lists | None = None,
     ) -> None:
         """`objects` returns the cluster's pods of this node, as the API server has told them last.
 
+        `lists` counts the lists of these pods.
         `has_refused` is told key, UID, reason and message of each pod that has failed since the node cannot run it.
         """
         self._client, self._objects, self._has_refused = client, objects, has_refused
         self._published: dict[str, PublishedStatus] = {}
         self._refused: dict[str, Refusal] = {}
-        self._written: dict[ObjectKey, Mapping[str, Any]] = {}
+        self._lists = lists or Lists()
+        self._written: dict[ObjectKey, _Answer] = {}
         """What the API server answered to the last write; it may be newer than what the watch has brought."""
         self._sent: dict[ObjectKey, Mapping[str, Any]] = {}
         """The status that the last write sent. A server may leave out a part of it, and is not asked again for that."""
@@ -141,11 +151,13 @@ class StatusWriter:
         """Write a pod's status, if the API server has another one. Raises ApiError, Unreachable."""
         async with self._locks.setdefault(key, asyncio.Lock()):
             self._due.pop(key, None)
-            while (pod := self._newest(key)) is not None and (patch := self._patch(key, pod)) is not None:
+            pod = self._newest(key)
+            while pod is not None and (patch := self._patch(key, pod)) is not None:
                 try:
-                    self._written[key] = await self._client.ask(
+                    answer = await self._client.ask(
                         "PATCH", f"{path_of(key)}/status", body=patch, content_type=MERGE_PATCH
                     )
+                    self._written[key] = _Answer(answer, self._lists.begun)
                     self._sent[key] = patch["status"]
                     uid = str(pod["metadata"].get("uid") or "")
                     if (why := self._refused.get(uid)) is not None:
@@ -155,9 +167,8 @@ class StatusWriter:
                     if error.code != 409:
                         self._give_up(key, error)
                         return
-                    if (now := await self._read(key)) is None:
-                        return
-                    self._written[key] = now
+                    if (pod := await self._read(key)) is not None:
+                        self._written[key] = _Answer(pod, self._lists.begun)
 
     def _give_up(self, key: ObjectKey, error: ApiError) -> None:
         """Leave a pod that is gone, or whose status the server will never take. Raises any other failure."""
@@ -178,9 +189,9 @@ class StatusWriter:
     def _newest(self, key: ObjectKey) -> Mapping[str, Any] | None:
         """Return the newest version of a pod that is known."""
         watched, written = self._objects().get(key), self._written.get(key)
-        if watched is None or written is None:
+        if watched is None or written is None or self._lists.outdates(written.lists):
             return watched
-        return watched if version_of(watched) >= version_of(written) else written
+        return watched if version_of(watched) >= version_of(written.pod) else written.pod
 
     def _patch(self, key: ObjectKey, pod: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the patch that is due for this version of a pod; None if none is."""
@@ -194,7 +205,7 @@ class StatusWriter:
         patch = status_patch(pod, pod_status(before, status_for(pod, state.pod())))
         written = self._written.get(key)
         if patch is not None and written is not None and self._sent.get(key) == patch["status"]:
-            return None if same(written.get("status"), before) else patch
+            return None if same(written.pod.get("status"), before) else patch
         return patch
 
 

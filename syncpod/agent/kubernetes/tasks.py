@@ -168,7 +168,7 @@ class _KubernetesLink:
     ) -> _PodParts:
         agent = self._node.agent
         pod_events = PodEvents(events, self._node.context.state_dir)
-        statuses = StatusWriter(api, lambda: reflector.objects, pod_events.refused)
+        statuses = StatusWriter(api, lambda: reflector.objects, pod_events.refused, reflector.lists)
         return _PodParts(
             events=pod_events,
             desired=DesiredPods(
