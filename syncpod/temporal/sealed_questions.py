@@ -54,7 +54,10 @@ class _Refuses(ActivityInboundInterceptor):
         self._refusals = refusals
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # the SDK's name
-        if why := next((each.why for each in input.args if isinstance(each, Refused)), ""):
+        why = next((each.why for each in input.args if isinstance(each, Refused)), "")
+        if not why and len(input.args) != 1:
+            why = f"it has {len(input.args)} payloads, and not one"
+        if why:
             self._refusals.say(activity.info().activity_type, why)
             # Not again: the next try would have the same input. The caller waits, and asks anew.
             text = f"the node refuses what it is asked: {why}"

@@ -65,12 +65,13 @@ from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.signing.codec_server import CodecServer
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.logged_runtime import logged_runtime
 from syncpod.temporal.plugin import connect
 from syncpod.temporal.tracing import TracedSignals
 from syncpod.translation.context import NodeContext
 from syncpod.worker.log import outage
 from syncpod.worker.served import ServedByNode
-from syncpod.worker.temporal_worker import make_worker, sdk_runtime
+from syncpod.worker.temporal_worker import make_worker
 
 if TYPE_CHECKING:
     from syncpod.agent.scraping.readings import NodeReadings
@@ -101,7 +102,7 @@ async def prepared(
     runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
     keys = _keys(settings)
     client = await connect(
-        settings=connection, runtime=sdk_runtime(), identity=life.identity, keys=keys, interceptors=[TracedSignals()]
+        settings=connection, runtime=logged_runtime(), identity=life.identity, keys=keys, interceptors=[TracedSignals()]
     )
     cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)

@@ -9,13 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
-from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import Worker
 
 from syncpod.fleet_client import (
@@ -29,10 +27,13 @@ from syncpod.fleet_client import (
 )
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.kernel.os_errors import SentencesInLog, is_of_the_machine, sentence_of
+from syncpod.kernel.printable_log import log_printable
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.settings.directories import default_state_dir
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.variables import STATE_DIR
+from syncpod.temporal.foreign_tasks import ForeignTasks
+from syncpod.temporal.logged_runtime import logged_runtime
 from syncpod.temporal.missing_key import MissingKey
 from syncpod.temporal.one_activation import OneActivation
 from syncpod.temporal.outage import until_away, until_back
@@ -45,8 +46,6 @@ from workflows.runner import workflow_runner
 
 log = logging.getLogger("syncpod.fleet")
 
-HEARTBEAT = timedelta(seconds=10)
-"""A command takes a worker for dead after 40 s of silence; the SDK's own interval is 60 s."""
 CACHED_WORKFLOWS = 5000
 """The most workflows kept in memory: one for each node, workload and object."""
 
@@ -80,7 +79,7 @@ async def serve(
 
     While the server is away its database may be restored from a backup. So nothing is kept in memory over that.
     """
-    client = await connect_to_fleet(connection, access, runtime=_runtime())
+    client = await connect_to_fleet(connection, access, runtime=logged_runtime())
     await check_whose(client, access)
     stopped = asyncio.create_task(stop.wait())
     is_told = False
@@ -93,11 +92,6 @@ async def serve(
         if not stop.is_set():
             log.warning("Temporal is away: the workflows are dropped from memory, as its database may be restored")
             await _either(stopped, until_back(client))
-
-
-def _runtime() -> Runtime:
-    """Return the SDK's runtime, which sends the server a heartbeat of this worker every few seconds."""
-    return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=HEARTBEAT)
 
 
 def _tell(served: ServedByFleet, connection: ClientConnectConfig, client: Client) -> None:
@@ -139,11 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 def run(served: ServedByFleet, arguments: Sequence[str] | None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. None = the arguments are those of the process."""
     state_dir = Path(_parser().parse_args(arguments).state_dir)
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    missing_key = MissingKey()
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(missing_key)
-        handler.addFilter(SentencesInLog())
+    log_printable(MissingKey(), ForeignTasks("the fleet's"), SentencesInLog())
     try:
         access, sealing = access_to(state_dir), object_sealing_of(state_dir)
         asyncio.run(_until_signalled(served, connection_settings(), access, sealing))

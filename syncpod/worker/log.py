@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 
 from syncpod.agent.server_outage import ServerOutage
-from syncpod.agent.unknown_types import UnknownTypes
 from syncpod.collector_outage import CollectorLog
 from syncpod.kernel.os_errors import SentencesInLog
+from syncpod.kernel.printable_log import PrintableFormatter
+from syncpod.temporal.foreign_tasks import ForeignTasks
 from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter
 
 outage = ServerOutage()
 """This process's log while the Temporal server is away."""
-_unknown_types = UnknownTypes()
+_foreign_tasks = ForeignTasks("this node's")
 
 
 def log_to_stderr(level: str, *, is_json: bool) -> None:
@@ -22,11 +23,11 @@ def log_to_stderr(level: str, *, is_json: bool) -> None:
     if is_json:
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.addFilter(CollectorLog())
     handler.addFilter(SentencesInLog())
     handler.addFilter(outage)
-    handler.addFilter(_unknown_types)
+    handler.addFilter(_foreign_tasks)
     handler.addFilter(HiddenInLog())
     logging.basicConfig(level=level, handlers=[handler])
     for chatty in ("grpc", "asyncio"):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from datetime import timedelta
 
 from temporalio.client import Client
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.node.context import Node
 from syncpod.agent.agent import Agent
-from syncpod.agent.takeover.rival import HEARTBEAT
 from syncpod.messages.signature import Keys
 from syncpod.node.begun_runs import BegunRuns
 from syncpod.temporal.plugin import syncpod_plugin, verifying
@@ -80,12 +77,3 @@ def cached_workflows(capacity: Mapping[str, int]) -> int:
     memory.
     """
     return capacity.get("pods", UNLIMITED_PODS) + SPARE_WORKFLOWS
-
-
-def sdk_runtime() -> Runtime:
-    """Return the SDK's runtime: it logs as we do, and sends the server a heartbeat of this worker every few seconds."""
-    logging_config = LoggingConfig(
-        filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
-        forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
-    )
-    return Runtime(telemetry=TelemetryConfig(logging=logging_config), worker_heartbeat_interval=HEARTBEAT)

@@ -28,11 +28,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.takeover.lock import NodeLife, NotThisNode
+from syncpod.temporal.logged_runtime import HEARTBEAT
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT = timedelta(seconds=10)
-"""How often our workers send a heartbeat to the server."""
 LOOK_SECONDS = 30.0
 """Between two looks for rivals while serving."""
 _BEAT_PATIENCE = 1.5 * HEARTBEAT

@@ -11,6 +11,7 @@ from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.kernel.os_errors import SentencesInLog, sentence_of
+from syncpod.kernel.printable_log import log_printable
 
 if TYPE_CHECKING:
     from syncpod.gate.gate import TemporalFrontend
@@ -45,7 +46,6 @@ def gate(
     and nothing else. Certificates that are issued or revoked meanwhile take effect at once.
     """
     import asyncio
-    import logging
 
     from syncpod.cli.machine.settings import settings
     from syncpod.gate.authority import now, open_fleet
@@ -57,9 +57,7 @@ def gate(
     (host, port), names = parse_listen(listen), checked_names(name)
     behind = _behind(temporal, state_dir)
     here = settings(state_dir=state_dir)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(SentencesInLog())
+    log_printable(SentencesInLog())
 
     def serving(address: str) -> None:
         say(f"the fleet's gate listens at {address}, for Temporal at {behind.address}, namespace {behind.namespace}")

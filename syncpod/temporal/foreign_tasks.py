@@ -1,0 +1,93 @@
+"""Limits the log while others have workflows or steps of theirs on a worker's task queue: a line an hour for each kind.
+
+Anybody who reaches the server can put them there. The worker fails each of their tasks, the server tries many of them
+again without an end, and the SDK logs each failure with a traceback, those of workflows twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+from temporalio.exceptions import ApplicationError
+
+from syncpod.temporal.signed_steps import UNSIGNED
+
+log = logging.getLogger(__name__)
+
+REPEAT_SECONDS: Final = 3600.0
+KINDS: Final = 100
+"""How many kinds have lines of their own; all others share one."""
+_WORKFLOW: Final = re.compile(r"Workflow class (.*?) is not registered on this worker", re.DOTALL)
+_STEP: Final = re.compile(r"Activity function (.*?) for workflow (.*) is not registered on this worker", re.DOTALL)
+"""The SDK's words, in its own log and in the errors that its core quotes."""
+_LONGEST: Final = 100
+_CORE: Final = "temporalio.core"
+_HIDDEN: Final = "Encoded failure"
+"""What core quotes of a failure whose text is encrypted."""
+
+
+class ForeignTasks(logging.Filter):
+    """A filter for log handlers. The first record of each kind in an hour is let through, as one sentence."""
+
+    def __init__(self, queue: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`queue` says whose task queue it is, such as "this node's"; `clock` is steady, in seconds."""
+        super().__init__()
+        self._queue, self._clock = queue, clock
+        self._next: dict[str, float] = {}
+        """By kind: when it may be logged again."""
+        self._left_out: dict[str, int] = {}
+        """By kind: how many records were left out since."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether to write a record; one that is due is replaced by what is to be done."""
+        if record.name == __name__:
+            return True
+        error = record.exc_info[1] if record.exc_info else None
+        text = str(error) if error is not None else record.getMessage()
+        if record.name.startswith(_CORE):  # it quotes what was logged just before
+            return not (_HIDDEN in text or _WORKFLOW.search(text) or _STEP.search(text))
+        found = self._sentence(error, text)
+        if found is None:
+            return True
+        kind, sentence = found
+        if kind not in self._next and len(self._next) >= KINDS:
+            kind, sentence = "", f"more kinds of tasks of others than {KINDS} are on {self._queue} task queue"
+        now = self._clock()
+        if now < self._next.get(kind, now):
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return False
+        self._next[kind] = now + REPEAT_SECONDS
+        if left_out := self._left_out.pop(kind, 0):
+            sentence += f" (and {left_out} times since the last such line)"
+        record.msg, record.args, record.exc_info, record.exc_text = sentence, (), None, None
+        record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"
+        return True
+
+    def _sentence(self, error: BaseException | None, text: str) -> tuple[str, str] | None:
+        """Return the kind of a failure and what is to be done, or None if the task is the worker's own."""
+        if found := _WORKFLOW.search(text):
+            name = _quoted(found[1])
+            return f"workflow {name}", (
+                f"a workflow of type {name} is on {self._queue} task queue, and nothing here can run it: terminate it, "
+                "or start it on another task queue"
+            )
+        if found := _STEP.search(text):
+            name = _quoted(found[1])
+            return f"step {name}", (
+                f"workflow {_quoted(found[2])} asks for the step {name} on {self._queue} task queue, and nothing here "
+                "can run it: terminate that workflow"
+            )
+        if isinstance(error, ApplicationError) and error.type == UNSIGNED:
+            return (
+                f"unsigned {error.message[:_LONGEST]}",
+                f"a task of others is on {self._queue} task queue: {error.message}",
+            )
+        return None
+
+
+def _quoted(name: str) -> str:
+    return repr(name[:_LONGEST])
