@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import subprocess
 import sys
@@ -35,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, help="(default: the suite's; of a cluster 6)")
     parser.add_argument("--out", type=Path, help="where logs and the report stay (default: a new directory)")
     parser.add_argument("--record", action="store_true", help="keep the results in qa/conformance, and make the page")
+    parser.add_argument(
+        "--report", type=Path, action="append", default=[], help="run nothing: take the results of these report.json"
+    )
     parser.add_argument("--hold", action="store_true", help="run no test: keep cluster and node until interrupted")
     chosen = parser.parse_args(arguments)
     if chosen.out is not None and chosen.out.exists() and any(chosen.out.iterdir()):
@@ -42,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
     out = (chosen.out or Path(tempfile.mkdtemp(prefix="syncpod-conformance-"))).resolve()
     try:
-        results = _in_cluster(chosen, out) if chosen.suite == "cluster" else _alone(chosen, out)
+        results = _results(chosen, out)
     except (Missing, subprocess.CalledProcessError) as error:
         sys.stderr.write(f"conformance: {error}\n")
         return 2
@@ -53,6 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         suite.record(files.kubelet if chosen.node == "kubelet" else files.ours, results)
         page.write()
     return tell(results, out, files)
+
+
+def _results(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
+    """The results of a run, or of earlier runs, of which a later one goes before an earlier."""
+    if chosen.report:
+        read = [each for path in chosen.report for each in suite.results(json.loads(path.read_text()))]
+        return list({each.name: each for each in read}.values())
+    return _in_cluster(chosen, out) if chosen.suite == "cluster" else _alone(chosen, out)
 
 
 def _in_cluster(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:

@@ -60,9 +60,6 @@ FILES: Final = (
     "restart_test",
     "security_context_test",
     "summary_test",
-    "pods_api_test",
-    "node_shutdown_linux_test",
-    "podresources_test",
 )
 """Those of the tests that judge what a node of ours offers."""
 _USUAL: Final = "!Feature:StandaloneMode && !Feature:CriProxy && !Flaky && !Feature:OffByDefault"

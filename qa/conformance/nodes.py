@@ -16,6 +16,7 @@ from qa.conformance.control_plane import CLUSTER_DNS, NODE, ControlPlane
 from qa.conformance.images import test_images
 from qa.conformance.namespace import ADDRESS, WITHIN
 from qa.conformance.programs import program
+from qa.conformance.registry import registry
 from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import write_archive
@@ -30,13 +31,14 @@ _MOST_PODS: Final = 110
 
 @contextmanager
 def runtime(version: str) -> Iterator[Containerd]:
-    """A containerd in the namespace, with the tests' images. Raises `Missing`."""
+    """A containerd in the namespace, with the tests' images, which it can also pull. Raises `Missing`."""
     with Containerd.launch(version, gates=False, within=WITHIN) as containerd:
         archive = containerd.directory / "images.tar"
         write_archive(archive, test_images())
         containerd.ctr("images", "import", archive)
-        archive.unlink()
-        yield containerd
+        with registry(containerd, archive):
+            archive.unlink()
+            yield containerd
 
 
 def kubelet(cluster: ControlPlane, containerd: Containerd, directory: Path) -> AbstractContextManager[None]:

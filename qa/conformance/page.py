@@ -31,6 +31,23 @@ run](testing.md#kubernetes-own-tests).
 | subject | tests | kubelet | syncpod |
 |---|---|---|---|
 """
+_NODE_HEAD: Final = """
+## A node by itself
+
+`e2e_node.test` starts an API server and the node that it judges, and restarts the node as it likes:
+`python -m qa.conformance --suite standalone`, `node`, `node-serial` or `criproxy`, with `--node kubelet` or
+`syncpod-kubelet`, on containerd 2.4.2.
+
+**The kubelet passes {kubelet} of {total}, `syncpod-kubelet` {ours}.**
+
+| subject | tests | kubelet | syncpod |
+|---|---|---|---|
+"""
+_LEFT_OUT: Final = """\
+Not run, and why:
+
+| tests | |
+|---|---|"""
 
 
 def write() -> None:
@@ -40,13 +57,14 @@ def write() -> None:
 
 def rendered() -> str:
     """The page as the recorded results have it now."""
+    return f"{_of_cluster()}{_of_node()}"
+
+
+def _of_cluster() -> str:
+    """The part about e2e.test."""
     kubelet = {each.name: each for each in suite.kubelets()}
     ours = {each.name: each for each in suite.ours()}
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(kubelet):
-        groups[_subject(name)].append(name)
     worse = [name for name, each in kubelet.items() if each.passed and not _passed(ours, name)]
-    better = [name for name, each in kubelet.items() if not each.passed and _passed(ours, name)]
     sentence = "It passes every test that the kubelet passes."
     if worse:
         sentence = f"{len(worse)} that the kubelet passes do not pass."
@@ -58,19 +76,49 @@ def rendered() -> str:
         ours=sum(_passed(ours, name) for name in kubelet),
         worse=sentence,
     )
-    rows = [
+    return head + "\n".join([*_rows(kubelet, ours), *_lists(kubelet, ours, suite.WHY_CLUSTER)]) + "\n"
+
+
+def _of_node() -> str:
+    """The part about e2e_node.test, as far as both nodes have been judged by it."""
+    recorded = {each.name: each for each in suite.recorded(suite.NODE.kubelet)}
+    ours = {each.name: each for each in suite.recorded(suite.NODE.ours)}
+    kubelet = {name: each for name, each in recorded.items() if name in ours}
+    if not kubelet:
+        return ""
+    passed = sum(each.passed for each in kubelet.values())
+    head = _NODE_HEAD.format(total=len(kubelet), kubelet=passed, ours=sum(_passed(ours, name) for name in kubelet))
+    left_out = [f"| {what} | {why} |" for what, why in suite.NOT_RUN.items()]
+    return (
+        head
+        + "\n".join([*_rows(kubelet, ours), *_lists(kubelet, ours, suite.WHY_NODE), "", _LEFT_OUT, *left_out])
+        + "\n"
+    )
+
+
+def _rows(kubelet: Mapping[str, suite.Result], ours: Mapping[str, suite.Result]) -> list[str]:
+    """The rows of a table, one for each subject."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(kubelet):
+        groups[_subject(name)].append(name)
+    return [
         f"| {subject} | {len(names)} | {_count(kubelet, names)} | {_count(ours, names)} |"
         for subject, names in sorted(groups.items())
     ]
+
+
+def _lists(kubelet: Mapping[str, suite.Result], ours: Mapping[str, suite.Result], why: Mapping[str, str]) -> list[str]:
+    """The tests that do not pass with both, each with its reason where one is known."""
+    worse = [name for name, each in kubelet.items() if each.passed and not _passed(ours, name)]
+    better = [name for name, each in kubelet.items() if not each.passed and _passed(ours, name)]
     neither = [name for name, each in kubelet.items() if not each.passed and not _passed(ours, name)]
-    lists = [
-        *_listed("These pass with the kubelet alone:", worse),
-        *_listed("These pass with a node of ours alone:", better),
+    return [
+        *_listed("These pass with the kubelet alone:", worse, why),
+        *_listed("These pass with a node of ours alone:", better, why),
         *_listed(
-            "These pass with neither, for reasons of this machine and of the images that are made on it:", neither
+            "These pass with neither, for reasons of this machine and of the images that are made on it:", neither, why
         ),
     ]
-    return head + "\n".join([*rows, *lists]) + "\n"
 
 
 def _passed(results: Mapping[str, suite.Result], name: str) -> bool:
@@ -82,8 +130,12 @@ def _count(results: Mapping[str, suite.Result], names: list[str]) -> str:
     return "all" if passed == len(names) else str(passed)
 
 
-def _listed(title: str, names: list[str]) -> list[str]:
-    return ["", title, "", *(f"- {name}" for name in sorted(names))] if names else []
+def _listed(title: str, names: list[str], why: Mapping[str, str]) -> list[str]:
+    return ["", title, "", *(f"- {name}{_because(name, why)}" for name in sorted(names))] if names else []
+
+
+def _because(name: str, why: Mapping[str, str]) -> str:
+    return next((f": {reason}" for part, reason in why.items() if part in name), "")
 
 
 def _subject(name: str) -> str:
