@@ -15,6 +15,7 @@ from qa.conformance.namespace import ADDRESS, WITHIN
 from qa.conformance.programs import program
 
 NODE: Final = "n1"
+_BETA: Final = "certificates.k8s.io/v1beta1"
 SERVICES: Final = "10.96.0.0/16"
 CLUSTER_DNS: Final = "10.96.0.10"
 _PORT: Final = 6443
@@ -101,6 +102,8 @@ class ControlPlane:
             "service-account-issuer": "https://kubernetes.default.svc",
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction",
+            "feature-gates": "ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+            "runtime-config": f"{_BETA}/clustertrustbundles=true,{_BETA}/podcertificaterequests=true",
             "allow-privileged": "true",
             "service-cluster-ip-range": SERVICES,
             "kubelet-client-certificate": client.certificate,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.pod_status import FINISHED
-from syncpod.objects import ClaimNeed, ObjectRef, TokenNeed, claim_needs, references, token_needs
+from syncpod.objects import Need, ObjectRef, needs, references
 from syncpod.pod import Pod, PodInvalid, admit, parse_ephemeral_container, parse_pod, pod_to_wire
 from syncpod.pod.operating_system import os_refusal
 from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
@@ -52,9 +52,9 @@ class BoundPod:
     warnings: tuple[str, ...]
     """What of it the node leaves out, a sentence for each field."""
     refs: frozenset[ObjectRef]
-    """The ConfigMaps, Secrets, tokens and places behind claims that it refers to."""
-    needs: tuple[TokenNeed | ClaimNeed, ...]
-    """The tokens and claims among them."""
+    """The objects of the cluster that it refers to, and what the cluster gives it by itself."""
+    needs: tuple[Need, ...]
+    """What the cluster gives it by itself."""
     grace: int | None
     """Seconds that it has left to end, as its deletion says; None = it is not deleted."""
 
@@ -125,7 +125,7 @@ class _Made(NamedTuple):
     document: Mapping[str, Any] | None = None
     refusal: Refusal | None = None
     warnings: tuple[str, ...] = ()
-    needs: tuple[TokenNeed | ClaimNeed, ...] = ()
+    needs: tuple[Need, ...] = ()
     refs: frozenset[ObjectRef] = frozenset()
 
 
@@ -159,7 +159,7 @@ def _document(given: Mapping[str, Any]) -> _Made:
     return _Made(
         document=document,
         warnings=tuple(str(each) for each in admitted.warnings),
-        needs=(*token_needs(whole), *claim_needs(whole)),
+        needs=tuple(needs(whole)),
         refs=frozenset(each.ref for each in references(whole)),
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -37,6 +37,8 @@ _USAGES: Final = {
     SERVING_SIGNER: ("digital signature", "server auth"),
 }
 """What a signer grants for a key of ECDSA, which enciphers no other key."""
+_RSA_BITS: Final = {"RSA3072": 3072, "RSA4096": 4096}
+_CURVES: Final = {"ECDSAP256": ec.SECP256R1, "ECDSAP384": ec.SECP384R1, "ECDSAP521": ec.SECP521R1}
 EARLIEST_ROTATION, LATEST_ROTATION = 0.7, 0.9
 """The part of a certificate's life after which the next one is asked for, by chance between these."""
 
@@ -59,6 +61,26 @@ class Wanted:
 def new_key() -> bytes:
     """Return a new private key in PEM."""
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def key_and_request(key_type: str) -> tuple[str, bytes]:
+    """Return a new private key of a type that a pod names, in PEM, and an empty PKCS#10 request that proves it, in DER.
+
+    Mirrors podcertificatemanager.go, v1.36, generateKeyAndProof. Raises ValueError for an unknown type.
+    """
+    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+    if key_type in _RSA_BITS:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS[key_type])
+    elif key_type in _CURVES:
+        key = ec.generate_private_key(_CURVES[key_type]())
+    elif key_type == "ED25519":
+        key = ed25519.Ed25519PrivateKey.generate()
+    else:
+        raise ValueError(f"unknown key type {key_type!r}")
+    digest = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, digest)
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return text, request.public_bytes(Encoding.DER)
 
 
 def request_document(wanted: Wanted, key: bytes) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The place on a node behind a PersistentVolumeClaim, from an API server's claim and volume. Values in, values out.
 
 Mirrors volumemanager/populator/desired_state_of_world_populator.go, v1.36, getPVCExtractPV and getPVSpec, and
-operationexecutor/operation_generator.go, checkNodeAffinity. Volumes of the kinds local and hostPath are known here.
+operationexecutor/operation_generator.go, checkNodeAffinity. The places of local and hostPath volumes follow from them
+alone.
 """
 
 from __future__ import annotations
@@ -51,10 +52,13 @@ def bound_volume(claim: Mapping[str, Any], need: ClaimNeed) -> str:
     return str(spec["volumeName"])
 
 
-def claimed_place(
+def place_of(
     claim: Mapping[str, Any], volume: Mapping[str, Any], node: str, labels: Mapping[str, str]
-) -> ClaimedPlace:
-    """Return where a volume is on the node with this name and these labels. Raises NotUsable."""
+) -> ClaimedPlace | None:
+    """Return where a volume is on the node with this name and these labels; None: a storage driver brings it there.
+
+    Raises NotUsable.
+    """
     metadata, spec = mapping(volume.get("metadata")), mapping(volume.get("spec"))
     name = str(metadata.get("name") or "")
     uid = mapping(claim.get("metadata")).get("uid")
@@ -68,10 +72,10 @@ def claimed_place(
     if "hostPath" in spec:
         kind = str(mapping(spec["hostPath"]).get("type") or "")
         return ClaimedPlace(name, "hostPath", _path(spec, "hostPath", name), kind)
+    if "csi" in spec:
+        return None
     source = next(iter(sorted(spec.keys() - _NOT_SOURCES)), "unknown")
-    driver = mapping(spec.get(source)).get("driver")
-    of = f"{source} ({driver})" if driver else source
-    raise NotUsable(f"PV {name} is of the kind {of}, and this node has only local and hostPath volumes")
+    raise NotUsable(f"PV {name} is of the kind {source}, and this node has only local, hostPath and csi volumes")
 
 
 def _path(spec: Mapping[str, Any], source: str, name: str) -> str:

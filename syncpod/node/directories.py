@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncpod.kernel.beneath import open_directory, open_without_links
-from syncpod.kernel.tree_removal import remove_tree
+from syncpod.kernel.mounting import is_mount
+from syncpod.kernel.tree_removal import StillMounted, remove_tree
 from syncpod.node.log_links import remove_pod_links
 from syncpod.node.pod_records import RECORD_NAME
 from syncpod.node.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
@@ -23,6 +24,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.hosts_file import hosts_file
 from syncpod.translation.mounts import manages_etc_hosts
 from syncpod.translation.paths import (
+    CSI,
     MOUNTED,
     container_log_file,
     etc_hosts_file,
@@ -197,6 +199,7 @@ def remove_pod_volumes(node: NodeContext, uid: str) -> None:
 def _remove_volumes(node: NodeContext, uid: str) -> None:
     """Unmount and remove a pod's volumes and the files that mark them as complete. The caller holds the pod's lock."""
     own = pod_directory(node, uid)
+    _require_unpublished(own / "volumes" / CSI)
     clear_sub_paths(sub_paths_directory(node, uid))
     for plugin in MOUNTED:
         take_away_mounts(own / "volumes" / plugin)
@@ -205,6 +208,16 @@ def _remove_volumes(node: NodeContext, uid: str) -> None:
     remove_tree(memory_pod_directory(node, uid))
     remove_tree(own / "plugins")
     remove_tree(own / "volumes")
+
+
+def _require_unpublished(directory: Path) -> None:
+    """Raise StillMounted as long as storage drivers have mounts there: only they may take them away.
+
+    Before anything is removed: a mount that moves with its directory is one that its driver does not find any more.
+    """
+    for place in directory.glob("*/mount"):
+        if is_mount(place):
+            raise StillMounted(f"a storage driver has not unmounted {place} yet")
 
 
 def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterator[Directory]:

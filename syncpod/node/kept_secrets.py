@@ -33,7 +33,7 @@ _DIRECTORY: Final = "kept-secrets"
 _KEY: Final = "key"
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
-_ORIGINS: Final[tuple[Origin, ...]] = ("cluster", "token")
+_ORIGINS: Final[tuple[Origin, ...]] = ("cluster", "token", "certificate")
 
 
 class KeepingStore(ObjectStore):

@@ -1,25 +1,60 @@
 """ConfigMaps and Secrets as a node keeps them. Pods refer to them; their content is never part of a workflow."""
 
+from collections.abc import Iterator
+
 from syncpod.objects.admission import ObjectAdmission, admit_object
 from syncpod.objects.claims import ClaimedPlace, ClaimNeed, claim_needs, claim_ref, claimed_place, kept_place
 from syncpod.objects.former import FormerSecret
+from syncpod.objects.issued import (
+    BOTH_KEY,
+    BUNDLE_KEY,
+    CHAIN_KEY,
+    PRIVATE_KEY,
+    BundleNeed,
+    CertificateNeed,
+    bundle_ref,
+    certificate_ref,
+    issued_needs,
+    kept_bundle,
+    kept_certificate,
+    refresh_at,
+)
 from syncpod.objects.references import Reference, Use, references, resolve
 from syncpod.objects.refs import ALL_SERVICES, KINDS, Kind, ObjectRef, Origin, ref_for, ref_of, services_ref
 from syncpod.objects.replacing import Change, ObjectRefused
 from syncpod.objects.store import ABSENT, ObjectStore, ObjectUnknown, ObjectUnreadable
 from syncpod.objects.tokens import TOKEN_KEY, TokenNeed, token_needs, token_ref
 from syncpod.objects.values import values
+from syncpod.pod import Pod
+
+Need = TokenNeed | ClaimNeed | BundleNeed | CertificateNeed
+"""What a cluster gives one pod by itself, beside objects that have names."""
+
+
+def needs(pod: Pod) -> Iterator[Need]:
+    """Yield all that a pod of a cluster is given by itself."""
+    yield from token_needs(pod)
+    yield from claim_needs(pod)
+    yield from issued_needs(pod)
+
 
 __all__ = [
     "ABSENT",
     "ALL_SERVICES",
+    "BOTH_KEY",
+    "BUNDLE_KEY",
+    "CHAIN_KEY",
     "KINDS",
+    "PRIVATE_KEY",
     "TOKEN_KEY",
+    "BundleNeed",
+    "CertificateNeed",
     "Change",
     "ClaimNeed",
     "ClaimedPlace",
     "FormerSecret",
     "Kind",
+    "Need",
     "ObjectAdmission",
     "ObjectRef",
     "ObjectRefused",
@@ -31,13 +66,20 @@ __all__ = [
     "TokenNeed",
     "Use",
     "admit_object",
+    "bundle_ref",
+    "certificate_ref",
     "claim_needs",
     "claim_ref",
     "claimed_place",
+    "issued_needs",
+    "kept_bundle",
+    "kept_certificate",
     "kept_place",
+    "needs",
     "ref_for",
     "ref_of",
     "references",
+    "refresh_at",
     "resolve",
     "services_ref",
     "token_needs",

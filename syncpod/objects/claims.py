@@ -8,18 +8,16 @@ pod can name it.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Final
 
 from syncpod.objects.refs import ObjectRef
 from syncpod.pod import ConfigMap, ObjectMeta, Pod, Volume
 from syncpod.pod.origin import is_of_cluster
 
-_VOLUME: Final = "volume"
-_PATH: Final = "path"
-_PLUGIN: Final = "plugin"
-_TYPE: Final = "type"
+_PLACE: Final = "place"
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,12 @@ class ClaimNeed:
     """The claim's name, in the pod's namespace."""
     is_pods_own: bool
     """The claim is made and deleted with the pod, and must belong to it."""
+    is_read_only: bool = False
+    """The pod only reads there."""
+    service_account: str = "default"
+    """The pod's."""
+    group: int | None = None
+    """The pod's fsGroup."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,23 @@ class ClaimedPlace:
     volume: str
     """The PersistentVolume's name."""
     plugin: str
-    """The kind of its source: `local` or `hostPath`."""
+    """The kind of its source: `local`, `hostPath` or `csi`."""
     path: str
+    """Where it is; "" = its driver is still bringing it here."""
     type: str = ""
     """The hostPath's type; "" = anything."""
+    driver: str = ""
+    """The storage driver's name."""
+    handle: str = ""
+    """The driver's name for the volume."""
+    target: str = ""
+    """The path at which the driver was asked to make the volume visible for the pod."""
+    staging: str = ""
+    """The path at which the driver keeps the volume for all pods; "" = the driver does not stage."""
+    boot_id: str = ""
+    """The boot of the machine since which it is here: what is mounted ends with it."""
+    is_attached: bool = False
+    """The cluster has attached it to this node, and detaches it when the node does not use it any more."""
 
 
 def claim_name(pod: Pod, volume: Volume) -> str | None:
@@ -73,16 +90,31 @@ def claim_needs(pod: Pod) -> Iterator[ClaimNeed]:
     """Yield the claims that a pod of a cluster needs, one for each volume that has one."""
     for volume in pod.spec.volumes:
         name, ref = claim_name(pod, volume), claim_ref(pod, volume)
-        if name is not None and ref is not None:
-            yield ClaimNeed(ref, pod.metadata.name, pod.metadata.uid, name, volume.ephemeral is not None)
+        if name is None or ref is None:
+            continue
+        named, security = volume.persistent_volume_claim, pod.spec.security_context
+        yield ClaimNeed(
+            ref,
+            pod.metadata.name,
+            pod.metadata.uid,
+            name,
+            is_pods_own=volume.ephemeral is not None,
+            is_read_only=named is not None and named.read_only,
+            service_account=pod.spec.service_account_name or "default",
+            group=security.fs_group if security is not None else None,
+        )
 
 
 def kept_place(ref: ObjectRef, place: ClaimedPlace) -> ConfigMap:
     """Return what a node keeps of a place."""
-    data = {_VOLUME: place.volume, _PLUGIN: place.plugin, _PATH: place.path, _TYPE: place.type}
+    data = {_PLACE: json.dumps(asdict(place))}
     return ConfigMap(metadata=ObjectMeta(name=ref.name, namespace=ref.namespace), data=data)
 
 
 def claimed_place(kept: Mapping[str, bytes]) -> ClaimedPlace:
-    """Return the place that was kept, from the values of what a node keeps of it. Raises KeyError."""
-    return ClaimedPlace(*(kept[key].decode() for key in (_VOLUME, _PLUGIN, _PATH, _TYPE)))
+    """Return the place that was kept, from the values of what a node keeps of it. Raises ValueError."""
+    try:
+        found = json.loads(kept[_PLACE])
+        return ClaimedPlace(**{each.name: found[each.name] for each in fields(ClaimedPlace) if each.name in found})
+    except (KeyError, TypeError) as error:
+        raise ValueError("what the node has kept of a claim is no place") from error

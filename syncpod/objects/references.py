@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from syncpod.objects.claims import claim_ref
+from syncpod.objects.issued import bundle_ref, certificate_ref
 from syncpod.objects.refs import Kind, ObjectRef, ref_for, services_ref
 from syncpod.objects.store import ObjectStore
 from syncpod.objects.tokens import token_ref
@@ -32,8 +33,8 @@ class Reference:
 def references(pod: Pod) -> tuple[Reference, ...]:
     """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
 
-    The tokens that a cluster issues for it are among them, which a node keeps as Secrets, and the variables of
-    Services and the places behind claims, which it keeps as ConfigMaps.
+    What a cluster issues for it is among them too: tokens and certificates, which a node keeps as Secrets, and the
+    variables of Services, the places behind claims and trust anchors, which it keeps as ConfigMaps.
 
     An object that is named twice appears twice. The Secrets of storage drivers (CSI, iSCSI and so on) are not included:
     pods with such volumes are refused (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
@@ -119,3 +120,9 @@ def _of_volume(pod: Pod, volume: Volume, here: str) -> Iterator[Reference]:
         if part.service_account_token is not None and is_of_cluster(pod.metadata):
             token = token_ref(pod, part.service_account_token)
             yield Reference(token, False, None, f"{path}.serviceAccountToken", "volume")
+        if part.cluster_trust_bundle is not None and is_of_cluster(pod.metadata):
+            anchors = bundle_ref(pod, part.cluster_trust_bundle)
+            yield Reference(anchors, False, None, f"{path}.clusterTrustBundle", "volume")
+        if part.pod_certificate is not None and is_of_cluster(pod.metadata):
+            certificate = certificate_ref(pod, volume.name, index)
+            yield Reference(certificate, False, None, f"{path}.podCertificate", "volume")

@@ -9,10 +9,10 @@ from syncpod.pod.origin import is_of_cluster
 Kind = Literal["ConfigMap", "Secret"]
 """The kinds of objects that a node keeps."""
 
-Origin = Literal["", "cluster", "token", "services", "claim"]
+Origin = Literal["", "cluster", "token", "services", "claim", "bundle", "certificate"]
 """Where an object comes from: "" = it was applied on the node, or by its fleet; it is one of the node's Kubernetes
-cluster; a token that the cluster has issued for a pod, which is kept as a Secret; the variables of a namespace's
-Services, which are kept as a ConfigMap; or the place behind a claim of a pod, which is kept as one too."""
+cluster; or the cluster has issued it for a pod: a token, a certificate (kept as Secrets), the variables of a
+namespace's Services, the place behind a claim, trust anchors (kept as ConfigMaps)."""
 ALL_SERVICES: Final = "all"
 _MASTER_SERVICE: Final = "kubernetes"
 
@@ -23,6 +23,8 @@ _SAID: Final[dict[Origin, str]] = {
     "token": "service account token",
     "services": "services",
     "claim": "persistent volume claim",
+    "bundle": "cluster trust bundle",
+    "certificate": "pod certificate",
 }
 ORIGINS: Final[tuple[Origin, ...]] = get_args(Origin)
 

@@ -47,6 +47,8 @@ _NO_ISSUER = (
 )
 
 _PROJECTED = "volumes[].projected.sources[]"
+_ISSUED = ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
+"""The projected sources that only an API server has."""
 
 REFUSED = (
     Rule("<>.volumeDevices", "block volumes"),
@@ -58,16 +60,17 @@ REFUSED = (
         for name, field in Volume.model_fields.items()
         if name != "name" and field.alias not in _SUPPORTED_VOLUMES
     ),
-    *(
-        Rule(f"{_PROJECTED}.{name}", f"what only an API server can issue, as {name} is{_NO_ISSUER}")
-        for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
-    ),
+    *(Rule(f"{_PROJECTED}.{name}", f"what only an API server can issue, as {name} is{_NO_ISSUER}") for name in _ISSUED),
     Rule("resourceClaims", "resource claims"),
     Rule("os.name", "operating systems other than linux", ("linux",)),
     Rule("securityContext.windowsOptions", "Windows"),
 )
 
-_GIVEN_BY_CLUSTER = (f"{_PROJECTED}.serviceAccountToken", "volumes[].persistentVolumeClaim", "volumes[].ephemeral")
+_GIVEN_BY_CLUSTER = (
+    *(f"{_PROJECTED}.{name}" for name in _ISSUED),
+    "volumes[].persistentVolumeClaim",
+    "volumes[].ephemeral",
+)
 _OF_CLUSTER = tuple(rule for rule in REFUSED if rule.path in _GIVEN_BY_CLUSTER)
 """What pods of a Kubernetes cluster are given nevertheless."""
 

@@ -16,6 +16,7 @@ EMPTY_DIR = "kubernetes.io~empty-dir"
 PROJECTED = "kubernetes.io~projected"
 DOWNWARD_API = "kubernetes.io~downward-api"
 CLAIM = "kubernetes.io~persistent-volume-claim"
+CSI = "kubernetes.io~csi"
 MOUNTED = (EMPTY_DIR, PROJECTED, DOWNWARD_API)
 """The volume plugins for which the node mounts file systems."""
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -75,6 +76,20 @@ def claim_link(node: NodeContext, uid: str, volume: Volume) -> Path | None:
     return pod_directory(node, uid) / "volumes" / CLAIM / safe_name(volume.name, "spec.volumes[].name")
 
 
+def csi_target(node: NodeContext, uid: str, volume: str) -> Path:
+    """Return the path at which a storage driver makes a PersistentVolume visible for a pod, the kubelet's.
+
+    Raises UnsafeName.
+    """
+    return pod_directory(node, uid) / "volumes" / CSI / safe_name(volume, "metadata.name of a volume") / "mount"
+
+
+def csi_staging(node: NodeContext, driver: str, digest: str) -> Path:
+    """Return the path at which a storage driver keeps a volume for all pods, the kubelet's. Raises UnsafeName."""
+    place = node.state_dir / "plugins" / CSI.replace("~", "/") / safe_name(driver, "spec.csi.driver")
+    return place / digest / "globalmount"
+
+
 def volume_plugin(volume: Volume) -> str | None:
     """Return the directory name of the kubelet's plugin, for kinds of volumes that are made for the pod; else None."""
     kinds = (
@@ -97,7 +112,8 @@ def _in_memory(volume: Volume, node: NodeContext) -> bool:
     if volume.secret is not None:
         return True
     if volume.projected is not None:
-        return any(source.secret or source.service_account_token for source in volume.projected.sources)
+        parts = volume.projected.sources
+        return any(each.secret or each.service_account_token or each.pod_certificate for each in parts)
     return volume.empty_dir is not None and volume.empty_dir.medium == "Memory" and not node.may_mount
 
 

@@ -45,7 +45,7 @@ def make_claim(claim: Claim, store: ObjectStore) -> None:
     path = Path(place.path)
     if place.plugin == "hostPath":
         check_host_path(HostPath(path, cast(HostPathType, place.type)))
-    else:
+    elif place.plugin == "local":
         _check_local(path)
         if claim.group is not None and not claim.is_read_only:
             _give(path, claim.group, only_if_root_differs=claim.only_if_root_differs)
@@ -57,9 +57,12 @@ def _place(ref: ObjectRef, store: ObjectStore) -> ClaimedPlace:
         held = store.get(ref)
         if held is None:
             raise PayloadError(f"{ref} not found", ref)
-        return claimed_place(values(held))
-    except (ObjectUnreadable, KeyError) as error:
+        place = claimed_place(values(held))
+    except (ObjectUnreadable, ValueError) as error:
         raise PayloadError(str(error), ref) from error
+    if not place.path:
+        raise PayloadError(f"driver {place.driver} has not mounted volume {place.volume} yet", ref)
+    return place
 
 
 def _check_local(path: Path) -> None:

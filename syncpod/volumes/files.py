@@ -11,7 +11,7 @@ from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, values
 from syncpod.volumes.empty_dir import Tmpfs
 from syncpod.volumes.nested import make_nested_mount_points
 from syncpod.volumes.ownership import change_group, give_to_group
-from syncpod.volumes.payload import Objects, ObjectSource, PayloadError, Source, TokenSource, payload
+from syncpod.volumes.payload import IssuedSource, Objects, ObjectSource, PayloadError, Source, payload
 from syncpod.volumes.writer import DATA, write
 
 ON_DISK = 0o777
@@ -36,7 +36,7 @@ class Files:
     @property
     def objects(self) -> frozenset[ObjectRef]:
         """The ConfigMaps and Secrets that it shows, whether they exist or not."""
-        return frozenset(source.ref for source in self.sources if isinstance(source, ObjectSource | TokenSource))
+        return frozenset(source.ref for source in self.sources if isinstance(source, ObjectSource | IssuedSource))
 
 
 def make_files(volume: Files, objects: Objects) -> bool:

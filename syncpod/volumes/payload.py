@@ -8,7 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from syncpod.objects import TOKEN_KEY, Kind, ObjectRef, ref_for, token_ref
+from syncpod.objects import (
+    BOTH_KEY,
+    BUNDLE_KEY,
+    CHAIN_KEY,
+    PRIVATE_KEY,
+    TOKEN_KEY,
+    Kind,
+    ObjectRef,
+    bundle_ref,
+    certificate_ref,
+    ref_for,
+    token_ref,
+)
 from syncpod.pod import Pod, Volume
 from syncpod.pod.meta import KeyToPath
 from syncpod.pod.origin import is_of_cluster
@@ -81,16 +93,17 @@ class TextSource:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenSource:
-    """One file with a token that the node's cluster issues for the pod; without `mode` it has the volume's."""
+class IssuedSource:
+    """One file with what the node's cluster issues for the pod; without `mode` it has the volume's."""
 
     ref: ObjectRef
+    key: str
     path: str
     mode: int | None
     owner: int | None
 
 
-Source = ObjectSource | TextSource | TokenSource
+Source = ObjectSource | TextSource | IssuedSource
 
 
 def sources(volume: Volume, path: str, pod: Pod, text_of: TextOf) -> tuple[Source, ...] | None:
@@ -110,7 +123,7 @@ def sources(volume: Volume, path: str, pod: Pod, text_of: TextOf) -> tuple[Sourc
             _counted(
                 source
                 for index, part in enumerate(volume.projected.sources)
-                for source in _projected(part, f"{path}.projected.sources[{index}]", pod, text_of)
+                for source in _projected(part, index, volume.name, f"{path}.projected.sources[{index}]", pod, text_of)
             )
         )
     return None
@@ -163,17 +176,17 @@ def _checked(size: int) -> int:
     return size
 
 
-def _projected(part: VolumeProjection, path: str, pod: Pod, text_of: TextOf) -> Iterable[Source]:
+def _projected(
+    part: VolumeProjection, index: int, volume: str, path: str, pod: Pod, text_of: TextOf
+) -> Iterable[Source]:
     if (config_map := part.config_map) is not None:
         return (_object(pod, "ConfigMap", config_map.name, config_map.items, config_map.optional),)
     if (secret := part.secret) is not None:
         return (_object(pod, "Secret", secret.name, secret.items, secret.optional),)
     if part.downward_api is not None:
         return _texts(part.downward_api.items, f"{path}.downwardAPI", text_of)
-    if (token := part.service_account_token) is not None and is_of_cluster(pod.metadata):
-        user, security = token_owner(pod), pod.spec.security_context
-        is_given = user is not None or (security is not None and security.fs_group is not None)
-        return (TokenSource(token_ref(pod, token), token.path, _PRIVATE if is_given else None, user),)
+    if is_of_cluster(pod.metadata) and (found := tuple(_issued(part, index, volume, pod))):
+        return found
     kind = next((name for name in _OF_AN_API_SERVER if getattr(part, _OF_AN_API_SERVER[name]) is not None), "")
     raise PayloadError(f"{path}{kind and '.'}{kind}: {'no API server issues one here' if kind else 'has no source'}")
 
@@ -185,8 +198,26 @@ _OF_AN_API_SERVER: Final = {
 }
 
 
+def _issued(part: VolumeProjection, index: int, volume: str, pod: Pod) -> Iterator[IssuedSource]:
+    user, security = token_owner(pod), pod.spec.security_context
+    is_given = user is not None or (security is not None and security.fs_group is not None)
+    mode = _PRIVATE if is_given else None
+    if (token := part.service_account_token) is not None:
+        yield IssuedSource(token_ref(pod, token), TOKEN_KEY, token.path, mode, user)
+    if (bundle := part.cluster_trust_bundle) is not None:
+        yield IssuedSource(bundle_ref(pod, bundle), BUNDLE_KEY, bundle.path, mode, user)
+    if (certificate := part.pod_certificate) is not None:
+        ref = certificate_ref(pod, volume, index)
+        wanted = (
+            (BOTH_KEY, certificate.credential_bundle_path),
+            (PRIVATE_KEY, certificate.key_path),
+            (CHAIN_KEY, certificate.certificate_chain_path),
+        )
+        yield from (IssuedSource(ref, key, path, mode, user) for key, path in wanted if path)
+
+
 def token_owner(pod: Pod) -> int | None:
-    """Return the user to whom a pod's tokens are given: the one of all its containers, if the pod names one.
+    """Return the user to whom a pod's tokens and certificates are given: that of all its containers, if it names one.
 
     Mirrors volume/util/util.go, v1.36, FsUserFrom.
     """
@@ -210,10 +241,10 @@ def _files(source: Source, objects: Objects, mode: int) -> Iterator[tuple[str, P
         yield _clean(source.path), PayloadFile(source.text.encode(), _or(source.mode, mode))
         return
     held = objects.get(source.ref)
-    if isinstance(source, TokenSource):
+    if isinstance(source, IssuedSource):
         if held is None:
             raise PayloadError(f"{source.ref} not found", source.ref)
-        yield _clean(source.path), PayloadFile(held[TOKEN_KEY], _or(source.mode, mode), source.owner)
+        yield _clean(source.path), PayloadFile(held[source.key], _or(source.mode, mode), source.owner)
         return
     if held is None:
         if not source.optional:

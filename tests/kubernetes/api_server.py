@@ -39,6 +39,7 @@ _KINDS = {
     "secrets": "Secret",
     "services": "Service",
     "runtimeclasses": "RuntimeClass",
+    "clustertrustbundles": "ClusterTrustBundle",
 }
 
 
@@ -203,7 +204,10 @@ class ApiServer:
             return self._review(request.path, document)
         if request.path.endswith("/token"):
             return self._issue(request.path.split("/")[-2], document["spec"])
-        path = f"{request.path}/{document['metadata']['name']}"
+        metadata = document["metadata"]
+        if "generateName" in metadata:
+            metadata["name"] = f"{metadata.pop('generateName')}{self.version}"
+        path = f"{request.path}/{metadata['name']}"
         if path in self.objects:
             return _status(409, "AlreadyExists", "it exists")
         document["metadata"].setdefault("uid", f"uid-of-{document['metadata']['name']}")

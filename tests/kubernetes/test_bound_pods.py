@@ -56,6 +56,7 @@ from tests.kubernetes.api_server import (
     served,
     write_kubeconfig,
 )
+from tests.kubernetes.storage_driver import claims
 
 
 class State:
@@ -98,9 +99,8 @@ class Node:
         )
         self.deletions = Deletions(client, self, self._nothing, self.standing, self.statuses)
         self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
-        self.objects = GivenObjects(
-            client, ObjectStore(state, state / "memory"), self._uses, self.reflector.news.set, lambda: None
-        )
+        store, news = ObjectStore(state, state / "memory"), self.reflector.news
+        self.objects = GivenObjects(client, store, self._uses, news.set, claims(client, store))
         self.classes = RuntimeClasses(client, self.reflector.news.set)
         self.states: dict[str, State] = {}
         self.conditions: dict[str, dict[str, Any]] = {}

@@ -19,7 +19,7 @@ from syncpod.agent.kubernetes import followed_claim
 from syncpod.agent.kubernetes.followed_claim import FollowedClaim
 from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.bound_pod import BoundPod, bound_pod
-from syncpod.kubernetes.claimed_volume import NotUsable, bound_volume, claim_path, claimed_place, volume_path
+from syncpod.kubernetes.claimed_volume import NotUsable, bound_volume, claim_path, place_of, volume_path
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.node.directories import make_directories, own_directories
@@ -31,6 +31,7 @@ from syncpod.translation.mounts import container_mounts
 from syncpod.translation.paths import pod_directory
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, pod, served, write_kubeconfig
+from tests.kubernetes.storage_driver import claims
 from tests.translation.translation import NODE
 
 LABELS = {"kubernetes.io/hostname": "n1"}
@@ -89,13 +90,11 @@ class TestWhatAClaimGives:
 
     def test_a_local_volume_is_its_path_on_this_node(self) -> None:
         volume = a_volume({"local": {"path": "/mnt/disk"}}, nodeAffinity=HERE)
-        assert claimed_place(a_claim(), volume, "n1", LABELS) == ClaimedPlace("pv-1", "local", "/mnt/disk")
+        assert place_of(a_claim(), volume, "n1", LABELS) == ClaimedPlace("pv-1", "local", "/mnt/disk")
 
     def test_a_host_path_volume_has_its_type(self) -> None:
         volume = a_volume({"hostPath": {"path": "/data", "type": "DirectoryOrCreate"}})
-        assert claimed_place(a_claim(), volume, "n1", {}) == ClaimedPlace(
-            "pv-1", "hostPath", "/data", "DirectoryOrCreate"
-        )
+        assert place_of(a_claim(), volume, "n1", {}) == ClaimedPlace("pv-1", "hostPath", "/data", "DirectoryOrCreate")
 
     @pytest.mark.parametrize(
         ("volume", "why"),
@@ -105,13 +104,12 @@ class TestWhatAClaimGives:
             (a_volume({"local": {"path": "/mnt"}}, volumeMode="Block"), "volumeMode Block"),
             (a_volume({"local": {"path": "/mnt/../etc"}}), "no absolute path"),
             (a_volume({"local": {"path": "mnt"}}), "no absolute path"),
-            (a_volume({"csi": {"driver": "disk.example", "volumeHandle": "v"}}), r"csi \(disk.example\)"),
             (a_volume({"nfs": {"server": "s", "path": "/"}}), "of the kind nfs"),
         ],
     )
     def test_any_other_volume_says_why_it_cannot_be_used(self, volume: dict[str, Any], why: str) -> None:
         with pytest.raises(NotUsable, match=why):
-            claimed_place(a_claim(), volume, "n2", {"kubernetes.io/hostname": "n2"})
+            place_of(a_claim(), volume, "n2", {"kubernetes.io/hostname": "n2"})
 
     @pytest.mark.parametrize(
         ("claim", "why"),
@@ -248,9 +246,7 @@ async def test_a_claim_is_followed_until_it_is_bound_and_serves_without_the_serv
     async with ApiClient(read_kubeconfig(write_kubeconfig(tmp_path / "config", api)), user_agent="test") as client:
 
         def follow() -> tuple[FollowedClaim, asyncio.Task[None]]:
-            follower = FollowedClaim(
-                client, store, need, lambda: {"metadata": {"name": "n1", "labels": LABELS}}, lambda: told.append(None)
-            )
+            follower = claims(client, store).follow(need, lambda: told.append(None))
             return follower, asyncio.ensure_future(follower.run())
 
         follower, running = follow()

@@ -29,6 +29,7 @@ from syncpod.objects import ABSENT, ObjectRef, ObjectStore, ObjectUnknown, Token
 from syncpod.pod import Pod
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault, given, object_path, pod, served, write_kubeconfig
+from tests.kubernetes.storage_driver import claims
 from tests.objects.objects import config_map
 from tests.translation.translation import NODE
 
@@ -44,7 +45,7 @@ class Node:
         self.store = ObjectStore(directory / "state", directory / "memory")
         self.used: list[ObjectRef] = []
         self.told = 0
-        self.given = GivenObjects(client, self.store, self._uses, self._tell, self.node)
+        self.given = GivenObjects(client, self.store, self._uses, self._tell, claims(client, self.store))
         self.running: list[asyncio.Task[None]] = []
 
     def start(self, refs: Iterable[ObjectRef]) -> None:
@@ -65,10 +66,6 @@ class Node:
         except ObjectUnknown:
             return None
         return ABSENT if held is None else values(held)
-
-    def node(self) -> dict[str, Any]:
-        """The newest v1 Node."""
-        return {"metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}}}
 
     async def _uses(self) -> Iterable[ObjectRef]:
         return self.used
@@ -158,7 +155,14 @@ async def test_a_pod_waits_for_the_first_answer_and_not_for_ever(
     await api.put(object_path("Secret", "keys"), given("Secret", "keys", k="word"))
     api.faults.extend([Fault("GET", "secrets", what)] * 3)  # a 403: the authorizer learns of the pod a moment later
     now = [0.0]
-    node.given = GivenObjects(node.given._client, node.store, node._uses, node._tell, node.node, clock=lambda: now[0])
+    node.given = GivenObjects(
+        node.given._client,
+        node.store,
+        node._uses,
+        node._tell,
+        claims(node.given._client, node.store),
+        clock=lambda: now[0],
+    )
     assert not node.given.is_settled([KEYS])
     node.start([KEYS])
     assert not node.given.is_settled([KEYS])
@@ -287,7 +291,7 @@ async def test_encrypted_copies_go_with_the_last_pod_that_uses_them(
 ) -> None:
     node = Node(client, tmp_path)
     node.store = KeepingStore(tmp_path / "state", tmp_path / "memory")
-    node.given = GivenObjects(client, node.store, node._uses, node._tell, node.node)
+    node.given = GivenObjects(client, node.store, node._uses, node._tell, claims(client, node.store))
     await api.put(object_path("Secret", "keys"), given("Secret", "keys", k="word"))
     need = TokenNeed(ObjectRef("Secret", "default", "u-1", "token"), "web", "u", "default", "", 3600)
     node.start([])

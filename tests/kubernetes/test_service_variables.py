@@ -21,6 +21,7 @@ from syncpod.pod import Pod
 from syncpod.translation.env import ObjectMissing, Sources, environment
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault, served, write_kubeconfig
+from tests.kubernetes.storage_driver import claims
 from tests.translation.translation import NODE, make_pod
 
 ALL = ObjectRef("ConfigMap", "shop", "all", "services")
@@ -146,7 +147,7 @@ async def test_the_store_has_the_variables_of_each_namespace_of_pods_by_one_watc
         return []
 
     async with ApiClient(config, user_agent="test") as client:
-        given = GivenObjects(client, store, none_left, lambda: None, lambda: None)
+        given = GivenObjects(client, store, none_left, lambda: None, claims(client, store))
         running = asyncio.create_task(given.run())
         given.want([ALL, MASTER], [])
         await until(lambda: has(ALL, "KUBERNETES") and has(MASTER, "KUBERNETES"))

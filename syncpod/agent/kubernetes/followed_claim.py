@@ -1,4 +1,4 @@
-"""One claim of a pod: asked for until it is bound, and the place behind it kept in the node's store.
+"""The claims of pods: each is asked for until it is bound, and the place behind it kept in the node's store.
 
 A bound claim never changes its volume, and a volume never its place. So the place is asked for once in a pod's life,
 and serves while the API server is away. The Node authorizer permits a node to get claims and volumes of its pods, and
@@ -14,11 +14,21 @@ from collections.abc import Callable, Mapping
 from secrets import SystemRandom
 from typing import Any, Final
 
+from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
 from syncpod.kernel.os_errors import where_and_why
-from syncpod.kubernetes.claimed_volume import NotUsable, bound_volume, claim_path, claimed_place, volume_path
+from syncpod.kubernetes.claimed_volume import NotUsable, bound_volume, claim_path, place_of, volume_path
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.reflector import Backoff
-from syncpod.objects import ClaimedPlace, ClaimNeed, ObjectStore, ObjectUnreadable, kept_place
+from syncpod.objects import (
+    ClaimedPlace,
+    ClaimNeed,
+    ObjectRef,
+    ObjectStore,
+    ObjectUnreadable,
+    claimed_place,
+    kept_place,
+    values,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +50,12 @@ class FollowedClaim:
         store: ObjectStore,
         need: ClaimNeed,
         node: Callable[[], Mapping[str, Any] | None],
+        csi: CsiVolumes,
         tell: Callable[[], None],
     ) -> None:
         """Keep the place in `store`; `tell` is called when it is known. `node` returns the newest v1 Node."""
         self._client, self._store, self._need, self._node, self._tell = client, store, need, node, tell
+        self._csi = csi
         self.is_known = False
         """The store has the place."""
         self.trouble = ""
@@ -65,7 +77,7 @@ class FollowedClaim:
         while True:
             wait = None
             try:
-                if not await asyncio.to_thread(self._is_held):
+                if not await asyncio.to_thread(self._is_here):
                     kept = kept_place(self._need.ref, await self._ask())
                     await asyncio.to_thread(self._store.keep, kept, "claim")
                 self._succeed()
@@ -82,19 +94,27 @@ class FollowedClaim:
             except TimeoutError:
                 continue
 
-    def _is_held(self) -> bool:
+    def _is_here(self) -> bool:
         try:
-            return self._store.get(self._need.ref) is not None
-        except ObjectUnreadable:
+            held = self._store.get(self._need.ref)
+            place = None if held is None else claimed_place(values(held))
+        except (ObjectUnreadable, ValueError):
             return False
+        return place is not None and (place.plugin != "csi" or self._csi.is_here(place))
 
     async def _ask(self) -> ClaimedPlace:
-        """Return the place behind the claim. Raises NotUsable, _NotFetched."""
+        """Return the place behind the claim. Raises NotUsable, _NotFetched, OSError."""
         claim = await self._fetch("PVC", claim_path(self._need))
         name = bound_volume(claim, self._need)
         volume = await self._fetch(f"PV {name}", volume_path(name))
         metadata = (self._node() or {}).get("metadata", {})
-        return claimed_place(claim, volume, str(metadata.get("name") or ""), metadata.get("labels") or {})
+        place = place_of(claim, volume, str(metadata.get("name") or ""), metadata.get("labels") or {})
+        if place is not None:
+            return place
+        try:
+            return await self._csi.bring(volume, self._need)
+        except (ApiError, Unreachable) as error:
+            raise _NotFetched(f"failed to ask the API server about PV {name}: {error}") from error
 
     async def _fetch(self, what: str, path: str) -> Mapping[str, Any]:
         try:
@@ -118,3 +138,34 @@ class FollowedClaim:
             self.trouble = why
             log.warning("pod %s/%s has no volume of its claim %s", need.ref.namespace, need.pod, text)
         self._store.explain(need.ref, text)
+
+
+class Claims:
+    """The claims of one node's pods. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        store: ObjectStore,
+        node: Callable[[], Mapping[str, Any] | None],
+        csi: CsiVolumes,
+    ) -> None:
+        """Keep places in `store`; `csi` brings volumes of storage drivers. `node` returns the newest v1 Node."""
+        self._client, self._store, self.node, self._csi = client, store, node, csi
+        self._complaints: dict[ObjectRef, str] = {}
+
+    def follow(self, need: ClaimNeed, tell: Callable[[], None]) -> FollowedClaim:
+        """Return what follows a claim; `tell` is called when its place is known."""
+        return FollowedClaim(self._client, self._store, need, self.node, self._csi, tell)
+
+    async def forget(self, ref: ObjectRef) -> None:
+        """Let go of a place, if that is possible now, and keep it no longer. Raises OSError."""
+        try:
+            await self._csi.let_go(ref)
+        except NotUsable as error:
+            if self._complaints.get(ref) != str(error):
+                self._complaints[ref] = str(error)
+                log.warning("%s; this is tried again", error)
+            return
+        self._complaints.pop(ref, None)
+        await asyncio.to_thread(self._store.forget, ref)

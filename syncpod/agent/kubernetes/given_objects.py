@@ -1,4 +1,4 @@
-"""Keeps what the node's pods refer to in the cluster, in the node's store: ConfigMaps, Secrets, tokens, claims.
+"""Keeps what the node's pods refer to in the cluster, in the node's store, values and places.
 
 One by one by name, each by a list and a watch of its own: the Node authorizer permits a node no more, and only as long
 as a pod that is bound to it refers to the object (plugin/pkg/auth/authorizer/node, v1.36). What the store has serves
@@ -17,16 +17,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from syncpod.agent.kubernetes.followed_claim import FollowedClaim
+from syncpod.agent.kubernetes.followed_claim import Claims
+from syncpod.agent.kubernetes.followed_issued import FollowedBundle, FollowedCertificate
 from syncpod.agent.kubernetes.followed_object import FollowedObject
 from syncpod.agent.kubernetes.followed_services import FollowedServices, Services
 from syncpod.agent.kubernetes.followed_token import FollowedToken, forget_token
 from syncpod.agent.record_cache import RecordCache
 from syncpod.kubernetes.client import ApiClient
 from syncpod.node.pod_records import PodRecord
-from syncpod.objects import ClaimNeed, ObjectRef, ObjectStore, TokenNeed, references
+from syncpod.objects import BundleNeed, CertificateNeed, ClaimNeed, Need, ObjectRef, ObjectStore, TokenNeed, references
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,9 @@ PATIENCE_SECONDS: Final = 1.0
 """How long a pod waits for the first answers."""
 LOOK_SECONDS: Final = 5.0
 """Between two searches for objects that no pod refers to any more."""
+
+_BY_NEED: Final = ("token", "claim", "bundle", "certificate")
+"""The origins of what the cluster gives a pod by itself."""
 
 Uses = Callable[[], Awaitable[Iterable[ObjectRef]]]
 """Returns the objects that pods refer to of which something may still run here. Raises OSError."""
@@ -87,37 +91,44 @@ class GivenObjects:
         store: ObjectStore,
         uses: Uses,
         tell: Callable[[], None],
-        node: Callable[[], Mapping[str, Any] | None],
+        claims: Claims,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Keep `store` current. `uses` returns what pods of the node use that the cluster may no longer list.
 
-        `tell` is called when `is_settled` may have become true. `node` returns the newest v1 Node. `clock` is steady,
-        in seconds.
+        `tell` is called when `is_settled` may have become true. `clock` is steady, in seconds.
         """
         self._client, self._store, self._uses, self._tell, self._clock = client, store, uses, tell, clock
-        self._node = node
+        self._claims = claims
         self._followed: dict[ObjectRef, _Followed] = {}
-        self._needs: dict[ObjectRef, TokenNeed | ClaimNeed] = {}
+        self._needs: dict[ObjectRef, Need] = {}
         self._services: Services | None = None
         self._following_services: asyncio.Task[None] | None = None
         self._bound: frozenset[ObjectRef] | None = None
         """What the pods refer to that the cluster lists; None = it has listed nothing yet."""
         self._complaint = ""
 
-    def want(self, refs: Iterable[ObjectRef], needs: Iterable[TokenNeed | ClaimNeed]) -> None:
-        """Take what the pods refer to that the cluster lists; `needs` are the tokens and claims among it."""
+    def want(self, refs: Iterable[ObjectRef], needs: Iterable[Need]) -> None:
+        """Take what the pods refer to that the cluster lists; `needs` is what it gives each by itself."""
         self._needs = {need.ref: need for need in needs}
         self._bound = frozenset(refs)
         for ref in self._bound - self._followed.keys():
             self._follow(ref)
 
     def is_settled(self, refs: Iterable[ObjectRef]) -> bool:
-        """Say whether a pod need not wait any longer for the first answers about what it refers to."""
-        now = self._clock()
-        followed = (self._followed.get(ref) for ref in refs)
-        return all(each and (each.follower.is_known or now - each.since >= PATIENCE_SECONDS) for each in followed)
+        """Say whether a pod need not wait any longer for the first answers about what it refers to.
+
+        A volume or certificate is waited for until it is there, or until there is a reason why not.
+        """
+        return all(self._is_settled(ref) for ref in refs)
+
+    def _is_settled(self, ref: ObjectRef) -> bool:
+        followed = self._followed.get(ref)
+        if followed is None or followed.follower.is_known:
+            return followed is not None
+        is_late = self._clock() - followed.since >= PATIENCE_SECONDS
+        return is_late and (ref.origin not in ("claim", "certificate") or bool(followed.follower.trouble))
 
     async def run(self) -> None:
         """Forget what no pod refers to any more, until cancelled; end all watches then."""
@@ -144,21 +155,29 @@ class GivenObjects:
             await _ended([self._followed.pop(ref).task])
         kept = {ref for ref in await asyncio.to_thread(self._store.versions) if ref.is_clusters}
         for ref in kept - self._followed.keys() - used:
-            forget = partial(forget_token, self._store) if ref.origin == "token" else self._store.forget
-            await asyncio.to_thread(forget, ref)
+            if ref.origin == "claim":
+                await self._claims.forget(ref)
+            else:
+                forget = partial(forget_token, self._store) if ref.origin == "token" else self._store.forget
+                await asyncio.to_thread(forget, ref)
             if (followed := self._followed.get(ref)) is not None:  # it was asked for meanwhile: store it again
                 followed.follower.keep_again()
 
     def _follow(self, ref: ObjectRef) -> None:
         follower: _Follower
-        if ref.origin in ("token", "claim"):
+        if ref.origin in _BY_NEED:
             match self._needs.get(ref):
                 case None:  # the cluster no longer lists its pod, and would give it none
                     return
                 case TokenNeed() as token:
                     follower = FollowedToken(self._client, self._store, token, self._tell)
                 case ClaimNeed() as claim:
-                    follower = FollowedClaim(self._client, self._store, claim, self._node, self._tell)
+                    follower = self._claims.follow(claim, self._tell)
+                case BundleNeed() as bundle:
+                    follower = FollowedBundle(self._client, self._store, bundle, self._tell)
+                case CertificateNeed() as certificate:
+                    node = self._claims.node
+                    follower = FollowedCertificate(self._client, self._store, certificate, node, self._tell)
         elif ref.origin == "services":
             follower = FollowedServices(self._all_services(), self._store, ref, self._tell)
         else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from temporalio.client import Client
 
@@ -12,8 +13,11 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.background import until_one_fails
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.cluster_orders import ClusterOrders
+from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
+from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.event_writer import EventWriter
+from syncpod.agent.kubernetes.followed_claim import Claims
 from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.node_events import NodeEvents
@@ -119,10 +123,13 @@ class _KubernetesLink:
             reflector = Reflector(api, "/api/v1/pods", "Pod", params={"fieldSelector": f"spec.nodeName={self._name}"})
             events = EventWriter(api, self._name)
             node_events = NodeEvents(events, self._name, node.status)
-            registration = await self._registration(api, node_events)
+            drivers = CsiDrivers(api, self._name, node.context.state_dir, lambda: registration.newest())
+            csi = CsiVolumes(api, node.store, drivers, node.context)
+            registration = await self._registration(api, node_events, csi)
             parts = self._parts(api, reflector, events, registration)
             uses = used_objects(node.context)
-            objects = GivenObjects(api, node.store, uses, reflector.news.set, registration.newest)
+            claims = Claims(api, node.store, registration.newest, csi)
+            objects = GivenObjects(api, node.store, uses, reflector.news.set, claims)
             classes = RuntimeClasses(api, reflector.news.set)
             pods = BoundPods(
                 reflector,
@@ -150,6 +157,7 @@ class _KubernetesLink:
                 pods.run,
                 parts.statuses.run,
                 parts.gates.run,
+                drivers.run,
                 objects.run,
                 classes.run,
                 PodCidr(node.cri, registration.newest).run,
@@ -185,7 +193,10 @@ class _KubernetesLink:
             deletions=Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses),
         )
 
-    async def _registration(self, api: ApiClient, events: NodeEvents) -> Registration:
+    async def _registration(self, api: ApiClient, events: NodeEvents, csi: CsiVolumes) -> Registration:
+        async def more() -> Mapping[str, Any]:
+            return {**await self._runtime.read(), "volumesInUse": await asyncio.to_thread(csi.in_use)}
+
         return Registration(
             api,
             self._name,
@@ -193,7 +204,7 @@ class _KubernetesLink:
             await asyncio.to_thread(machine),
             port=self._node.port,
             taints=self._node.taints,
-            runtime=self._runtime.read,
+            runtime=more,
             events=events,
         )
 

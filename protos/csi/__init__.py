@@ -1,0 +1,1 @@
+"""The Container Storage Interface, as far as a node calls it."""

@@ -1,0 +1,1 @@
+"""The registration of plugins with a node agent."""

@@ -1,0 +1,169 @@
+"""The storage drivers that have registered on this node, and what the cluster is told of them.
+
+A driver's registrar puts a socket into the node's directory `plugins_registry`. Mirrors pluginmanager/pluginwatcher,
+pkg/volume/csi/csi_plugin.go and nodeinfomanager.go, v1.36: the driver is asked for its name and the machine's, the
+cluster's CSINode and Node tell of it, and then the registrar is told. Plugins of other kinds are refused by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.csi.driver import CsiDriver, CsiError
+from syncpod.csi.registration import CSI, plugin_at, tell_plugin
+from syncpod.kernel.os_errors import where_and_why
+from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.csi import GROUP, RegisteredDriver, csi_node, has_drivers, node_patch, node_path
+from syncpod.kubernetes.json_values import mapping
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at the directory."""
+RETRY_SECONDS: Final = 5.0
+"""Between two tries to register a driver, or to tell the cluster."""
+_VERSIONS: Final = ("v1", "1.0.0")
+_MODE: Final = 0o750
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver that has registered."""
+
+    calls: CsiDriver
+    capabilities: frozenset[str]
+    told: RegisteredDriver
+
+
+class CsiDrivers:
+    """The drivers of one node. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        node: str,
+        state_dir: Path,
+        newest: Callable[[], Mapping[str, Any] | None],
+    ) -> None:
+        """Take drivers that register below `state_dir`; `newest` returns the newest v1 Node."""
+        self._client, self._node, self._newest = client, node, newest
+        self._directory = state_dir / "plugins_registry"
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._drivers: dict[Path, Driver] = {}
+        self._retry_at: dict[Path, float] = {}
+        self._told: Mapping[str, RegisteredDriver] | None = None
+        self._cluster_at = 0.0
+        self._complaints: dict[str, str] = {}
+
+    def get(self, name: str) -> Driver | None:
+        """Return a driver by its name; None: it has not registered."""
+        return next((each for each in self._drivers.values() if each.told.name == name), None)
+
+    async def run(self) -> None:
+        """Take drivers as they register, and tell the cluster of them, until cancelled."""
+        self._told = None
+        while True:
+            try:
+                await self.round()
+            except OSError as error:
+                self._complain("the directory of plugins", where_and_why(error))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def round(self) -> None:
+        """Look once who has registered or gone. Raises OSError."""
+        sockets = await asyncio.to_thread(_sockets, self._directory)
+        for path in [each for each in self._drivers if sockets.get(each) != self._seen.get(each)]:
+            gone = self._drivers.pop(path)
+            log.info("storage driver %s has gone", gone.told.name)
+        for path in [each for each in self._seen if sockets.get(each) != self._seen[each]]:
+            del self._seen[path]
+            self._retry_at.pop(path, None)
+        now = asyncio.get_running_loop().time()
+        for path, identity in sockets.items():
+            if path not in self._seen and now >= self._retry_at.get(path, 0.0):
+                await self._register(path, identity)
+        await self._tell_cluster(now)
+
+    async def _register(self, path: Path, identity: tuple[int, int]) -> None:
+        try:
+            plugin = await plugin_at(path)
+            if plugin.kind != CSI or not set(plugin.versions) & set(_VERSIONS):
+                versions = ", ".join(plugin.versions) or "none"
+                why = f"this node takes plugins of type {CSI} with version 1.0.0, not {plugin.kind} with {versions}"
+                self._complain(str(path), why)
+                await tell_plugin(path, why)
+                self._seen[path] = identity
+                return
+            calls = CsiDriver(plugin.socket)
+            node, capabilities = await calls.node(), await calls.capabilities()
+            told = RegisteredDriver(plugin.name, node.node_id, node.topology, node.most_volumes)
+            await tell_plugin(path)
+        except CsiError as error:
+            self._complain(str(path), str(error))
+            self._retry_at[path] = asyncio.get_running_loop().time() + RETRY_SECONDS
+            return
+        self._complaints.pop(str(path), None)
+        self._drivers[path], self._seen[path] = Driver(calls, capabilities, told), identity
+        log.info("storage driver %s has registered, at %s", plugin.name, plugin.socket)
+
+    async def _tell_cluster(self, now: float) -> None:
+        """Have the cluster's CSINode and Node tell of the drivers, if they do not yet."""
+        drivers = {each.told.name: each.told for each in self._drivers.values()}
+        node = self._newest()
+        if node is None or not mapping(node.get("metadata")).get("uid"):  # it is not registered yet
+            return
+        if drivers == self._told or now < self._cluster_at:
+            return
+        try:
+            await self._write(drivers, node)
+        except (ApiError, Unreachable) as error:
+            self._complain("CSINode", f"the cluster cannot be told of the storage drivers: {error}")
+            self._cluster_at = now + RETRY_SECONDS
+        else:
+            self._complaints.pop("CSINode", None)
+            self._told = drivers
+
+    async def _write(self, drivers: Mapping[str, RegisteredDriver], node: Mapping[str, Any]) -> None:
+        uid, path = str(mapping(node.get("metadata")).get("uid") or ""), node_path(self._node)
+        before: Mapping[str, Any] | None
+        try:
+            before = await self._client.ask("GET", path)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            before = None
+        if before is None:
+            await self._client.ask("POST", f"{GROUP}/csinodes", body=csi_node(self._node, uid, None, drivers))
+        elif not has_drivers(before, drivers):
+            await self._client.ask("PUT", path, body=csi_node(self._node, uid, before, drivers))
+        if patch := node_patch(node, drivers):
+            await self._client.ask("PATCH", f"/api/v1/nodes/{self._node}", body=patch, content_type=MERGE_PATCH)
+
+    def _complain(self, about: str, why: str) -> None:
+        if self._complaints.get(about) != why:
+            self._complaints[about] = why
+            log.warning("%s: %s", about, why)
+
+
+def _sockets(directory: Path) -> dict[Path, tuple[int, int]]:
+    """Return the sockets of a directory, made if it is missing, each with what tells it from a later one of its name.
+
+    Blocks. Raises OSError.
+    """
+    directory.mkdir(mode=_MODE, exist_ok=True)
+    found = {}
+    for path, _, files in os.walk(directory):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                status = Path(path, name).lstat()
+                if stat.S_ISSOCK(status.st_mode) and not name.startswith("."):
+                    found[Path(path, name)] = (status.st_ino, status.st_ctime_ns)
+    return found

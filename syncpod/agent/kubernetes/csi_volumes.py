@@ -1,0 +1,233 @@
+"""Brings volumes of storage drivers to the node for its pods, and lets go of them after the pods.
+
+Mirrors pkg/volume/csi/csi_attacher.go (MountDevice) and csi_mounter.go (SetUpAt, TearDownAt), v1.36: a volume that the
+cluster attaches is waited for; the driver stages it once for the node, publishes it for each pod, and afterwards
+unpublishes and unstages it. Before the driver is called, the node notes what it will have to undo, so that a worker
+that dies leaves nothing behind. Differences: a volume that is attached is told of in the Node's `volumesInUse` with the
+next status, which is not waited for; drivers that want tokens of service accounts are refused by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.agent.kubernetes.csi_drivers import CsiDrivers, Driver
+from syncpod.csi.driver import GIVES_TO_GROUP, STAGES, CsiError
+from syncpod.csi.volume import Publishing, Staging, Use
+from syncpod.kernel.machine import boot_id
+from syncpod.kubernetes.claimed_volume import NotUsable
+from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.csi import (
+    CsiVolume,
+    DriverTraits,
+    SecretName,
+    attachment_path,
+    csi_volume,
+    driver_path,
+    driver_traits,
+    is_given_to_group,
+    publish_attributes,
+    publish_context,
+)
+from syncpod.kubernetes.given_object import NotAnObject, given_object
+from syncpod.node.directories import make_directories, own_directories
+from syncpod.objects import (
+    ClaimedPlace,
+    ClaimNeed,
+    ObjectRef,
+    ObjectStore,
+    ObjectUnreadable,
+    claimed_place,
+    kept_place,
+    values,
+)
+from syncpod.redaction import of_process
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import csi_staging, csi_target
+from syncpod.volumes.ownership import give_to_group
+
+log = logging.getLogger(__name__)
+
+_MODE: Final = 0o750
+
+
+class CsiVolumes:
+    """The volumes of storage drivers on one node. All methods belong to one event loop."""
+
+    def __init__(self, client: ApiClient, store: ObjectStore, drivers: CsiDrivers, node: NodeContext) -> None:
+        """Bring volumes by `drivers`, and note in `store` what is here."""
+        self._client, self._store, self._drivers, self._node = client, store, drivers, node
+        self._alone: dict[str, asyncio.Lock] = {}
+        """By the volume's unique name: staging and unstaging exclude one another."""
+
+    def is_here(self, place: ClaimedPlace) -> bool:
+        """Say whether a volume is visible for its pod: it was made so since the machine has started."""
+        return bool(place.path) and place.boot_id == boot_id()
+
+    async def bring(self, document: Mapping[str, Any], need: ClaimNeed) -> ClaimedPlace:
+        """Make a PersistentVolume visible for a pod, and return where it is. Repeatable.
+
+        Raises NotUsable, ApiError, Unreachable, OSError.
+        """
+        volume = csi_volume(document)
+        driver = self._drivers.get(volume.driver)
+        if driver is None:
+            raise NotUsable(f"driver name {volume.driver} not found in the list of registered CSI drivers")
+        traits = driver_traits(await self._found(driver_path(volume.driver)))
+        if traits.wants_tokens:
+            raise NotUsable(f"driver {volume.driver} wants tokens of service accounts, which this node gives to none")
+        context = await self._attached(volume) if traits.is_attached else {}
+        target = csi_target(self._node, need.uid, volume.name)
+        stages = STAGES in driver.capabilities
+        staging = csi_staging(self._node, volume.driver, _digest(volume.handle)) if stages else None
+        place = ClaimedPlace(
+            volume.name,
+            "csi",
+            "",
+            driver=volume.driver,
+            handle=volume.handle,
+            target=str(target),
+            staging=str(staging or ""),
+            boot_id=boot_id(),
+            is_attached=traits.is_attached,
+        )
+        async with self._lock(volume.unique_name):
+            await asyncio.to_thread(self._store.keep, kept_place(need.ref, place), "claim")
+            await self._call(driver, volume, traits, need, context, place)
+        return replace(place, path=str(target))
+
+    async def _call(
+        self,
+        driver: Driver,
+        volume: CsiVolume,
+        traits: DriverTraits,
+        need: ClaimNeed,
+        context: Mapping[str, str],
+        place: ClaimedPlace,
+    ) -> None:
+        use = Use(volume.access_mode, volume.fs_type, volume.mount_flags, need.group)
+        target, staging = Path(place.target), Path(place.staging) if place.staging else None
+        try:
+            if staging is not None:
+                await asyncio.to_thread(_make, staging)
+                secrets = await self._secrets(volume.stage_secret)
+                staged = Staging(volume.handle, staging, use, context, volume.attributes, secrets)
+                await driver.calls.stage(staged, driver.capabilities)
+            await asyncio.to_thread(self._make_above, need.uid, target)
+            published = Publishing(
+                volume.handle,
+                staging,
+                target,
+                use,
+                is_read_only=volume.is_read_only or need.is_read_only,
+                publish_context=context,
+                context=publish_attributes(volume, traits, need),
+                secrets=await self._secrets(volume.publish_secret),
+            )
+            await driver.calls.publish(published, driver.capabilities)
+        except CsiError as error:
+            raise NotUsable(of_process.redact(str(error))) from error
+        is_by_node = GIVES_TO_GROUP not in driver.capabilities and is_given_to_group(volume, traits)
+        if need.group is not None and is_by_node and not published.is_read_only:
+            await asyncio.to_thread(give_to_group, target, need.group, read_only=False)
+
+    async def let_go(self, ref: ObjectRef) -> bool:
+        """Undo what was done for a pod; say whether nothing of it is left. Repeatable.
+
+        Raises NotUsable if it cannot be undone now, OSError.
+        """
+        place = await asyncio.to_thread(self._kept, ref)
+        if place is None or place.plugin != "csi":
+            return True
+        driver = self._drivers.get(place.driver)
+        if place.boot_id == boot_id():  # else the machine's start has undone it
+            if driver is None:
+                raise NotUsable(f"volume {place.volume} cannot be unmounted: driver {place.driver} is not registered")
+            async with self._lock(f"kubernetes.io/csi/{place.driver}^{place.handle}"):
+                try:
+                    await driver.calls.unpublish(place.handle, Path(place.target))
+                    if place.staging and not await asyncio.to_thread(self._is_shared, ref, place):
+                        await driver.calls.unstage(place.handle, Path(place.staging))
+                except CsiError as error:
+                    why = of_process.redact(str(error))
+                    raise NotUsable(f"volume {place.volume} cannot be unmounted from {place.target}: {why}") from error
+        await asyncio.to_thread(_remove_empty, Path(place.target).parent)
+        return True
+
+    def in_use(self) -> list[str]:
+        """Return the unique names of the attached volumes that are here, as a Node's status has them. Blocks."""
+        kept = [self._kept(ref) for ref in self._store.versions() if ref.origin == "claim"]
+        return sorted({f"kubernetes.io/csi/{each.driver}^{each.handle}" for each in kept if each and each.is_attached})
+
+    def _is_shared(self, ref: ObjectRef, place: ClaimedPlace) -> bool:
+        """Say whether another pod has the same volume. Blocks."""
+        others = (self._kept(each) for each in self._store.versions() if each.origin == "claim" and each != ref)
+        return any(each is not None and each.staging == place.staging for each in others)
+
+    def _kept(self, ref: ObjectRef) -> ClaimedPlace | None:
+        try:
+            held = self._store.get(ref)
+            return None if held is None else claimed_place(values(held))
+        except (ObjectUnreadable, ValueError):
+            return None
+
+    async def _found(self, path: str) -> Mapping[str, Any] | None:
+        try:
+            return await self._client.ask("GET", path)
+        except ApiError as error:
+            if error.reason == "NotFound":
+                return None
+            raise
+
+    async def _attached(self, volume: CsiVolume) -> Mapping[str, str]:
+        attachment = await self._found(attachment_path(volume, self._node.name))
+        if attachment is None:
+            raise NotUsable(f"volume {volume.name} is not attached to this node yet")
+        return publish_context(attachment, volume)
+
+    async def _secrets(self, name: SecretName | None) -> Mapping[str, str]:
+        """Return the values of a Secret for a driver. They are kept nowhere, and hidden in every text from now on."""
+        if name is None:
+            return {}
+        ref = ObjectRef("Secret", name.namespace, name.name, "cluster")
+        try:
+            found = values(given_object(ref, await self._client.ask("GET", name.path)))
+        except (ApiError, Unreachable, NotAnObject) as error:
+            raise NotUsable(f'failed to fetch secret "{name.name}" from API server: {error}') from error
+        secrets = {key: value.decode(errors="surrogateescape") for key, value in found.items()}
+        of_process.add(secrets.values())
+        return secrets
+
+    def _make_above(self, uid: str, target: Path) -> None:
+        """Make the directories above a path in a pod's own. Blocks."""
+        make_directories(own_directories(uid, self._node))
+        _make(target.parent)
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._alone.setdefault(name, asyncio.Lock())
+
+
+def _digest(handle: str) -> str:
+    return hashlib.sha256(handle.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _make(directory: Path) -> None:
+    directory.mkdir(mode=_MODE, parents=True, exist_ok=True)
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a directory of ours, with the mount point that a driver may have left in it; full ones stay."""
+    for path in (directory / "mount", directory):
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.debug("%s is not removed: %s", path, error.strerror)
+            return

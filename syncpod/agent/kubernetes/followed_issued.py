@@ -1,0 +1,260 @@
+"""The trust anchors and certificates of one pod's volumes: learnt from the cluster, and kept in the node's store.
+
+Mirrors pkg/kubelet/clustertrustbundle and podcertificate, v1.36: trust anchors follow their ClusterTrustBundles; for a
+certificate the node makes a key and a PodCertificateRequest, waits for the signer, and begins anew when the signer
+says, up to five minutes later. A request that is denied or failed is not repeated by this worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from secrets import SystemRandom
+from typing import Any, Final
+
+from syncpod.kernel.os_errors import where_and_why
+from syncpod.kubernetes.certificates import key_and_request
+from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.issued import (
+    BUNDLES,
+    GROUP,
+    REQUESTS,
+    VERSIONS,
+    Issued,
+    NotIssued,
+    certificate_request,
+    issued,
+    trust_anchors,
+)
+from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.reflector import Backoff, Reflector
+from syncpod.objects import (
+    BundleNeed,
+    CertificateNeed,
+    ObjectRefused,
+    ObjectStore,
+    ObjectUnreadable,
+    kept_bundle,
+    kept_certificate,
+    refresh_at,
+)
+from syncpod.redaction import of_process
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 60.0
+"""Between two looks at the clock, which may be set, or stand still while the machine sleeps."""
+ANSWER_SECONDS: Final = (0.5, 10.0)
+"""The first wait for a signer, and the longest; each is half as long again as the one before."""
+ABANDONED: Final = timedelta(minutes=10)
+"""A request without an answer for so long is followed by another."""
+JITTER: Final = timedelta(minutes=5)
+_CHANCE: Final = SystemRandom().random
+
+
+async def served_version(client: ApiClient, resource: str) -> str:
+    """Return the best version in which the cluster serves a resource. Raises NotIssued, ApiError, Unreachable."""
+    for version in VERSIONS:
+        try:
+            served = await client.ask("GET", f"{GROUP}/{version}")
+        except ApiError as error:
+            if error.code == 404:
+                continue
+            raise
+        if any(each.get("name") == resource for each in mappings(served.get("resources"))):
+            return version
+    raise NotIssued(f"the cluster serves no {resource}")
+
+
+class FollowedBundle:
+    """Trust anchors. All methods belong to one event loop."""
+
+    def __init__(self, client: ApiClient, store: ObjectStore, need: BundleNeed, tell: Callable[[], None]) -> None:
+        """Keep them in `store`; `tell` is called each time that is tried."""
+        self._client, self._store, self._need, self._tell = client, store, need, tell
+        self.is_known = False
+        """The store has them as the API server has answered."""
+        self.trouble = ""
+        """Why the store may not have them; "" if it has."""
+        self._news = asyncio.Event()
+
+    @property
+    def has_said(self) -> bool:
+        """Whether the log has that trouble already."""
+        return True
+
+    def keep_again(self) -> None:
+        """Keep once more what is known: the store may have lost it."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Follow the anchors until cancelled."""
+        while True:
+            try:
+                version = await served_version(self._client, BUNDLES)
+                break
+            except (ApiError, Unreachable, NotIssued) as error:
+                self._fail(str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+        need = self._need
+        wanted = f"metadata.name={need.name}" if need.name else f"spec.signerName={need.signer}"
+        path, params = f"{GROUP}/{version}/{BUNDLES}", {"fieldSelector": wanted}
+        reflector = Reflector(self._client, path, "ClusterTrustBundle", params=params, level=logging.DEBUG)
+        self._news = reflector.news
+        following = asyncio.create_task(reflector.run(), name=f"watch of trust bundles for pod {need.pod}")
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                if reflector.is_complete:
+                    await self._keep(reflector)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _keep(self, reflector: Reflector) -> None:
+        try:
+            kept = kept_bundle(self._need.ref, trust_anchors(reflector.objects.values(), self._need))
+            await asyncio.to_thread(self._store.keep, kept, "bundle")
+        except NotIssued as error:
+            self._fail(str(error))
+        except (OSError, ValueError) as error:
+            self._fail(where_and_why(error))
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.keep_again)
+        else:
+            self.is_known, self.trouble = True, ""
+            self._store.explain(self._need.ref, "")
+            self._tell()
+
+    def _fail(self, why: str) -> None:
+        if self.trouble != why:
+            self.trouble = why
+            log.warning("pod %s/%s has no trust anchors: %s", self._need.ref.namespace, self._need.pod, why)
+        self._store.explain(self._need.ref, why)
+        self._tell()
+
+
+class FollowedCertificate:
+    """One certificate. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        store: ObjectStore,
+        need: CertificateNeed,
+        node: Callable[[], Mapping[str, Any] | None],
+        tell: Callable[[], None],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Keep it in `store`; `tell` is called when it is known. `node` returns the newest v1 Node."""
+        self._client, self._store, self._need, self._node, self._tell = client, store, need, node, tell
+        self._now = now
+        self.is_known = False
+        """The store has a certificate."""
+        self.trouble = ""
+        """Why there is no newer certificate; "" if none is due."""
+        self._again = asyncio.Event()
+
+    @property
+    def has_said(self) -> bool:
+        """Whether the log has that trouble already."""
+        return True
+
+    def keep_again(self) -> None:
+        """Look once more whether the store has the certificate."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Keep the certificate valid until cancelled."""
+        backoff = Backoff(time.monotonic, _CHANCE)
+        while True:
+            wait: float | None
+            try:
+                wait = await self._round()
+            except NotIssued as error:
+                self._fail(str(error))
+                wait = None  # for good, as in the kubelet
+            except (ApiError, Unreachable, OSError, ObjectRefused) as error:
+                self._fail(where_and_why(error))
+                wait = backoff.next(error)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._again.wait()
+                self._again.clear()
+            except TimeoutError:
+                continue
+
+    async def _round(self) -> float:
+        """Have a certificate issued if one is due; return seconds after which to look again."""
+        due = await asyncio.to_thread(self._due)
+        if due is not None and self._now() < due:
+            self._succeed()
+            return min((due - self._now()).total_seconds() + 1, LOOK_SECONDS)
+        need = self._need
+        version = await served_version(self._client, REQUESTS)
+        key, request = await asyncio.to_thread(key_and_request, need.key_type)
+        of_process.add([key])  # before anything has it
+        found = await self._issued(version, request)
+        if found is None:
+            return 0.0
+        refresh = found.refresh + JITTER * _CHANCE()
+        kept = kept_certificate(need.ref, key, found.chain, refresh, found.expires)
+        await asyncio.to_thread(self._store.keep, kept, "certificate")
+        self._succeed()
+        return 0.0
+
+    async def _issued(self, version: str, request: bytes) -> Issued | None:
+        """Ask the signer, and wait for its answer; None: it has had its time."""
+        need, node = self._need, mapping((self._node() or {}).get("metadata"))
+        namespace = need.ref.namespace
+        account = await self._client.ask(
+            "GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/{need.service_account}"
+        )
+        account_uid = str(mapping(account.get("metadata")).get("uid") or "")
+        body = certificate_request(
+            need, version, request, account_uid, str(node.get("name") or ""), str(node.get("uid") or "")
+        )
+        path = f"{GROUP}/{version}/namespaces/{namespace}/{REQUESTS}"
+        asked = await self._client.ask("POST", path, body=body)
+        name, since, (wait, longest) = mapping(asked.get("metadata")).get("name"), self._now(), ANSWER_SECONDS
+        while self._now() - since < ABANDONED:
+            if (found := issued(asked)) is not None:
+                return found
+            self._fail("credential bundle is not issued yet")
+            await asyncio.sleep(wait)
+            wait = min(wait * 1.5, longest)
+            try:
+                asked = await self._client.ask("GET", f"{path}/{name}")
+            except ApiError as error:
+                if error.code == 404:  # somebody has deleted it
+                    return None
+                raise
+        return None
+
+    def _due(self) -> datetime | None:
+        """Return the time at which the next certificate is due; None = at once. Blocks."""
+        try:
+            held = self._store.get(self._need.ref)
+        except ObjectUnreadable:
+            return None
+        return None if held is None else refresh_at(held)
+
+    def _succeed(self) -> None:
+        self.trouble = ""
+        self._store.explain(self._need.ref, "")
+        if not self.is_known:
+            self.is_known = True
+            self._tell()
+
+    def _fail(self, why: str) -> None:
+        need = self._need
+        if self.trouble != why:
+            self.trouble = why
+            log.info("pod %s/%s has no new certificate of %s: %s", need.ref.namespace, need.pod, need.signer, why)
+        self._store.explain(need.ref, why)
+        self._tell()

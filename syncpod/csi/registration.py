@@ -1,0 +1,48 @@
+"""What a plugin says of itself at the socket that it puts into the node's directory (pluginregistration v1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+
+from protos.plugin_registration.v1 import api_pb2, api_pb2_grpc
+from syncpod.csi.driver import OPTIONS, CsiError, clause
+
+CSI: Final = "CSIPlugin"
+_CALL_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin that registers."""
+
+    kind: str
+    """`CSIPlugin`, or a kind that this node does not take."""
+    name: str
+    socket: Path
+    """Where it serves."""
+    versions: tuple[str, ...]
+
+
+async def plugin_at(socket: Path) -> Plugin:
+    """Ask for the plugin at a registration socket. Raises CsiError."""
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS) as channel:
+            said = await api_pb2_grpc.RegistrationStub(channel).GetInfo(api_pb2.InfoRequest(), timeout=_CALL_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        raise CsiError(clause("GetInfo", error)) from None
+    serving = Path(said.endpoint) if said.endpoint else socket
+    return Plugin(said.type, said.name, serving, tuple(said.supported_versions))
+
+
+async def tell_plugin(socket: Path, refusal: str = "") -> None:
+    """Tell the plugin at a registration socket that it is taken, or why it is not. Raises CsiError."""
+    status = api_pb2.RegistrationStatus(plugin_registered=not refusal, error=refusal)
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS) as channel:
+            await api_pb2_grpc.RegistrationStub(channel).NotifyRegistrationStatus(status, timeout=_CALL_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        raise CsiError(clause("NotifyRegistrationStatus", error)) from None

@@ -1,0 +1,220 @@
+"""Volumes of storage drivers as an API server has them: PersistentVolume, VolumeAttachment, CSIDriver, CSINode.
+
+Values in, values out. Mirrors pkg/volume/csi, v1.36: csi_mounter.go, csi_attacher.go, nodeinfomanager.go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syncpod.kubernetes.claimed_volume import NotUsable
+from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.objects import ClaimNeed
+
+GROUP: Final = "/apis/storage.k8s.io/v1"
+NODE_ID_ANNOTATION: Final = "csi.volume.kubernetes.io/nodeid"
+"""On the Node: the names of the machine by driver, as JSON."""
+
+
+@dataclass(frozen=True)
+class SecretName:
+    """A Secret of the cluster with what a driver needs to reach its storage."""
+
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its path at the API server."""
+        return f"/api/v1/namespaces/{self.namespace}/secrets/{self.name}"
+
+
+@dataclass(frozen=True)
+class CsiVolume:
+    """A PersistentVolume of a storage driver."""
+
+    name: str
+    driver: str
+    handle: str
+    """The driver's name for it."""
+    fs_type: str
+    access_mode: str
+    mount_flags: tuple[str, ...]
+    is_read_only: bool
+    attributes: Mapping[str, str]
+    stage_secret: SecretName | None
+    publish_secret: SecretName | None
+
+    @property
+    def unique_name(self) -> str:
+        """The name by which a Node's status lists it (`volumesInUse`)."""
+        return f"kubernetes.io/csi/{self.driver}^{self.handle}"
+
+
+@dataclass(frozen=True)
+class DriverTraits:
+    """What a CSIDriver says of its driver; the defaults are those of a driver without one."""
+
+    is_attached: bool = True
+    """The cluster attaches its volumes to a machine first."""
+    wants_pod: bool = False
+    """It wants to know of each pod."""
+    fs_group_policy: str = "ReadWriteOnceWithFSType"
+    wants_tokens: bool = False
+    """It wants tokens of the pods' service accounts."""
+
+
+def csi_volume(volume: Mapping[str, Any]) -> CsiVolume:
+    """Return what a PersistentVolume says of its driver. Raises NotUsable."""
+    metadata, spec = mapping(volume.get("metadata")), mapping(volume.get("spec"))
+    csi = mapping(spec.get("csi"))
+    given = (metadata.get("name"), csi.get("driver"), csi.get("volumeHandle"))
+    name, driver, handle = (str(each or "") for each in given)
+    if not (driver and handle) or "/" in driver or driver in (".", ".."):
+        raise NotUsable(f"PV {name} names no driver or no volumeHandle")
+    return CsiVolume(
+        name=name,
+        driver=driver,
+        handle=handle,
+        fs_type=str(csi.get("fsType") or ""),
+        access_mode=str(next(iter(spec.get("accessModes") or ()), "ReadWriteOnce")),
+        mount_flags=tuple(str(each) for each in spec.get("mountOptions") or ()),
+        is_read_only=csi.get("readOnly") is True,
+        attributes={str(key): str(value) for key, value in mapping(csi.get("volumeAttributes")).items()},
+        stage_secret=_secret(csi.get("nodeStageSecretRef")),
+        publish_secret=_secret(csi.get("nodePublishSecretRef")),
+    )
+
+
+def driver_path(driver: str) -> str:
+    """Return the path of a CSIDriver at the API server."""
+    return f"{GROUP}/csidrivers/{driver}"
+
+
+def driver_traits(document: Mapping[str, Any] | None) -> DriverTraits:
+    """Return what a CSIDriver says; None = the cluster has none of that name."""
+    spec = mapping(mapping(document).get("spec"))
+    return DriverTraits(
+        is_attached=spec.get("attachRequired") is not False,
+        wants_pod=spec.get("podInfoOnMount") is True,
+        fs_group_policy=str(spec.get("fsGroupPolicy") or DriverTraits.fs_group_policy),
+        wants_tokens=bool(spec.get("tokenRequests")),
+    )
+
+
+def attachment_path(volume: CsiVolume, node: str) -> str:
+    """Return the path of a volume's VolumeAttachment to a node at the API server (getAttachmentName)."""
+    digest = hashlib.sha256(f"{volume.handle}{volume.driver}{node}".encode()).hexdigest()
+    return f"{GROUP}/volumeattachments/csi-{digest}"
+
+
+def publish_context(attachment: Mapping[str, Any], volume: CsiVolume) -> dict[str, str]:
+    """Return what the driver's controller said when it attached a volume. Raises NotUsable if it is not attached."""
+    status = mapping(attachment.get("status"))
+    if mapping(attachment.get("metadata")).get("deletionTimestamp"):
+        raise NotUsable(f"volume {volume.name} is being detached from this node")
+    if status.get("attached") is not True:
+        why = str(mapping(status.get("attachError")).get("message") or "")
+        raise NotUsable(f"volume {volume.name} is not attached to this node yet{why and ': '}{why}")
+    return {str(key): str(value) for key, value in mapping(status.get("attachmentMetadata")).items()}
+
+
+def publish_attributes(volume: CsiVolume, traits: DriverTraits, need: ClaimNeed) -> dict[str, str]:
+    """Return the volume's attributes, with what the driver wants to know of the pod (getPodInfoAttrs)."""
+    if not traits.wants_pod:
+        return dict(volume.attributes)
+    prefix = "csi.storage.k8s.io"
+    return {
+        **volume.attributes,
+        f"{prefix}/pod.name": need.pod,
+        f"{prefix}/pod.namespace": need.ref.namespace,
+        f"{prefix}/pod.uid": need.uid,
+        f"{prefix}/serviceAccount.name": need.service_account,
+        f"{prefix}/ephemeral": "false",
+    }
+
+
+def is_given_to_group(volume: CsiVolume, traits: DriverTraits) -> bool:
+    """Say whether the node gives the volume to a pod's fsGroup (csi_mounter.go, supportsFSGroup)."""
+    match traits.fs_group_policy:
+        case "None":
+            return False
+        case "File":
+            return True
+        case _:
+            return bool(volume.fs_type) and volume.access_mode in ("ReadWriteOnce", "ReadWriteOncePod")
+
+
+@dataclass(frozen=True)
+class RegisteredDriver:
+    """What a node tells of a driver that has registered there."""
+
+    name: str
+    node_id: str
+    topology: Mapping[str, str]
+    most_volumes: int
+
+
+def node_path(node: str) -> str:
+    """Return the path of a node's CSINode at the API server."""
+    return f"{GROUP}/csinodes/{node}"
+
+
+def csi_node(
+    node: str, uid: str, before: Mapping[str, Any] | None, drivers: Mapping[str, RegisteredDriver]
+) -> dict[str, Any]:
+    """Return the node's CSINode with these drivers, from the one that the cluster has; it goes with its Node."""
+    metadata = mapping(mapping(before).get("metadata"))
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {**metadata, "name": node, "ownerReferences": [owner]},
+        "spec": {"drivers": [_of_driver(drivers[name]) for name in sorted(drivers)]},
+    }
+
+
+def has_drivers(csi_node: Mapping[str, Any], drivers: Mapping[str, RegisteredDriver]) -> bool:
+    """Say whether a CSINode of the cluster names exactly these drivers, with what the node tells of them."""
+    known = {str(each.get("name")): each for each in mappings(mapping(csi_node.get("spec")).get("drivers"))}
+    return known.keys() == drivers.keys() and all(
+        each.get("nodeID") == drivers[name].node_id
+        and sorted(each.get("topologyKeys") or ()) == sorted(drivers[name].topology)
+        for name, each in known.items()
+    )
+
+
+def node_patch(node: Mapping[str, Any], drivers: Mapping[str, RegisteredDriver]) -> dict[str, Any] | None:
+    """Return the merge patch that tells of the drivers on the Node: annotation and places; None if it has them.
+
+    Labels of a driver that has gone stay, as the kubelet's do.
+    """
+    metadata = mapping(node.get("metadata"))
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    told = json.dumps({name: drivers[name].node_id for name in sorted(drivers)}) if drivers else None
+    places = {key: value for each in drivers.values() for key, value in each.topology.items()}
+    missing = {key: value for key, value in places.items() if labels.get(key) != value}
+    if annotations.get(NODE_ID_ANNOTATION) == told and not missing:
+        return None
+    patch: dict[str, Any] = {"uid": metadata.get("uid"), "annotations": {NODE_ID_ANNOTATION: told}}
+    return {"metadata": {**patch, "labels": missing} if missing else patch}
+
+
+def _of_driver(driver: RegisteredDriver) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "name": driver.name,
+        "nodeID": driver.node_id,
+        "topologyKeys": sorted(driver.topology),
+    }
+    return {**told, "allocatable": {"count": driver.most_volumes}} if driver.most_volumes else told
+
+
+def _secret(value: Any) -> SecretName | None:
+    found = mapping(value)
+    if not found.get("name"):
+        return None
+    return SecretName(str(found.get("namespace") or ""), str(found["name"]))

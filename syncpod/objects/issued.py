@@ -1,0 +1,130 @@
+"""What a cluster issues for a pod beside tokens: trust anchors and certificates, and how a node keeps each.
+
+A node keeps them as it keeps ConfigMaps and Secrets of the cluster, under names that it makes of the pod and of what it
+wants. They are no objects of the cluster, and no pod can name them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from syncpod.objects.refs import ObjectRef
+from syncpod.pod import ConfigMap, LabelSelector, ObjectMeta, Pod, Secret
+from syncpod.pod.volumes import ClusterTrustBundleProjection, PodCertificateProjection
+from syncpod.pod.wire import to_wire
+
+BUNDLE_KEY: Final = "bundle"
+BOTH_KEY: Final = "both"
+PRIVATE_KEY: Final = "key"
+CHAIN_KEY: Final = "chain"
+_REFRESH: Final = "syncpod.dev/refresh"
+_EXPIRES: Final = "syncpod.dev/expires"
+_DEFAULT_ACCOUNT: Final = "default"
+
+
+@dataclass(frozen=True)
+class BundleNeed:
+    """Trust anchors that a pod's volumes show."""
+
+    ref: ObjectRef
+    """The node's name for them."""
+    pod: str
+    name: str
+    """The ClusterTrustBundle's; "" = those of a signer."""
+    signer: str
+    selector: LabelSelector | None
+    """Of the signer's bundles; None = none of them."""
+    is_optional: bool
+
+
+@dataclass(frozen=True)
+class CertificateNeed:
+    """A certificate that a pod's volumes show."""
+
+    ref: ObjectRef
+    """The node's name for it."""
+    pod: str
+    uid: str
+    service_account: str
+    signer: str
+    key_type: str
+    """As Kubernetes spells it: `ECDSAP256`, `RSA3072`, …"""
+    seconds: int | None
+    """The longest that it is to be valid."""
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What the pod tells its signer."""
+
+
+def bundle_ref(pod: Pod, wanted: ClusterTrustBundleProjection) -> ObjectRef:
+    """Return the node's name for trust anchors of a pod. Two sources that want the same share one."""
+    name = _name(pod, {**to_wire(wanted), "path": ""})
+    return ObjectRef("ConfigMap", pod.metadata.namespace or "default", name, "bundle")
+
+
+def certificate_ref(pod: Pod, volume: str, index: int) -> ObjectRef:
+    """Return the node's name for a certificate of a pod. Each source has one of its own, as in the kubelet."""
+    name = _name(pod, {"volume": volume, "index": index})
+    return ObjectRef("Secret", pod.metadata.namespace or "default", name, "certificate")
+
+
+def issued_needs(pod: Pod) -> Iterator[BundleNeed | CertificateNeed]:
+    """Yield the trust anchors and certificates that a pod of a cluster needs."""
+    for volume in pod.spec.volumes:
+        for index, part in enumerate(volume.projected.sources if volume.projected is not None else ()):
+            if (bundle := part.cluster_trust_bundle) is not None:
+                yield BundleNeed(
+                    bundle_ref(pod, bundle),
+                    pod.metadata.name,
+                    bundle.name or "",
+                    bundle.signer_name or "",
+                    bundle.label_selector,
+                    bool(bundle.optional),
+                )
+            if (certificate := part.pod_certificate) is not None:
+                yield _certificate(pod, certificate, certificate_ref(pod, volume.name, index))
+
+
+def kept_bundle(ref: ObjectRef, anchors: str) -> ConfigMap:
+    """Return what a node keeps of trust anchors, as PEM; "" = there are none, and the pod does without."""
+    return ConfigMap(metadata=ObjectMeta(name=ref.name, namespace=ref.namespace), data={BUNDLE_KEY: anchors})
+
+
+def kept_certificate(ref: ObjectRef, key: str, chain: str, refresh: datetime, expires: datetime) -> Secret:
+    """Return what a node keeps of a certificate: key and chain as PEM, and when the next one is due."""
+    annotations = {_REFRESH: refresh.isoformat(), _EXPIRES: expires.isoformat()}
+    metadata = ObjectMeta(name=ref.name, namespace=ref.namespace, annotations=annotations)
+    texts = {BOTH_KEY: key + chain, PRIVATE_KEY: key, CHAIN_KEY: chain}
+    encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    return Secret(metadata=metadata, data=encoded, type="Opaque")
+
+
+def refresh_at(kept: ConfigMap | Secret) -> datetime | None:
+    """Return the time at which the next certificate is due; None if that cannot be read."""
+    try:
+        return datetime.fromisoformat(kept.metadata.annotations[_REFRESH])
+    except (KeyError, ValueError):
+        return None
+
+
+def _certificate(pod: Pod, wanted: PodCertificateProjection, ref: ObjectRef) -> CertificateNeed:
+    return CertificateNeed(
+        ref,
+        pod.metadata.name,
+        pod.metadata.uid,
+        pod.spec.service_account_name or _DEFAULT_ACCOUNT,
+        wanted.signer_name,
+        wanted.key_type,
+        wanted.max_expiration_seconds,
+        dict(wanted.user_annotations),
+    )
+
+
+def _name(pod: Pod, said: Mapping[str, object]) -> str:
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+    return f"{pod.metadata.uid}-{digest}"

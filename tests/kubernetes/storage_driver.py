@@ -1,0 +1,132 @@
+# ruff: noqa: ASYNC240 - a look at a directory is what these tests are about
+"""A storage driver (CSI v1) of directories, in this process, with its registrar; and what a node needs to call it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from protos.csi.v1 import csi_pb2, csi_pb2_grpc
+from protos.plugin_registration.v1 import api_pb2, api_pb2_grpc
+from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
+from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
+from syncpod.agent.kubernetes.followed_claim import Claims
+from syncpod.kubernetes.client import ApiClient
+from syncpod.objects import ObjectStore
+from syncpod.translation.context import NodeContext
+from tests.translation.translation import NODE
+
+A_NODE: Mapping[str, Any] = {
+    "metadata": {"name": NODE.name, "uid": "node-uid", "labels": {"kubernetes.io/hostname": "n1"}}
+}
+"""The v1 Node of the tests."""
+
+
+def claims(client: ApiClient, store: ObjectStore, node: NodeContext = NODE) -> Claims:
+    """The claims of a node on which no driver has registered."""
+    drivers = CsiDrivers(client, node.name, node.state_dir, lambda: A_NODE)
+    return Claims(client, store, lambda: A_NODE, CsiVolumes(client, store, drivers, node))
+
+
+class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer):
+    """A driver whose volumes are empty directories at the paths that it is asked for."""
+
+    def __init__(self, name: str, directory: Path, capabilities: Sequence[str]) -> None:
+        self.name, self.directory = name, directory
+        self.capabilities = list(capabilities)
+        self.kind, self.versions = "CSIPlugin", ["1.0.0"]
+        self.calls: list[tuple[str, Any]] = []
+        self.refusals: dict[str, tuple[grpc.StatusCode, str]] = {}
+        """By call: what it is answered."""
+        self.statuses: list[tuple[bool, str]] = []
+        """What the node has told the registrar."""
+
+    async def _refuse(self, call: str, request: Any, context: Any) -> None:
+        self.calls.append((call, request))
+        if call in self.refusals:
+            await context.abort(*self.refusals[call])
+
+    def asked(self, call: str) -> list[Any]:
+        """The requests of one call."""
+        return [request for name, request in self.calls if name == call]
+
+    async def NodeStageVolume(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._refuse("stage", request, context)
+        assert Path(request.staging_target_path).is_dir()
+        return csi_pb2.NodeStageVolumeResponse()
+
+    async def NodeUnstageVolume(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._refuse("unstage", request, context)
+        return csi_pb2.NodeUnstageVolumeResponse()
+
+    async def NodePublishVolume(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._refuse("publish", request, context)
+        assert Path(request.target_path).parent.is_dir()
+        Path(request.target_path).mkdir(exist_ok=True)
+        return csi_pb2.NodePublishVolumeResponse()
+
+    async def NodeUnpublishVolume(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._refuse("unpublish", request, context)
+        shutil.rmtree(request.target_path, ignore_errors=True)
+        return csi_pb2.NodeUnpublishVolumeResponse()
+
+    async def NodeGetCapabilities(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._refuse("capabilities", request, context)
+        kinds = csi_pb2.NodeServiceCapability
+        found = [kinds(rpc=kinds.RPC(type=each)) for each in self.capabilities]
+        return csi_pb2.NodeGetCapabilitiesResponse(capabilities=found)
+
+    async def NodeGetInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._refuse("info", request, context)
+        place = csi_pb2.Topology(segments={"topology.disk.example/node": "machine-1"})
+        return csi_pb2.NodeGetInfoResponse(node_id="machine-1", max_volumes_per_node=7, accessible_topology=place)
+
+    async def GetInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return api_pb2.PluginInfo(
+            type=self.kind, name=self.name, endpoint=str(self.directory / "csi.sock"), supported_versions=self.versions
+        )
+
+    async def NotifyRegistrationStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.statuses.append((request.plugin_registered, request.error))
+        return api_pb2.RegistrationStatusResponse()
+
+
+@asynccontextmanager
+async def serving(driver: StorageDriver, registry: Path) -> AsyncIterator[Path]:
+    """Serve the driver, with a registration socket in `registry`, whose path this yields."""
+    driver.directory.mkdir(parents=True, exist_ok=True)
+    registry.mkdir(parents=True, exist_ok=True)
+    socket = registry / f"{driver.name}-reg.sock"
+    server = grpc.aio.server()
+    csi_pb2_grpc.add_NodeServicer_to_server(driver, server)
+    api_pb2_grpc.add_RegistrationServicer_to_server(driver, server)
+    server.add_insecure_port(f"unix:{driver.directory / 'csi.sock'}")
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    try:
+        yield socket
+    finally:
+        await server.stop(None)
+        socket.unlink(missing_ok=True)
+
+
+def node_in(directory: Path) -> NodeContext:
+    """A node with directories of its own."""
+    node = replace(NODE, state_dir=directory / "state", memory_dir=directory / "memory")
+    node.state_dir.mkdir(mode=0o700)
+    return node
+
+
+async def cancelled(*tasks: asyncio.Task[Any]) -> None:
+    """End tasks."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
