@@ -287,7 +287,7 @@ class _Start:
         lifecycle = self.container.lifecycle
         if lifecycle is None or lifecycle.stop_signal is None:
             return
-        if (await self.cri.container_status(container_id, verbose=True)).stop_signal:
+        if (await self.cri.container_status(container_id, verbose=True)).container.stop_signal:
             return
         await remove_unstarted(self.attempt, container_id)
         runtime = await self.cri.version()

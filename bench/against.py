@@ -310,7 +310,7 @@ async def _one(side: Side, name: str) -> Mapping[str, float]:
     """Start one pod (CNI), kill its container's process, and stop it."""
     times, listed = await _started(side, [name], host_network=False), side.listed(name)
     (running,) = await side.cri.list_containers(labels={POD_NAME_LABEL: listed})
-    pid = (await side.cri.container_status(running.id, verbose=True)).pid
+    pid = (await side.cri.container_status(running.id, verbose=True)).container.pid
     if not pid:
         raise RuntimeError(f"the runtime does not say which process container {running.id} has")
     os.kill(pid, signal.SIGKILL)

@@ -44,7 +44,7 @@ async def histories(at: Stage) -> tuple[Row, ...]:
 
 async def _kill(at: Stage, name: str) -> None:
     container = await at.engine.container_id(name)
-    pid = (await at.cri.container_status(container, verbose=True)).pid
+    pid = (await at.cri.container_status(container, verbose=True)).container.pid
     if not pid:
         raise RuntimeError(f"the runtime does not say which process container {container} has")
     os.kill(pid, signal.SIGKILL)

@@ -195,7 +195,7 @@ async def _started(at: Stage, name: str, *, host_network: bool = True) -> BarePo
 async def _kill(at: Stage, name: str) -> tuple[float, str]:
     """SIGKILL the first process of the pod's container; return when, and the container's id."""
     (running,) = await at.cri.list_containers(labels={POD_NAME_LABEL: name})
-    pid = (await at.cri.container_status(running.id, verbose=True)).pid
+    pid = (await at.cri.container_status(running.id, verbose=True)).container.pid
     if not pid:
         raise RuntimeError(f"the runtime does not say which process container {running.id} has")
     os.kill(pid, signal.SIGKILL)

@@ -125,7 +125,7 @@ async def may_have_begun(attempt: StepAttempt, container_id: str) -> bool:
     if (await cri.version()).name != _FORGETS_STARTS:
         return False
     try:
-        log = (await cri.container_status(container_id)).log_path
+        log = (await cri.container_status(container_id)).container.log_path
     except NotFound:
         return True
     return bool(log) and await attempt.on_disk(DiskWork.LOGS, partial(os.path.lexists, log))

@@ -52,25 +52,12 @@ async def keep_log_ends(
     """
     ended: dict[str, list[Instance]] = {}
     for each in containers:
-        if each.state == "exited" and each.has_run:
-            end = replace(_instance(each), cause=why, killed_by=cause)
-            ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(end)
+        if each.exit is not None and each.has_run:
+            end = replace(each.exit, cause=why, killed_by=cause)
+            instance = Instance(each.name, each.restart_count, each.id, each.image, each.started_at, end)
+            ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(instance)
     for incarnation, instances in ended.items():  # an earlier life of the pod may have left some
         await attempt.node.agent.keep_ends(attempt.ref.model_copy(update={"incarnation": incarnation}), instances)
-
-
-def _instance(container: ObservedContainer) -> Instance:
-    return Instance(
-        container=container.name,
-        restart=container.restart_count,
-        id=container.id,
-        image=container.image,
-        started_at=container.started_at,
-        ended_at=container.finished_at,
-        exit_code=container.exit_code,
-        reason=container.reason,
-        message=container.message,
-    )
 
 
 async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: bool = False) -> bool:

@@ -16,7 +16,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
 
 from qa.manifests.command_line import CommandLine, Said
-from syncpod.cri.port import RuntimeContainerStatus
+from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.steps import Fault
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
@@ -107,14 +107,15 @@ class RunningPod:
         events: list[dict[str, Any]] = await self._ask("events")
         return events
 
-    async def instance(self, name: str) -> RuntimeContainerStatus:
+    async def instance(self, name: str) -> ObservedContainer:
         """The newest instance of a container, as the runtime has it."""
         uid = (await self.get())["metadata"]["uid"]
         labels = {POD_UID_LABEL: uid, NODE_LABEL: self.engine.name}
         found = [each for each in await self.engine.cri.list_containers(labels=labels) if each.name == name]
         if not found:
             raise NotSo(f"the runtime has no container {name}")
-        return await self.engine.cri.container_status(max(found, key=lambda each: each.attempt).id)
+        newest = max(found, key=lambda each: each.attempt)
+        return (await self.engine.cri.container_status(newest.id)).container
 
     async def sh(self, container: str, script: str) -> str:
         """What a shell in a running container prints, on both its streams."""

@@ -28,6 +28,7 @@ from syncpod.journal.reading import last_sign_of
 from syncpod.journal.records import HistoryEntry, Instance, PodRun, TaskRecords
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.machine import boot_id
+from syncpod.lifecycle.exit import Exit
 from syncpod.messages.identity import PodRef
 from syncpod.node.log_end import end_of_log
 from syncpod.node.secret_values import WITHHELD, may_have_unknown
@@ -436,7 +437,7 @@ class _Writer:
             lines=tuple(replace(each, reason=hide(each.reason), outcome=hide(each.outcome)) for each in records.lines),
             events=tuple(replace(each, message=hide(each.message)) for each in records.events),
             instances=tuple(
-                replace(each, message=hide(each.message), cause=hide(each.cause), log_end=hide(each.log_end))
+                replace(each, exit=_exit_without_secrets(each.exit), log_end=hide(each.log_end))
                 for each in records.instances
             ),
             present=hide(records.present),
@@ -452,3 +453,8 @@ def _sign(directory: Path) -> None:
             os.utime(sign)
         finally:
             os.close(sign)
+
+
+def _exit_without_secrets(exit_: Exit | None) -> Exit | None:
+    hide = of_process.redact
+    return replace(exit_, message=hide(exit_.message), cause=hide(exit_.cause)) if exit_ is not None else None

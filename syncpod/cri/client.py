@@ -18,11 +18,12 @@ from protos.cri.v1 import api_pb2, api_pb2_grpc
 from syncpod.cri import records, telemetry
 from syncpod.cri.answers import ReadableAnswers, is_id, process_id, word
 from syncpod.cri.endpoint import socket_path
-from syncpod.cri.errors import CriError, NotFound, Unimplemented, Unreadable, classify
+from syncpod.cri.errors import CriError, NotFound, Unimplemented, Unreadable, believing, classify
 from syncpod.cri.keyring import Credential
 from syncpod.cri.known_items import KnownItems
 from syncpod.cri.port import (
     CgroupDriver,
+    ContainerAnswer,
     ContainerConfig,
     ContainerEvent,
     ContainerStats,
@@ -33,7 +34,6 @@ from syncpod.cri.port import (
     ImageStatus,
     Ingest,
     LinuxResources,
-    RuntimeContainerStatus,
     RuntimeStatus,
     RuntimeVersion,
     SandboxConfig,
@@ -247,7 +247,7 @@ class CriClient(CriRuntime):
         return self._containers.records(answer.containers)
 
     @override
-    async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:
+    async def container_status(self, container_id: str, *, verbose: bool = False) -> ContainerAnswer:
         request = api_pb2.ContainerStatusRequest(container_id=container_id, verbose=verbose)
         about = _container(container_id)
         try:
@@ -256,10 +256,12 @@ class CriClient(CriRuntime):
             if not verbose or error.code != grpc.StatusCode.RESOURCE_EXHAUSTED.name:
                 raise
             # containerd has the environment twice in it, as JSON, and one of 1.4 MiB may be more than a message takes.
-            status = await self.container_status(container_id)
-            return replace(status, pid=await self._pid_of_task(container_id) if status.state == "running" else 0)
+            known = await self.container_status(container_id)
+            pid = await self._pid_of_task(container_id) if known.container.state == "running" else 0
+            return replace(known, container=known.container.model_copy(update={"pid": pid}))
         _is_about("container_status", answer.status.id, container_id)
-        return records.container_status(answer)
+        with believing("container_status"):
+            return records.container_status(answer)
 
     async def _pid_of_task(self, container_id: str) -> int:
         """Return the pid of a container's process as containerd's own API has it; 0 if that says none."""

@@ -23,10 +23,13 @@ and 2.4 as measured, CRI-O by its sources).
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Literal
 
 import grpc
+from pydantic import ValidationError
 
 
 class CriError(Exception):
@@ -213,3 +216,14 @@ def _pull_failure(message: str) -> type[RuntimeFailure]:
     if _BAD_REFERENCE.search(message):
         return InvalidImageName
     return RuntimeFailure
+
+
+@contextlib.contextmanager
+def believing(operation: str) -> Iterator[None]:
+    """Raise Unreadable for an answer that no pod can have, such as a number that is too large."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise Unreadable(operation, "INTERNAL", f"the runtime's answer is not valid: {said}") from None

@@ -14,8 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from protos.cri.v1 import api_pb2
 from syncpod.cri.keyring import Credential
-from syncpod.lifecycle.observed import ContainerRuntimeState, NetworkMode, SandboxState
-from syncpod.pod.status import ContainerUser
+from syncpod.lifecycle.observed import ContainerRuntimeState, NetworkMode, ObservedContainer, SandboxState
 
 SandboxConfig: TypeAlias = api_pb2.PodSandboxConfig
 ContainerConfig: TypeAlias = api_pb2.ContainerConfig
@@ -141,35 +140,16 @@ class ContainerMount:
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeContainerStatus:
-    """One container in full. Exit code, reason and finished_at are final once finished_at is set."""
+class ContainerAnswer:
+    """The runtime's whole answer about one container: the container, and what of it stays on the node."""
 
-    id: str
-    name: str
-    attempt: int
-    """The restart count it was made with."""
-    state: ContainerRuntimeState
-    created_at: datetime | None
-    started_at: datetime | None
-    """None until it is started, and if its start failed."""
-    finished_at: datetime | None
-    exit_code: int
-    """Meaningless until finished_at is set."""
-    reason: str
-    """`Completed`, `Error`, `OOMKilled`, `StartError`, ... May be set before the exit."""
-    message: str
-    image: str
-    image_ref: str
+    container: ObservedContainer
+    """Without its sandbox, which the runtime does not name here, and without what its annotations say.
+
+    Exit code, reason and `finished_at` are final once `finished_at` is set. The pid is 0 unless verbose."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    log_path: str
     mounts: tuple[ContainerMount, ...]
-    pid: int
-    """Pid of the main process; 0 unless verbose, or if it does not run."""
-    stop_signal: str = ""
-    """Its stop signal, as core/v1 names it (`SIGTERM`); "" if the runtime does not support a choice."""
-    user: ContainerUser | None = None
-    """The user of its first process; None if the runtime does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +375,7 @@ class CriRuntime(Protocol):
         """List containers with all these labels, in no particular order."""
         ...
 
-    async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:
+    async def container_status(self, container_id: str, *, verbose: bool = False) -> ContainerAnswer:
         """Return one container in full. Raises NotFound. Verbose adds the pid."""
         ...
 

@@ -17,6 +17,7 @@ from protos.cri.v1 import api_pb2
 from syncpod.cri import answers
 from syncpod.cri.port import (
     CgroupDriver,
+    ContainerAnswer,
     ContainerMount,
     ContainerStats,
     ContainerSummary,
@@ -25,7 +26,6 @@ from syncpod.cri.port import (
     ImageStatus,
     InterfaceUsage,
     MemoryUsage,
-    RuntimeContainerStatus,
     RuntimeHandler,
     RuntimeStatus,
     SandboxStats,
@@ -33,7 +33,7 @@ from syncpod.cri.port import (
     SandboxSummary,
 )
 from syncpod.cri.stop_signals import stop_signal_name
-from syncpod.lifecycle.observed import ContainerRuntimeState, SandboxState
+from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, SandboxState
 from syncpod.pod.status import ContainerUser, LinuxContainerUser
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -239,25 +239,31 @@ def container_summary(container: api_pb2.Container) -> ContainerSummary:
     )
 
 
-def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContainerStatus:
-    """Read a container in full."""
+def container_status(answer: api_pb2.ContainerStatusResponse) -> ContainerAnswer:
+    """Read a container in full. Raises ValidationError for one that no pod can have."""
     status = answer.status
-    return RuntimeContainerStatus(
-        id=status.id,
-        name=status.metadata.name,
-        attempt=status.metadata.attempt,
-        state=container_state(status.state),
-        created_at=moment(status.created_at),
-        started_at=moment(status.started_at),
-        finished_at=moment(status.finished_at),
-        exit_code=status.exit_code,
-        reason=answers.word(status.reason),
-        message=answers.message(status.message),
-        image=status.image.image,
-        image_ref=status.image_ref,
+    state = container_state(status.state)
+    return ContainerAnswer(
+        ObservedContainer(
+            id=status.id,
+            name=status.metadata.name,
+            restart_count=status.metadata.attempt,
+            state=state,
+            created_at=moment(status.created_at),
+            started_at=moment(status.started_at),
+            finished_at=moment(status.finished_at),
+            exit_code=status.exit_code if state == "exited" else 0,
+            reason=answers.word(status.reason),
+            message=answers.message(status.message),
+            image=status.image.image,
+            image_ref=status.image_ref,
+            log_path=answers.path(status.log_path),
+            pid=pid(answer.info),
+            stop_signal=stop_signal_name(status.stop_signal) or spec_stop_signal(answer.info),
+            user=_user(status),
+        ),
         labels=dict(status.labels),
         annotations=dict(status.annotations),
-        log_path=answers.path(status.log_path),
         mounts=tuple(
             ContainerMount(
                 container_path=mount.container_path,
@@ -267,9 +273,6 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContaine
             )
             for mount in status.mounts
         ),
-        pid=pid(answer.info),
-        stop_signal=stop_signal_name(status.stop_signal) or spec_stop_signal(answer.info),
-        user=_user(status),
     )
 
 

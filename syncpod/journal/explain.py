@@ -292,7 +292,7 @@ def life_at(lives: list[PodRunRecords], at: datetime) -> PodRunRecords | None:
 
 
 def _still_running(instance: Instance) -> Instance:
-    return replace(instance, ended_at=None, exit_code=None, reason="", message="", cause="", killed_by="", log_end="")
+    return replace(instance, exit=None, log_end="")
 
 
 def _ended_after(end: End, since: datetime) -> bool:

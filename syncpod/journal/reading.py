@@ -14,6 +14,7 @@ from typing import Any
 
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, VERSION
 from syncpod.journal.records import Absence, EventRecord, HistoryEntry, Instance, PodRun, Service, microseconds, moment
+from syncpod.lifecycle.exit import Exit
 
 
 @dataclass(frozen=True)
@@ -233,8 +234,21 @@ def _instances(connection: sqlite3.Connection, life: int) -> Iterator[Instance]:
         "FROM instance WHERE life = ? ORDER BY container, restart",
         (life,),
     )
-    for container, restart, id_, image, started, ended, *rest in rows:
-        yield Instance(container, restart, id_, image, _when(started), _when(ended), *rest)
+    for container, restart, id_, image, started, ended, code, reason, message, cause, killed_by, log_end in rows:
+        begun = _when(started)
+        exit_ = Exit(
+            id=id_,
+            name=container,
+            restart=restart,
+            exit_code=code or 0,
+            reason=reason,
+            message=message,
+            started_at=begun,
+            finished_at=_when(ended),
+            cause=cause,
+            killed_by=killed_by,
+        )
+        yield Instance(container, restart, id_, image, begun, exit_ if code is not None else None, log_end)
 
 
 def _when(number: int | None) -> datetime | None:

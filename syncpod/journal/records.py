@@ -5,31 +5,18 @@ They cross Temporal too. This room does without pydantic; `syncpod.messages.quer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
+
+from syncpod.lifecycle.exit import Exit
+from syncpod.lifecycle.plain_records import ON_WIRE
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
 """What runtimes give as the reason of an end if they could not start the process."""
-
-
-def _wire_name(attribute: str) -> str:
-    first, *rest = attribute.split("_")
-    return first + "".join(map(str.capitalize, rest))
-
-
-_ON_WIRE: Final[Mapping[str, Any]] = {
-    "alias_generator": _wire_name,
-    "validate_by_name": True,
-    "validate_by_alias": True,
-    "serialize_by_alias": True,
-    "extra": "ignore",
-}
-"""How pydantic reads and writes a record: as every other message (:class:`syncpod.messages.identity.Message`)."""
 
 
 class PodRun(NamedTuple):
@@ -86,7 +73,7 @@ EntryKind = Literal["decision", "step", "signal", "exit", "hold", "update", "rej
 class HistoryEntry:
     """One line of a pod's history: a decision, a step, a signal, an update, an exit or a wait."""
 
-    __pydantic_config__: ClassVar = _ON_WIRE
+    __pydantic_config__: ClassVar = ON_WIRE
 
     at: datetime
     kind: EntryKind = "decision"
@@ -125,7 +112,7 @@ EventType = Literal["Normal", "Warning"]
 class EventRecord:
     """One event of a pod, a node or a workload in the kubelet's words; repeats are counted."""
 
-    __pydantic_config__: ClassVar = _ON_WIRE
+    __pydantic_config__: ClassVar = ON_WIRE
 
     type: EventType = "Normal"
     """A snapshot of a workflow omits every default. So none of them may change."""
@@ -150,24 +137,45 @@ class Instance:
     """The image as the runtime names it; "" = not known any more."""
     started_at: datetime | None = None
     """When it started, by the node's clock; None if the runtime did not say."""
-    ended_at: datetime | None = None
-    """When it ended; None while it runs, or if that is not known."""
-    exit_code: int | None = None
-    """None until it has ended."""
-    reason: str = ""
-    """The runtime's reason: `Completed`, `Error`, `OOMKilled`, ..."""
-    message: str = ""
-    cause: str = ""
-    """Why the node ended it, in words; "" = it ended by itself."""
-    killed_by: str = ""
-    """The `KillCause`: why the node ended it, for programs; "" = it ended by itself."""
+    exit: Exit | None = None
+    """How it ended; None while it runs, or if that is not recorded."""
     log_end: str = ""
     """The last KiB of its log, without the runtime's prefixes."""
 
     @property
     def has_ended(self) -> bool:
         """Whether its end is recorded."""
-        return self.exit_code is not None
+        return self.exit is not None
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended; None while it runs, or if that is not known."""
+        return (self.exit.finished_at or self.exit.at) if self.exit is not None else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None until it has ended."""
+        return self.exit.exit_code if self.exit is not None else None
+
+    @property
+    def reason(self) -> str:
+        """The runtime's reason for its end: `Completed`, `Error`, `OOMKilled`, ...; "" until it has ended."""
+        return self.exit.reason if self.exit is not None else ""
+
+    @property
+    def message(self) -> str:
+        """The message of its end."""
+        return self.exit.message if self.exit is not None else ""
+
+    @property
+    def cause(self) -> str:
+        """Why the node ended it, in words; "" = it ended by itself, or runs."""
+        return self.exit.cause if self.exit is not None else ""
+
+    @property
+    def killed_by(self) -> str:
+        """The `KillCause`: why the node ended it, for programs; "" = it ended by itself, or runs."""
+        return self.exit.killed_by if self.exit is not None else ""
 
     @property
     def never_ran(self) -> bool:

@@ -26,9 +26,9 @@ from syncpod.lifecycle.conditions import (
     known_statuses,
     ready_condition,
 )
-from syncpod.lifecycle.exit import ExitCode
 from syncpod.lifecycle.observed import (
     ContainerRuntimeState,
+    ExitCode,
     NetworkMode,
     ObservedContainer,
     ObservedPod,

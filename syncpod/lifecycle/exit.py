@@ -1,23 +1,22 @@
 """How one instance of a container ended: a single record, from the node that sees the end to the pod's status.
 
 A node reads it from the runtime (`syncpod.node.reader`), or gets it from the kernel (`syncpod.node.seen_exits`). A view
-carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`RecordedExit`). It keeps the newest exit
-of each container as long as the pod lives, so that a dead container may be removed at once. The status and the decision
-whether the container is started again are made from it.
+carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`Exit.recorded`). It keeps the newest exit
+of each container as long as the pod lives, so that a dead container may be removed at once. The status, the decision
+whether the container is started again, and the journal's record of the instance are made from it.
 
-The kubelet has no such record: it keeps dead containers, and infers the past from them.
+The kubelet has no such record: it keeps dead containers, and infers the past from them. This module does without
+pydantic, as the journal's readers do; messages have exits as `syncpod.messages.queries.WireExit`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final
-
-from pydantic import Field
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar, Final
 
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
-from syncpod.pod.wire import ForeignText, Model, Time
-
-ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+from syncpod.lifecycle.plain_records import ON_WIRE
 
 KILLED: Final = 128 + 9
 """The exit code that runtimes give to an end by SIGKILL."""
@@ -36,8 +35,11 @@ UNKNOWN_TO_RUNTIME: Final = "Unknown"
 """The reason that runtimes list, with 255, if they know only that a container has ended."""
 
 
-class Exit(Model):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
     """How one instance of a container ended."""
+
+    __pydantic_config__: ClassVar = ON_WIRE
 
     id: str = ""
     """The instance's id in the runtime, without the runtime's name."""
@@ -47,13 +49,32 @@ class Exit(Model):
     """The instance's number."""
     sandbox: str = ""
     """The sandbox (runtime id) that it ran in; "" = not known."""
-    exit_code: ExitCode = 0
+    exit_code: int = 0
     reason: str = ""
     """`Completed`, `Error`, `OOMKilled`, `StartError`, ... as the runtime words it."""
-    message: ForeignText = ""
-    started_at: Time | None = None
-    finished_at: Time | None = None
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
     """`started_at` and `finished_at` are by the node's clock, as the runtime reports them; None if not known."""
+    at: datetime | None = None
+    """When it ended, by the workflow's clock: when it was seen, minus its age then. None until it is `recorded`."""
+    cause: str = ""
+    """Why we ended the container, in words; "" = it exited by itself."""
+    killed_by: str = ""
+    """The `KillCause`, of this version or of a newer one; "" = it exited by itself."""
+    is_settled: bool = False
+    """Whether this is what the end counts as, whatever the runtime lists."""
+
+    def recorded(self, at: datetime, *, cause: str, killed_by: str) -> Exit:
+        """Return the exit as the pod's workflow keeps it: with what only the workflow knows."""
+        return replace(self, at=at, cause=cause, killed_by=killed_by)
+
+    @property
+    def since(self) -> datetime:
+        """The time from which back-offs run (`at`). Raises ValueError if the exit is not recorded."""
+        if self.at is None:
+            raise ValueError(f"the exit of instance {self.restart} of container {self.name} is not recorded")
+        return self.at
 
     @property
     def is_unknown_to_runtime(self) -> bool:
@@ -78,20 +99,7 @@ class Exit(Model):
     @property
     def in_brief(self) -> Exit:
         """The same without its message, which may be long."""
-        return self.model_copy(update={"message": ""})
-
-
-class RecordedExit(Exit):
-    """An exit as the pod's workflow keeps it: with what only the workflow knows."""
-
-    at: Time
-    """When it ended, by the workflow's clock: when it was seen, minus its age then. Back-offs run from this time."""
-    cause: str = ""
-    """Why we ended the container, in words; "" = it exited by itself."""
-    killed_by: str = ""
-    """The `KillCause`, of this version or of a newer one; "" = it exited by itself."""
-    is_settled: bool = False
-    """Whether this is what the end counts as, whatever the runtime lists."""
+        return replace(self, message="")
 
     @property
     def why(self) -> str:

@@ -17,13 +17,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from syncpod.lifecycle.exit import Exit, ExitCode
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.start_errors import START_ERROR, FailedStart, failed_start
 from syncpod.pod.status import ContainerUser
 from syncpod.pod.wire import ForeignText, Model, Time
 
 SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
 ContainerRuntimeState = Literal["created", "running", "exited", "unknown"]
+ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 NetworkMode = Literal["POD", "NODE"]
 Number = Annotated[int, Field(ge=0, lt=2**31 - 1)]
 """Number of a sandbox or an instance; the next number is still an int32."""

@@ -17,7 +17,7 @@ from typing import Final
 from syncpod.go_durations import go_duration
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import EXEMPT_AT_ONCE, BackoffEntry, BackoffStore, StartDecision
-from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.exit import Exit
 from syncpod.pod import Container, EphemeralContainer, ObjectMeta, Pod
 from syncpod.pod.restart_settings import LIMIT, RestartSettings
 
@@ -46,7 +46,7 @@ def restart_container(
     settings: RestartSettings,
     pod: ObjectMeta,
     container: Container | EphemeralContainer,
-    exit_: RecordedExit,
+    exit_: Exit,
     *,
     now: datetime,
 ) -> tuple[RestartPermission, BackoffStore]:
@@ -58,15 +58,15 @@ def restart_container(
     key = backoff.crash_loop_key(pod, container)
     if _is_exempt(settings, exit_):
         return _paced(store, settings, f"exempt/{key}", what, exit_, now)
-    before = backoff.restarts_before(store, key, exit_.id, finished_at=exit_.at, settings=settings)
+    before = backoff.restarts_before(store, key, exit_.id, finished_at=exit_.since, settings=settings)
     if held := _at_limit(settings, before, f"container {container.name}"):
         return held, store
-    decision, after = backoff.start_decision(store, pod, container, finished_at=exit_.at, now=now, settings=settings)
+    decision, after = backoff.start_decision(store, pod, container, finished_at=exit_.since, now=now, settings=settings)
     return _counted(decision, after, key, before, exit_)
 
 
 def restart_all(
-    store: BackoffStore, settings: RestartSettings, pod: ObjectMeta, cause: str, exit_: RecordedExit, *, now: datetime
+    store: BackoffStore, settings: RestartSettings, pod: ObjectMeta, cause: str, exit_: Exit, *, now: datetime
 ) -> tuple[RestartPermission, BackoffStore]:
     """Decide whether a restart of all containers may begin now, and remember it if it may.
 
@@ -76,10 +76,12 @@ def restart_all(
     if _is_exempt(settings, exit_):
         what = f"all containers of pod={pod.name}_{pod.namespace}({pod.uid})"
         return _paced(store, settings, f"exempt/{backoff.RESTART_ALL}/all", what, exit_, now)
-    before = backoff.restarts_before(store, key, exit_.id, finished_at=exit_.at, settings=settings)
+    before = backoff.restarts_before(store, key, exit_.id, finished_at=exit_.since, settings=settings)
     if held := _at_limit(settings, before, "all containers together"):
         return held, store
-    decision, after = backoff.restart_all_decision(store, pod, cause, finished_at=exit_.at, now=now, settings=settings)
+    decision, after = backoff.restart_all_decision(
+        store, pod, cause, finished_at=exit_.since, now=now, settings=settings
+    )
     return _counted(decision, after, key, before, exit_)
 
 
@@ -90,7 +92,7 @@ def restart_keys(pod: Pod) -> tuple[str, ...]:
     return (*(backoff.crash_loop_key(pod.metadata, one) for one in every), backoff.step_key(backoff.RESTART_ALL))
 
 
-def _is_exempt(settings: RestartSettings, exit_: RecordedExit) -> bool:
+def _is_exempt(settings: RestartSettings, exit_: Exit) -> bool:
     # We ended a container with a cause (a failed probe, another definition), so its exit code means nothing.
     return exit_.exit_code in settings.exempt and not exit_.cause
 
@@ -109,7 +111,7 @@ def _at_limit(settings: RestartSettings, before: int, who: str) -> RestartPermis
 
 
 def _paced(
-    store: BackoffStore, settings: RestartSettings, key: str, what: str, exit_: RecordedExit, now: datetime
+    store: BackoffStore, settings: RestartSettings, key: str, what: str, exit_: Exit, now: datetime
 ) -> tuple[RestartPermission, BackoffStore]:
     """Decide on a restart after an exempt exit: at once, unless there were too many recently.
 
@@ -128,7 +130,7 @@ def _paced(
 
 
 def _counted(
-    decision: StartDecision, store: BackoffStore, key: str, before: int, exit_: RecordedExit
+    decision: StartDecision, store: BackoffStore, key: str, before: int, exit_: Exit
 ) -> tuple[RestartPermission, BackoffStore]:
     """Return the back-off's answer; if it is yes, count this restart in the store."""
     if not decision.allowed:

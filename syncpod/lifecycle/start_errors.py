@@ -15,6 +15,7 @@ no such end.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
@@ -68,5 +69,4 @@ def without_guess(exit_: Exit) -> Exit:
     if exit_.reason != START_ERROR or exit_.started_at is not None or failed_start(exit_.message) != "unknown":
         return exit_
     message = f"The runtime gave up the start when the process may have begun: {exit_.message}"
-    how = {"exit_code": UNKNOWN_EXIT_CODE, "reason": STATUS_UNKNOWN, "message": message}
-    return exit_.model_copy(update=how)
+    return replace(exit_, exit_code=UNKNOWN_EXIT_CODE, reason=STATUS_UNKNOWN, message=message)

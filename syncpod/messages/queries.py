@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
 
 from syncpod.journal.records import EventRecord, HistoryEntry
+from syncpod.lifecycle.exit import Exit
 from syncpod.messages.identity import Message
 from syncpod.pod.wire import foreign_text
 
@@ -58,6 +59,15 @@ def _write_event(event: EventRecord, write: SerializerFunctionWrapHandler, info:
 
 WireEvent = Annotated[EventRecord, WrapSerializer(_write_event)]
 """An event as a message carries it; its text may quote a container (`syncpod.pod.wire.ForeignText`)."""
+
+
+def _write_exit(exit_: Exit, write: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+    written: dict[str, Any] = write(exit_)
+    return {**written, "message": foreign_text(exit_.message, info)} if exit_.message else written
+
+
+WireExit = Annotated[Exit, WrapSerializer(_write_exit)]
+"""An exit as a message carries it, whose text is foreign too."""
 
 _EVENT: Final[TypeAdapter[EventRecord]] = TypeAdapter(WireEvent)
 _ENTRY: Final = TypeAdapter(HistoryEntry)

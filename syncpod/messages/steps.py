@@ -11,10 +11,10 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import override
 
-from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.termination import stop_timeout_seconds
 from syncpod.messages.identity import Message, NodeFacts, PodRef, WirePod
+from syncpod.messages.queries import WireExit
 from syncpod.pod import ContainerKind, LifecycleHandler, Pod, ResourceRequirements
 from syncpod.pod.wire import ForeignText
 
@@ -243,7 +243,7 @@ class StepResult(Message):
     """kill_container: the container had ended before this step asked anything of it."""
     pre_stops: tuple[str, ...] = ()
     """kill_pod, kill_container: names of the containers whose preStop hook has succeeded."""
-    stopped: tuple[Exit, ...] = ()
+    stopped: tuple[WireExit, ...] = ()
     """remove_container: how those ended that it stopped, without messages. `status` lacks them: they are removed."""
     over: bool = False
     """kill_pod: this life of the pod is over. The node has noted that, and removes what is left of it by itself."""

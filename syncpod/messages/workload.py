@@ -134,40 +134,33 @@ class Pause(Message):
     paused: bool = True
 
 
-class WorkloadPod(Message):
-    """One pod of a workload, as commands see it."""
+class PendingPod(Message):
+    """One pod of a workload in short, as the memo has those that no node is known to have."""
 
     name: str = ""
+    created: datetime | None = None
+    why: str = ""
+    """Why it is on no node yet, in kube-scheduler's words; "" if placement has not been tried yet."""
+    containers: int = 0
+    """How many of its containers should be ready."""
     node: str = ""
+    """The node that it must be on, or that is being asked to run it; "" = none is known."""
+
+
+class WorkloadPod(PendingPod):
+    """One pod of a workload, as commands see it. `node` has it, and `why` may also say why it is being removed."""
+
     revision: str = ""
     status: str = ""
     ready: bool = False
     restarts: int = 0
     leaving: bool = False
-    why: str = ""
-    """Why it is being removed, or why it is on no node yet."""
     bound: str = ""
     """The node that it must be on; "" = any."""
-    created: datetime | None = None
-    containers: int = 0
-    """How many of its containers should be ready."""
     replaced_at: datetime | None = None
     """When another pod may replace it, unless its node is back by then; None = its node is not lost, or it waits."""
     replaced_by: str = ""
     """The pod that has replaced it while its node is lost, and that pod's node: ``web-5 on n2``; "" = none."""
-
-
-class PendingPod(Message):
-    """A pod that no node is known to have."""
-
-    name: str = ""
-    created: datetime | None = None
-    why: str = ""
-    """The reason in kube-scheduler's words; "" if placement has not been tried yet."""
-    containers: int = 0
-    """How many of its containers should be ready."""
-    node: str = ""
-    """The node that it must be on, or that is being asked to run it; "" = none is known."""
 
 
 class WorkloadSummary(Message):

@@ -16,17 +16,15 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeVar
 
-from pydantic import ValidationError
-
 from syncpod.cri.answers import is_id, word
-from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, RuntimeFailure, Unreadable
-from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
+from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, RuntimeFailure, believing
+from syncpod.cri.port import ContainerAnswer, ContainerSummary, CriRuntime, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_TO_RUNTIME, Exit
 from syncpod.lifecycle.listing_size import within_shares
 from syncpod.lifecycle.observed import (
@@ -205,12 +203,12 @@ class PodReader:
 
         `succeeded` is called at once if it has, with 0; its termination message has then still to be read.
         """
-        status = await self._runtime.container_status(container_id)
-        if status.state != "exited":
+        answer = await self._runtime.container_status(container_id)
+        if answer.container.state != "exited":
             return False
-        if status.exit_code == 0:
+        if answer.container.exit_code == 0:
             succeeded()
-        await self._take(status, sandbox_id)
+        await self._take(answer, sandbox_id)
         return True
 
     def hide(self, instance: InstanceKey) -> None:
@@ -232,10 +230,10 @@ class PodReader:
         pid may belong to another: open a pidfd, then ask again.
         """
         try:
-            status = await self._runtime.container_status(container_id, verbose=True)
+            found = (await self._runtime.container_status(container_id, verbose=True)).container
         except NotFound:
             return 0
-        return (status.pid or PID_NOT_SAID) if status.state == "running" else 0
+        return (found.pid or PID_NOT_SAID) if found.state == "running" else 0
 
     async def sandbox_pid(self, sandbox_id: str) -> int:
         """Return the pid of a ready sandbox's pause process; otherwise like `pid_of`.
@@ -392,7 +390,7 @@ class PodReader:
         return observed
 
     async def _sandbox(self, sandbox_id: str) -> ObservedSandbox:
-        with _believing("podsandbox_status"):
+        with believing("podsandbox_status"):
             return _observed_sandbox(await self._runtime.pod_sandbox_status(sandbox_id))
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
@@ -414,36 +412,35 @@ class PodReader:
 
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Verbose, for the pid: the watcher of the process would ask for it at once.
-        status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
-        return await self._take(status, listed.sandbox_id)
+        answer = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
+        return await self._take(answer, listed.sandbox_id)
 
-    async def _take(self, status: RuntimeContainerStatus, sandbox_id: str) -> ObservedContainer:
-        """Remember a status for the listings to come."""
-        with _believing("container_status"):
-            observed = _observed_container(sandbox_id, status)
+    async def _take(self, answer: ContainerAnswer, sandbox_id: str) -> ObservedContainer:
+        """Remember an answer for the listings to come."""
+        observed = _observed_container(sandbox_id, answer)
         if (exit_ := observed.exit) is not None:
-            observed = observed.ended_as(await self._complete_exit(exit_, status, sandbox_id))
-        self._containers[status.id] = observed
+            observed = observed.ended_as(await self._complete_exit(exit_, answer, sandbox_id))
+        self._containers[observed.id] = observed
         return observed
 
-    async def _complete_exit(self, exit_: Exit, status: RuntimeContainerStatus, sandbox_id: str) -> Exit:
+    async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:
         """Add to an exit what the runtime does not report: how the node saw it, and the termination message."""
         exit_ = without_guess(exit_)
         if self.exits is not None:
             exit_ = await self.exits.complete(exit_)
             if self.exits.is_doubtful(exit_) and not await self._is_ready(sandbox_id):
                 # Its shim was killed: the runtime reports 255 then, for any exit code of the process.
-                exit_ = exit_.model_copy(update={"reason": UNKNOWN_TO_RUNTIME})
-        if not wants_message(status):
+                exit_ = replace(exit_, reason=UNKNOWN_TO_RUNTIME)
+        if not wants_message(answer):
             return exit_
-        uid = status.labels.get(names.POD_UID_LABEL, "")
-        reading = partial(termination_message, status, exit_, partial(self._withholds, uid, status.created_at))
+        uid, made_at = answer.labels.get(names.POD_UID_LABEL, ""), answer.container.created_at
+        reading = partial(termination_message, answer, exit_, partial(self._withholds, uid, made_at))
         try:
             async with asyncio.timeout(_MESSAGE_SECONDS):
                 said = await self.threads.run(uid, DiskWork.READ, reading)
         except (TimeoutError, TooManySilent):
             said = "Error on reading termination log: its disk does not answer"
-        return exit_.model_copy(update={"message": said})
+        return replace(exit_, message=said)
 
     async def _is_ready(self, sandbox_id: str) -> bool:
         """Say whether a sandbox is ready, and so its shim alive."""
@@ -540,17 +537,6 @@ def _identity(listed: _Listed) -> tuple[str, str]:
     return "", ""
 
 
-@contextlib.contextmanager
-def _believing(operation: str) -> Iterator[None]:
-    """Raise Unreadable for an answer that no pod can have, such as a number that is too large."""
-    try:
-        yield
-    except ValidationError as error:
-        first = error.errors()[0]
-        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise Unreadable(operation, "INTERNAL", f"the runtime's answer is not valid: {said}") from None
-
-
 def _observed_sandbox(status: SandboxStatus) -> ObservedSandbox:
     return ObservedSandbox(
         id=status.id,
@@ -565,25 +551,12 @@ def _observed_sandbox(status: SandboxStatus) -> ObservedSandbox:
     )
 
 
-def _observed_container(sandbox_id: str, status: RuntimeContainerStatus) -> ObservedContainer:
-    return ObservedContainer(
-        id=status.id,
-        name=status.name,
-        sandbox_id=sandbox_id,
-        state=status.state,
-        exit_code=status.exit_code if status.state == "exited" else 0,
-        reason=status.reason,
-        message=status.message,
-        hash=status.annotations.get(names.CONTAINER_HASH_ANNOTATION, ""),
-        restart_count=status.attempt,
-        image=status.image,
-        image_ref=status.image_ref,
-        created_at=status.created_at,
-        started_at=status.started_at,
-        finished_at=status.finished_at,
-        incarnation=status.annotations.get(names.INCARNATION_ANNOTATION, ""),
-        log_path=status.log_path,
-        pid=status.pid,
-        stop_signal=status.stop_signal,
-        user=status.user,
+def _observed_container(sandbox_id: str, answer: ContainerAnswer) -> ObservedContainer:
+    """Return the container that the runtime answered about, with what its annotations say."""
+    return answer.container.model_copy(
+        update={
+            "sandbox_id": sandbox_id,
+            "hash": answer.annotations.get(names.CONTAINER_HASH_ANNOTATION, ""),
+            "incarnation": answer.annotations.get(names.INCARNATION_ANNOTATION, ""),
+        }
     )

@@ -12,9 +12,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+from pydantic import TypeAdapter
 
 from syncpod.cri.answers import is_id
 from syncpod.kernel.atomic_file import replace_file
@@ -24,6 +27,8 @@ from syncpod.kernel.tree_removal import remove_tree
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, STATUS_UNKNOWN, Exit, reason_of
 
 log = logging.getLogger(__name__)
+
+_EXIT: Final = TypeAdapter(Exit)
 
 DIRECTORY: Final = "exits"
 """Where in a node's state directory the records are."""
@@ -102,14 +107,10 @@ class SeenExits:
         seen = self._seen.get(exit_.id)
         if seen is None:
             return exit_
-        how: dict[str, object] = {
-            "exit_code": seen.exit_code,
-            "reason": seen.reason,
-            "finished_at": seen.finished_at,
-        }
-        if exit_.reason == STATUS_UNKNOWN:
-            how["message"] = ""  # it says that nobody knows
-        return exit_.model_copy(update=how)
+        # The message of an unknown end only says that nobody knows.
+        message = "" if exit_.reason == STATUS_UNKNOWN else exit_.message
+        known = replace(exit_, exit_code=seen.exit_code, reason=seen.reason, finished_at=seen.finished_at)
+        return replace(known, message=message)
 
     def is_doubtful(self, exit_: Exit) -> bool:
         """Say whether the runtime may have listed 255 because it does not know the real exit code.
@@ -164,14 +165,14 @@ def _write(directory: Path, changed: Mapping[str, Exit | None]) -> None:
                 path.unlink(missing_ok=True)
             else:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                replace_file(path, seen.model_dump_json(exclude_defaults=True) + "\n", durable=False)
+                replace_file(path, _EXIT.dump_json(seen, exclude_defaults=True).decode() + "\n", durable=False)
         except OSError as error:
             log.warning("%s cannot be %s: %s", path, "removed" if seen is None else "written", error)
 
 
 def _read(path: Path) -> Exit | None:
     try:
-        return Exit.model_validate_json(path.read_text())
+        return _EXIT.validate_json(path.read_text())
     except (OSError, ValueError) as error:
         log.warning("%s does not say how a container has ended: %s", path, error)
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from syncpod.cri.port import RuntimeContainerStatus
+from syncpod.cri.port import ContainerAnswer
 from syncpod.lifecycle.exit import Exit
 from syncpod.node.log_end import askable, end_of_log, last_bytes, last_part, require_regular
 from syncpod.node.secret_values import WITHHELD
@@ -47,35 +47,35 @@ def make_message_file(path: Path) -> None:
         entry.unlink(missing_ok=True)
 
 
-def wants_message(status: RuntimeContainerStatus) -> bool:
+def wants_message(answer: ContainerAnswer) -> bool:
     """Say whether a container has a message to read: it has ended, and has a file for it."""
-    return status.state == "exited" and bool(
-        status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION)
+    return answer.container.state == "exited" and bool(
+        answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION)
     )
 
 
-def termination_message(status: RuntimeContainerStatus, exit_: Exit, withholds: Callable[[], bool]) -> str:
+def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callable[[], bool]) -> str:
     """Return the exit's message with the container's own added. Blocks; a missing file counts as empty.
 
     `withholds` says whether the container's own text may show values of Secrets that the node does not know.
     """
-    said, in_file = _said(status)
+    said, in_file = _said(answer)
     falls_back = (
-        status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION) == "FallbackToLogsOnError"
+        answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION) == "FallbackToLogsOnError"
         and exit_.exit_code != 0
         and exit_.reason != "ContainerCannotRun"
     )
     if falls_back and not in_file:
-        said = _end_of_log(Path(status.log_path)) if status.log_path else ""
+        said = _end_of_log(Path(log)) if (log := answer.container.log_path) else ""
     if said and withholds():
         said = WITHHELD
     return ": ".join(part for part in (exit_.message, said) if part)
 
 
-def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
+def _said(answer: ContainerAnswer) -> tuple[str, bool]:
     """Return the file's content, and whether that is the final message."""
-    place = container_place(status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
-    mounted = next((mount for mount in status.mounts if mount.container_path == place), None)
+    place = container_place(answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
+    mounted = next((mount for mount in answer.mounts if mount.container_path == place), None)
     if mounted is None:
         return "", False
     try:

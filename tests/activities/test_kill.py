@@ -525,7 +525,7 @@ async def test_a_foreign_container_is_not_killed_even_if_requested_by_id(bench: 
     await other.kill_container(theirs)
     await other.remove_containers(theirs, kill=(theirs,))
     await other.remove()
-    assert (await bench.cri.container_status(theirs)).state == "running"
+    assert (await bench.cri.container_status(theirs)).container.state == "running"
     assert (await bench.cri.pod_sandbox_status(sandbox_id)).state == "SANDBOX_READY"
 
 

@@ -786,7 +786,7 @@ async def test_a_foreign_container_is_neither_adopted_nor_touched(bench: Bench) 
     assert fault == Fault.CREATE_CONTAINER_ERROR
     assert f"container {stranger}, which is not managed by syncpod" in error.message
     assert detail.status.containers == ()
-    assert (await bench.cri.container_status(stranger)).state == "running"
+    assert (await bench.cri.container_status(stranger)).container.state == "running"
 
 
 async def test_a_start_removes_older_dead_instances_and_their_logs(bench: Bench) -> None:

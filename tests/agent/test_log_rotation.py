@@ -93,7 +93,7 @@ async def written_and_followed(
         listing = await PodReader(cri, boot=1, owner=OWNER).read(pod.uid)
 
         async def runs() -> bool:
-            return (await cri.container_status(container_id)).state == "running"
+            return (await cri.container_status(container_id)).container.state == "running"
 
         async def follow() -> None:
             text = LogText()

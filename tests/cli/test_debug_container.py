@@ -176,7 +176,8 @@ async def test_an_unreadable_log_after_the_container_has_joined_is_a_failure_and
 
     class Runtime:
         async def container_status(self, _id: str) -> SimpleNamespace:
-            return SimpleNamespace(log_path="/var/log/pods/look/0.log", state="running")
+            known = SimpleNamespace(log_path="/var/log/pods/look/0.log", state="running")
+            return SimpleNamespace(container=known)
 
     async def read_log(path: Path, runs: object) -> AsyncIterator[object]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))

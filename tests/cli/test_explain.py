@@ -31,10 +31,11 @@ from syncpod.journal.records import (
     TaskRecords,
 )
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.exit import Exit
 from syncpod.node.recorded_events import NodeEvent
 from tests.cli.conftest import program
 from tests.cli.starts import started
-from tests.journal.records import WEB, ended, event, exit_line
+from tests.journal.records import WEB, ended, event, exit_line, otherwise
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -49,7 +50,7 @@ def until_now(seconds: float) -> str:
 
 
 def crash(restart: int, begun: float, end: float, **more: Any) -> Instance:
-    return replace(ended(restart, **more), started_at=ago(begun), ended_at=ago(end))
+    return replace(otherwise(ended(restart, **more), finished_at=ago(end)), started_at=ago(begun))
 
 
 PRESENT: dict[str, Any] = {
@@ -141,8 +142,8 @@ def test_json_has_everything(environ: dict[str, str]) -> None:
 
 
 def test_json_names_no_signal_of_an_end_that_nobody_saw() -> None:
-    lost = replace(crash(0, 60, 50), exit_code=137, reason="ContainerStatusUnknown")
-    killed = replace(crash(1, 40, 30), exit_code=137)
+    lost = otherwise(crash(0, 60, 50), exit_code=137, reason="ContainerStatusUnknown")
+    killed = otherwise(crash(1, 40, 30), exit_code=137)
     one = explain(PodRunRecords(WEB, ago(60), ago(1), present=PRESENT, instances=(lost, killed)), NOW)
     (app,) = document(one, [], has_log=lambda *_: False, unserved="")["containers"]
     assert [(end["exitCode"], end["signal"]) for end in app["ends"]] == [(137, None), (137, 9)]
@@ -199,7 +200,7 @@ def test_the_log_of_any_instance_is_read_from_its_file_or_else_from_the_journal(
 def test_the_log_of_an_instance_of_several_containers_is_the_defaults(environ: dict[str, str]) -> None:
     life, names = PodRun("default", "two", "uid-2", "inc-2"), ("setup", "web", "aside")
     present = {**PRESENT, "containers": [{"name": each, "init": each == "setup", "state": {}} for each in names]}
-    ends = tuple(replace(crash(0, 300, 250), container=each, log_end=f"of {each}\n") for each in names)
+    ends = tuple(crash(0, 300, 250, container=each, log_end=f"of {each}\n") for each in names)
     state = Path(environ["SYNCPOD_STATE_DIR"])
     journal = JournalFile(state / FILE_NAME, Limits())
     journal.write([TaskRecords(life, ago(90), instances=ends, present=json.dumps(present))])
@@ -425,7 +426,7 @@ def test_why_is_said_of_what_is_wrong_now() -> None:
     assert of(explain(running(601), NOW), "Why") == "", "a kubelet has forgotten its back-off"
     ill = [{"name": "app", "ready": False, "state": {}}]
     assert "exited 3 by itself" in of(explain(running(601, containers=ill), NOW), "Why")
-    finished = replace(crash(0, 60, 50), exit_code=0, reason="Completed")
+    finished = otherwise(crash(0, 60, 50), exit_code=0, reason="Completed")
     init = {"phase": "Running", "containers": [{"name": "app", "init": True, "state": {}}]}
     assert of(explain(PodRunRecords(WEB, ago(60), ago(1), present=init, instances=(finished,)), NOW), "Why") == ""
     both = {
@@ -473,20 +474,20 @@ def test_a_crash_loop_is_called_so_and_a_container_starts_again_only_if_it_has_r
     missing = "CreateContainerConfigError"
     assert said(missing, status=missing) == (f"{missing}: app has not started", "the start of app is tried again")
     assert said(missing, crashed, status=missing)[1] == again
-    never = Instance("app", 0, exit_code=128, reason="StartError", ended_at=ago(50))
+    never = Instance("app", 0, exit=Exit(exit_code=128, reason="StartError", finished_at=ago(50)))
     assert said("RunContainerError", never, status="x")[1] == "the start of app is tried again"
 
 
 def test_an_init_container_that_has_finished_is_no_part_of_what_the_pod_is_now() -> None:
     names = ({"name": "migrate", "init": True}, {"name": "app", "ready": True, "state": {"running": {}}})
-    migrated = replace(crash(0, 90, 80), container="migrate", exit_code=0, reason="Completed")
+    migrated = crash(0, 90, 80, container="migrate", exit_code=0, reason="Completed")
     present = {"phase": "Running", "containers": names}
     instances = (migrated, Instance("app", 0, started_at=ago(60)))
     records = PodRunRecords(WEB, ago(100), ago(1), present=present, instances=instances)
     for one in (explain(records, NOW), explain(records, ago(10), past=True)):
         assert "migrate" not in of(one, "Now" if one.at == NOW else f"At {Clock(NOW)(one.at)}")
         assert of(one, "Next") == "nothing is due: it runs until something happens"
-    failed = replace(records, instances=(replace(migrated, exit_code=1),))
+    failed = replace(records, instances=(otherwise(migrated, exit_code=1),))
     assert "migrate ended at" in of(explain(failed, NOW), "Now")
 
 
@@ -583,8 +584,8 @@ def test_a_moment_of_another_day_is_named_with_its_date() -> None:
 
 def test_a_screen_fits_a_terminal_and_is_whole_where_there_is_none() -> None:
     words = "exec: " + "a long word " * 20 + "the end"
-    failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError", "message": words}
-    instances = tuple(replace(crash(each, 300, 250 - 80 * each), **failed) for each in (0, 1, 2))
+    failed = {"exit_code": 128, "reason": "StartError", "message": words}
+    instances = tuple(replace(crash(each, 300, 250 - 80 * each, **failed), started_at=None) for each in (0, 1, 2))
     present = {**PRESENT, "waits": []}
     changes = (HistoryEntry(ago(400), "update", "apply", reason=words),)
     one = explain(PodRunRecords(WEB, ago(400), ago(1), present=present, instances=instances, lines=changes), NOW)
@@ -627,14 +628,14 @@ def test_the_back_off_of_an_end_is_whole_on_a_narrow_terminal() -> None:
 
 
 def test_an_end_by_itself_with_more_words_is_said_so_that_it_is_read_in_one_way() -> None:
-    instances = (replace(crash(0, 20, 10), message="no license"),)
+    instances = (crash(0, 20, 10, message="no license"),)
     one = explain(PodRunRecords(WEB, ago(30), ago(1), instances=instances), NOW)
     assert "exited 3: no license (by itself)" in of(one, "Why")
 
 
 def test_a_container_that_could_not_be_started_has_no_log_though_its_runtime_made_a_file() -> None:
-    failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError", "message": "no such file"}
-    one = explain(PodRunRecords(WEB, ago(30), ago(1), instances=(replace(crash(0, 20, 10), **failed),)), NOW)
+    failed = crash(0, 20, 10, exit_code=128, reason="StartError", message="no such file")
+    one = explain(PodRunRecords(WEB, ago(30), ago(1), instances=(replace(failed, started_at=None),)), NOW)
     (row,) = [line for line in screen(one, has_log=True) if line.startswith("  0 ")]
     assert row.split()[-1] == "-"
 
@@ -658,7 +659,7 @@ def test_the_back_off_of_a_restart_of_all_is_told_in_words_and_of_each_of_its_co
     assert backoff.RESTART_ALL == RESTART_OF_ALL
     wait = {**PRESENT["waits"][0], "subject": RESTART_OF_ALL}
     hold = HistoryEntry(ago(19), "hold", RESTART_OF_ALL, fact="CrashLoopBackOff", seconds=10)
-    instances = (crash(0, 30, 20), replace(crash(0, 30, 20), container="side"), Instance("app", 1, started_at=ago(8)))
+    instances = (crash(0, 30, 20), crash(0, 30, 20, container="side"), Instance("app", 1, started_at=ago(8)))
     present = {**PRESENT, "waits": [wait]}
     one = explain(PodRunRecords(WEB, ago(40), ago(1), present=present, instances=instances, lines=(hold,)), NOW)
     assert of(one, "Next").startswith("all containers start again in")
@@ -667,7 +668,7 @@ def test_the_back_off_of_a_restart_of_all_is_told_in_words_and_of_each_of_its_co
 
 def test_an_init_container_that_had_finished_did_not_wait_for_another_sandbox() -> None:
     done: dict[str, Any] = {"container": "setup", "exit_code": 0, "reason": "Completed"}
-    instances = (replace(crash(0, 900, 890), **done), replace(crash(1, 20, 10), **done))
+    instances = (crash(0, 900, 890, **done), crash(1, 20, 10, **done))
     present = {"phase": "Running", "containers": [{"name": "setup", "init": True, "state": {}}]}
     one = explain(PodRunRecords(WEB, ago(999), ago(1), present=present, instances=instances), NOW)
     rows = [line for line in screen(one) if line.startswith(("  0 ", "  1 "))]
@@ -730,7 +731,7 @@ def test_the_log_of_an_older_life_is_said_to_be_of_it_and_each_life_can_be_named
 
 
 def test_the_log_of_an_instance_that_could_not_be_started_is_said_to_be_none(environ: dict[str, str]) -> None:
-    failed = replace(crash(3, 9, 8), started_at=None, exit_code=128, reason="StartError", message="no sh")
+    failed = replace(crash(3, 9, 8, exit_code=128, reason="StartError", message="no sh"), started_at=None)
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
     journal.write([TaskRecords(WEB, ago(8), instances=(failed,), present=json.dumps(PRESENT))])
     journal.close()

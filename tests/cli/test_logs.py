@@ -24,6 +24,7 @@ from syncpod.cli.streams.log_printer import LogManner, LogPrinter
 from syncpod.cli.temporal import pod_reads
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
 from syncpod.journal.records import Instance, PodRun, TaskRecords
+from syncpod.lifecycle.exit import Exit
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
 from tests.cli.conftest import Command, program
@@ -56,7 +57,7 @@ class Runtime:
         return None
 
     async def container_status(self, id: str) -> SimpleNamespace:
-        return SimpleNamespace(id=id, state="exited")
+        return SimpleNamespace(container=SimpleNamespace(id=id, state="exited"))
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ async def test_logs_are_read_without_a_workflow_that_answers(
         assert (await syncpod("logs", name, "--rotated")).out == "before\nten\n"
         (logs_of_app / "11.log").touch()
         assert (await syncpod("logs", name)).code == 0, "it ran, as far as is known"
-        refused = Instance("app", 11, exit_code=128, reason="StartError", message="no sh")
+        refused = Instance("app", 11, exit=Exit(exit_code=128, reason="StartError", message="no sh"))
         journal = JournalFile(Path(os.environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
         journal.write([TaskRecords(PodRun("default", name, "1"), datetime.now(UTC), instances=(refused,))])
         journal.close()

@@ -73,8 +73,8 @@ async def runs(node: Node) -> dict[str, list[tuple[str, int]]]:
     try:
         found: dict[str, list[tuple[str, int]]] = {}
         for each in await cri.list_containers():
-            status = await cri.container_status(each.id)
-            found.setdefault(each.labels[POD_NAME_LABEL], []).append((status.state, status.attempt))
+            status = (await cri.container_status(each.id)).container
+            found.setdefault(each.labels[POD_NAME_LABEL], []).append((status.state, status.restart_count))
         sandboxes = Counter(each.labels[POD_NAME_LABEL] for each in await cri.list_pod_sandboxes())
     finally:
         await cri.close()

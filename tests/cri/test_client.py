@@ -125,21 +125,22 @@ async def test_container_is_run_exits_and_is_removed(client: CriClient, pod: Own
     config = pod.container("main", ("sh", "-c", "trap 'exit 7' TERM; while :; do sleep 600 & wait $!; done"), restart=2)
     container_id = await pod.create(config)
 
-    created = await client.container_status(container_id)
+    created = (await client.container_status(container_id)).container
     assert (created.state, created.started_at, created.finished_at) == ("created", None, None)
 
     await client.start_container(container_id)
-    running = await client.container_status(container_id, verbose=True)
-    assert (running.name, running.attempt, running.state) == ("main", 2, "running")
+    answer = await client.container_status(container_id, verbose=True)
+    running = answer.container
+    assert (running.name, running.restart_count, running.state) == ("main", 2, "running")
     assert running.started_at is not None and running.finished_at is None
     await until(lambda: b"trap" in command_line(running.pid))  # runc becomes that program
     assert running.log_path == f"{pod.sandbox.log_directory}/main/2.log"
-    assert running.annotations[names.CONTAINER_HASH_ANNOTATION] == "11a6d6d6"
+    assert answer.annotations[names.CONTAINER_HASH_ANNOTATION] == "11a6d6d6"
     assert running.image == BUSYBOX
 
     await until_trapped(running.pid)
     await client.stop_container(container_id, timeout_seconds=10)
-    exited = await client.container_status(container_id)
+    exited = (await client.container_status(container_id)).container
     assert (exited.state, exited.exit_code, exited.reason) == ("exited", 7, "Error")
     assert exited.started_at is not None and exited.finished_at is not None
     assert exited.finished_at > exited.started_at
@@ -162,7 +163,7 @@ async def test_a_process_is_found_though_its_environment_makes_the_verbose_statu
     await pod.run()
     env = tuple((f"LARGE_{number}", "<" * 120_000) for number in range(15))
     container_id = await pod.start(pod.container(env=env))
-    running = await client.container_status(container_id, verbose=True)
+    running = (await client.container_status(container_id, verbose=True)).container
     assert running.state == "running"
     await until(lambda: b"sleep" in command_line(running.pid))  # runc becomes that program
 
@@ -214,7 +215,7 @@ async def test_start_of_a_missing_program_leaves_a_start_error(client: CriClient
     container_id = await pod.create(pod.container(command=("/nope",)))
     with pytest.raises(RuntimeFailure, match="/nope"):
         await client.start_container(container_id)
-    status = await client.container_status(container_id)
+    status = (await client.container_status(container_id)).container
     assert (status.state, status.exit_code, status.reason) == ("exited", 128, "StartError")
     assert status.started_at is None and status.finished_at is not None
 

@@ -25,7 +25,7 @@ def test_zero_timestamp_is_no_time(nanoseconds: int) -> None:
 
 def test_user_of_a_container_is_read_from_the_runtimes_status() -> None:
     said = api_pb2.ContainerStatus()
-    assert container_status(api_pb2.ContainerStatusResponse(status=said)).user is None
+    assert container_status(api_pb2.ContainerStatusResponse(status=said)).container.user is None
     said.user.linux.CopyFrom(api_pb2.LinuxContainerUser(uid=0, gid=3000, supplemental_groups=[3000, 4000]))
-    user = container_status(api_pb2.ContainerStatusResponse(status=said)).user
+    user = container_status(api_pb2.ContainerStatusResponse(status=said)).container.user
     assert user == ContainerUser(linux=LinuxContainerUser(uid=0, gid=3000, supplemental_groups=(3000, 4000)))

@@ -51,7 +51,7 @@ def test_the_stop_signal_is_read_from_the_status_or_from_the_runtimes_annotation
 ) -> None:
     answer = api_pb2.ContainerStatusResponse(status=api_pb2.ContainerStatus(stop_signal=said))
     answer.info["info"] = json.dumps({"pid": 7, "runtimeSpec": {"annotations": noted}})
-    assert records.container_status(answer).stop_signal == name
+    assert records.container_status(answer).container.stop_signal == name
 
 
 def test_an_unset_or_unknown_stop_signal_has_no_name() -> None:

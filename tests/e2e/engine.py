@@ -25,12 +25,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import NotFound
-from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
+from syncpod.cri.port import SandboxStatus
+from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.messages.identity import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.objects import ObjectStore
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
-from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
+from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, NODE_LABEL, POD_NAME_LABEL
 from tests.agent.waiting import pauses, until_asked
 from tests.fork_server import start_worker
 from tests.runtimes.images import BUSYBOX
@@ -99,7 +100,7 @@ class LivePod:
         """Wait until a running container has set its traps (by default SIGTERM's): before, a signal would kill it."""
         instance = await self.instance(name)
         told = await self.node.cri.container_status(instance.id, verbose=True)
-        await until_trapped(told.pid, *numbers)
+        await until_trapped(told.container.pid, *numbers)
 
     async def phase(self, phase: str) -> dict[str, Any]:
         """Wait until it is in this phase."""
@@ -183,17 +184,19 @@ class LivePod:
         (ready,) = [each for each in await self.sandboxes() if each.state == "SANDBOX_READY"]
         return ready
 
-    async def containers(self, name: str = "") -> list[RuntimeContainerStatus]:
+    async def containers(self, name: str = "") -> list[ObservedContainer]:
         """Its containers in full (or only those with this name), oldest instance first."""
         listed = await self.node.cri.list_containers(labels=self._labels)
         statuses = []
         for each in listed:
             with contextlib.suppress(NotFound):  # gone meanwhile
                 if name in ("", each.name):
-                    statuses.append(await self.node.cri.container_status(each.id))
-        return sorted(statuses, key=lambda container: (container.name, container.attempt))
+                    found = (await self.node.cri.container_status(each.id)).container
+                    made_from = each.annotations.get(CONTAINER_HASH_ANNOTATION, "")
+                    statuses.append(found.model_copy(update={"hash": made_from}))
+        return sorted(statuses, key=lambda container: (container.name, container.restart_count))
 
-    async def instance(self, name: str) -> RuntimeContainerStatus:
+    async def instance(self, name: str) -> ObservedContainer:
         """The newest instance of a container."""
         return (await self.containers(name))[-1]
 

@@ -26,10 +26,10 @@ async def test_a_changed_image_restarts_only_its_container(pods: Pods) -> None:
     assert (await pod.instance("b")).id == before["b"]
     first, second = await pod.containers("a")
     assert (first.id, first.state, first.exit_code) == (before["a"], "exited", 0)
-    assert [each.annotations[HASH] for each in (first, second)] == [
+    assert [each.hash for each in (first, second)] == [
         container_hash("a", image) for image in (shell("a")["image"], BUSYBOX_2)
     ]
-    assert (second.attempt, second.state) == (1, "running")
+    assert (second.restart_count, second.state) == (1, "running")
     assert status_of(seen, "a")["lastState"]["terminated"]["containerID"] == f"{pod.node.runtime.kind}://{before['a']}"
     assert [each.attempt for each in await pod.sandboxes()] == [0]
     (killing,) = await pod.events("Killing")
@@ -80,7 +80,7 @@ async def test_a_pod_gets_a_new_sandbox_after_its_pause_process_is_killed(pods: 
     assert status_of(after, "init")["restartCount"] == 1
     assert conditions_of(after)["Ready"] == ("True",)
     running = [each for each in await pod.containers() if each.state == "running"]
-    assert {each.name: each.attempt for each in running} == {"a": 1, "b": 1}
+    assert {each.name: each.restart_count for each in running} == {"a": 1, "b": 1}
     assert len(running) == 2
     shown = await pod.scheduled()
     again = shown[shown.index("kill_pod • kill pod: the sandbox is no longer ready") + 1 :]

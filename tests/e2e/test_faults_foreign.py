@@ -38,7 +38,9 @@ async def stranger(
 async def lives(node: FaultyNode, pod: OwnedPod, container: str) -> bool:
     """Return whether a stranger's sandbox and container are unchanged."""
     (sandbox,) = await node.cri.list_pod_sandboxes(id=pod.sandbox_id)
-    return sandbox.state == "SANDBOX_READY" and (await node.cri.container_status(container)).state == "running"
+    return (
+        sandbox.state == "SANDBOX_READY" and (await node.cri.container_status(container)).container.state == "running"
+    )
 
 
 @pytest.mark.parametrize("owner", ["", "another-node"], ids=["nobody's", "another node's"])

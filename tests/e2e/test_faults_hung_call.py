@@ -53,7 +53,7 @@ async def test_a_stopped_shim_does_not_delay_other_pods(node: FaultyNode) -> Non
     hung = await node.apply()
     await hung.up()
     victim = await hung.live("a")
-    pid = (await node.cri.container_status(victim.id, verbose=True)).pid
+    pid = (await node.cri.container_status(victim.id, verbose=True)).container.pid
     with frozen(await hung.shims()):
         # The runtime cannot learn of its exit, since the shims are frozen.
         os.kill(pid, signal.SIGKILL)

@@ -72,7 +72,7 @@ async def crashed_in_seven_ways(node: FaultyNode) -> Pod:
     )
     await pod.running(app=1)
     first = await pod.live("app")
-    os.kill((await node.cri.container_status(first.id, verbose=True)).pid, signal.SIGKILL)
+    os.kill((await node.cri.container_status(first.id, verbose=True)).container.pid, signal.SIGKILL)
     await pod.running(app=5)  # out of memory, its liveness probe, its startup probe
     await node.kill()
     await node.serve()

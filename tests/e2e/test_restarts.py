@@ -218,7 +218,7 @@ async def test_a_container_has_a_policy_and_rules_of_its_own(
     first = status["lastState" if restarts else "state"]["terminated"]
     assert (first["exitCode"], first["reason"]) == (42, "Error")
     if restarts:
-        assert (await lives[name].instance("main")).attempt == 1
+        assert (await lives[name].instance("main")).restart_count == 1
         assert status["state"]["terminated"]["exitCode"] == 0
 
 
@@ -285,7 +285,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
         assert (name, status["restartCount"]) == (name, 1)
         last = status["lastState"]["terminated"]
         assert (name, last["reason"], last["exitCode"]) == (name, "RestartingAllContainers", 137)
-        assert [each.attempt for each in await pod.containers(name)] == [1]
+        assert [each.restart_count for each in await pod.containers(name)] == [1]
         assert logs[name].endswith("/0.log")
         assert await asyncio.to_thread(Path(logs[name]).exists)  # kept, since they say why
     removals = [line for line in await pod.history("step") if line["subject"] == "remove_container"]

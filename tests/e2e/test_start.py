@@ -96,8 +96,8 @@ async def assert_running(pod: LivePod) -> None:
         assert shown["containerID"] == f"{pod.node.runtime.kind}://{real.id}"
         assert (shown["imageID"], shown["image"]) == (real.image_ref, real.image)
         assert (shown["restartCount"], shown.get("lastState", {})) == (0, {})
-        assert real.attempt == 0
-        assert real.annotations["io.kubernetes.container.hash"] == container_hash(name, BUSYBOX)
+        assert real.restart_count == 0
+        assert real.hash == container_hash(name, BUSYBOX)
         assert real.started_at is not None
         times = {"startedAt": real.started_at.strftime("%Y-%m-%dT%H:%M:%SZ")}
         if name in ("first", "second"):

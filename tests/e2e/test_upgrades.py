@@ -120,7 +120,7 @@ async def instances(pods: list[LivePod]) -> dict[str, list[tuple[str, int, str]]
     """By pod: the ids of its sandboxes, and its containers in the runtime with number and state."""
     return {
         pod.name: [
-            *((each.id, each.attempt, each.state) for each in await pod.containers()),
+            *((each.id, each.restart_count, each.state) for each in await pod.containers()),
             *((each.id, each.attempt, each.state) for each in await pod.sandboxes()),
         ]
         for pod in pods
@@ -204,7 +204,7 @@ async def test_an_upgrade_and_a_downgrade_leave_pods_untouched(
 
 async def crash(pod: LivePod) -> None:
     """Kill the process of its container `web`."""
-    known = await pod.node.cri.container_status((await pod.instance("web")).id, verbose=True)
+    known = (await pod.node.cri.container_status((await pod.instance("web")).id, verbose=True)).container
     assert known.pid > 1
     os.kill(known.pid, signal.SIGKILL)
 

@@ -1,9 +1,11 @@
 """Records for tests of the journal, in few words."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from syncpod.journal.records import EventRecord, HistoryEntry, Instance, PodRun, TaskRecords
+from syncpod.lifecycle.exit import Exit
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 WEB = PodRun("default", "web", "uid-1", "inc-1")
@@ -19,10 +21,18 @@ def exit_line(seconds: float, restart: int = 0, **more: Any) -> HistoryEntry:
     return HistoryEntry(at(seconds), "exit", "app", **{**said, **more})
 
 
-def ended(restart: int = 0, *, begun: float = 0, end: float = 1, **more: Any) -> Instance:
-    """One instance of container `app` that ran from `begun` to `end`."""
-    said: dict[str, Any] = {"exit_code": 3, "reason": "Error", "id": f"id-{restart}", "image": "busybox:1"}
-    return Instance("app", restart, started_at=at(begun), ended_at=at(end), **{**said, **more})
+def ended(restart: int = 0, *, begun: float = 0, end: float = 1, container: str = "app", **more: Any) -> Instance:
+    """One instance of container `app` that ran from `begun` to `end`, and exited with 3 unless `more` has it else."""
+    known: dict[str, Any] = {"restart": restart, "id": more.pop("id", f"id-{restart}"), "started_at": at(begun)}
+    image, log_end = more.pop("image", "busybox:1"), more.pop("log_end", "")
+    exit_ = Exit(name=container, **known, **{"exit_code": 3, "reason": "Error", "finished_at": at(end), **more})
+    return Instance(container, image=image, exit=exit_, log_end=log_end, **known)
+
+
+def otherwise(instance: Instance, **more: Any) -> Instance:
+    """The same instance, which ended in another way."""
+    assert instance.exit is not None
+    return replace(instance, exit=replace(instance.exit, **more))
 
 
 def event(seconds: float = 1, **more: Any) -> EventRecord:

@@ -5,7 +5,6 @@ Holds: `explain` decides nothing by words.
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -146,8 +145,8 @@ def test_each_end_says_how_long_the_next_start_waited_and_for_which_back_off() -
 
 
 def test_a_back_off_belongs_to_the_end_before_it_though_no_start_succeeds() -> None:
-    failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError"}
-    instances = [replace(ended(each, end=each * 10), **failed) for each in (0, 1, 2)]
+    failed = [ended(each, end=each * 10, exit_code=128, reason="StartError") for each in (0, 1, 2)]
+    instances = [replace(each, started_at=None) for each in failed]
     holds = [HistoryEntry(at(each * 10 + 0.1), "hold", "app", fact=Fact.CRASH_LOOP, seconds=each) for each in (1, 2)]
     ends = ends_of(instances, holds, [])["app"]
     assert [end.back_off for end in ends] == ["", "1s", "2s"]

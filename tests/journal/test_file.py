@@ -55,11 +55,11 @@ def test_a_record_told_twice_is_one_row(journal: JournalFile, tmp_path: Path) ->
 
 def test_what_is_known_of_an_end_is_kept_and_a_better_record_replaces_it(journal: JournalFile, tmp_path: Path) -> None:
     unknown = ended(exit_code=137, reason="ContainerStatusUnknown", cause="liveness", killed_by="liveness")
-    journal.write([records_of(instances=(replace(ended(), exit_code=None, ended_at=None, reason=""),))])
+    journal.write([records_of(instances=(replace(ended(), exit=None),))])
     assert not only(tmp_path).instances[0].has_ended
     journal.write([records_of(instances=(unknown,))])
     journal.write([records_of(instances=(ended(log_end="bye", image=""),))])
-    journal.write([records_of(instances=(replace(ended(), exit_code=None, ended_at=None, reason=""),))])
+    journal.write([records_of(instances=(replace(ended(), exit=None),))])
     assert only(tmp_path).instances == (ended(log_end="bye", cause="liveness", killed_by="liveness"),)
 
 
@@ -88,7 +88,7 @@ def test_half_a_surrogate_pair_keeps_nothing_out(journal: JournalFile, tmp_path:
     journal.write(
         [records_of(events=(replace(event(1), message=f"{bad} is no file"),), present=f'{{"phase": "{bad}"}}')]
     )
-    journal.write([records_of(instances=(replace(ended(0), message=bad, log_end=f"{bad}\0end"),))])
+    journal.write([records_of(instances=(ended(0, message=bad, log_end=f"{bad}\0end"),))])
     found = only(tmp_path)
     assert found.events[0].message == "? is no file" and found.instances[0].log_end == "?\0end"
 

@@ -1,7 +1,6 @@
 """What the ends of a container have in common is named, and chance is not."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from syncpod.journal.causes import End, ends_of
 from syncpod.journal.patterns import patterns
-from tests.journal.records import at, ended, event
+from tests.journal.records import at, ended, event, otherwise
 
 
 def found(ends: Sequence[End], *changed: datetime) -> list[str]:
@@ -101,7 +100,7 @@ def test_causes_that_prevail_are_named(codes: tuple[int, ...], said: str) -> Non
 def test_ends_that_said_different_things_are_the_same_without_what_they_said() -> None:
     same = [ended(each, begun=each**3 * 10, end=each**3 * 10 + each * 2, message="no config") for each in range(3)]
     assert found(ends_of(same, [], [])["app"]) == ["always the same: exited 3: no config"]
-    other = [*same[:2], replace(same[2], message="no disk")]
+    other = [*same[:2], otherwise(same[2], message="no disk")]
     assert found(ends_of(other, [], [])["app"]) == ["always the same: exited 3"]
 
 

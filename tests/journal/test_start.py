@@ -141,7 +141,7 @@ def test_a_slow_start_names_the_init_container_that_ran_and_what_its_probe_said_
         probe(25, "readiness probe: success"),
     )
     instances = (
-        Instance("migrate", 0, started_at=at(0.9), ended_at=at(15), exit_code=0),
+        ended(begun=0.9, end=15, container="migrate", exit_code=0),
         Instance("app", 0, started_at=at(15.1)),
     )
     cold = event(15.1, reason="Unhealthy", message="Readiness probe failed: cache is cold", container="app")

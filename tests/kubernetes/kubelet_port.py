@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from cryptography import x509
@@ -124,7 +125,7 @@ class Runtime(Measuring):
     async def container_status(self, container_id: str, *, verbose: bool = False) -> Any:
         if container_id not in self.containers:
             raise NotFound("container_status", "NOT_FOUND", "no such container")
-        return self.containers[container_id]
+        return SimpleNamespace(container=self.containers[container_id])
 
     async def list_containers(self, *, labels: Mapping[str, str]) -> Any:
         return tuple(each for each in self.containers.values() if each.labels == labels)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 import pytest
+from pydantic import TypeAdapter
 
-from syncpod.lifecycle.exit import Exit, RecordedExit, reason_of
+from syncpod.lifecycle.exit import Exit, reason_of
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer
+from syncpod.messages.queries import WireExit
 
+WIRE: Final[TypeAdapter[Exit]] = TypeAdapter(WireExit)
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LATER = datetime(2026, 1, 31, 13, tzinfo=UTC)
 ENDED = ObservedContainer(
@@ -36,10 +40,22 @@ def test_a_view_serialises_an_exit_in_its_existing_fields() -> None:
 
 
 def test_an_exit_in_a_snapshot_is_read_back() -> None:
-    recorded = RecordedExit(**dict(ENDED.exit or Exit()), at=LATER, cause="deleted")
-    assert RecordedExit.model_validate_json(recorded.model_dump_json()) == recorded
+    recorded = (ENDED.exit or Exit()).recorded(LATER, cause="deleted", killed_by="deleted")
+    kept = WIRE.dump_python(recorded, mode="json", exclude_defaults=True)
+    assert kept == {
+        "id": "c1", "name": "web", "restart": 2, "sandbox": "s1", "exitCode": 3, "reason": "Error",
+        "message": "no room", "startedAt": "2026-01-31T12:00:00Z", "finishedAt": "2026-01-31T13:00:00Z",
+        "at": "2026-01-31T13:00:00Z", "cause": "deleted", "killedBy": "deleted",
+    }  # fmt: skip
+    assert WIRE.validate_python(kept) == recorded
     kept_by_name = {"id": "c1", "exit_code": 3, "started_at": NOON, "finished_at": LATER, "at": LATER}
-    assert RecordedExit.model_validate(kept_by_name).exit_code == 3
+    assert WIRE.validate_python(kept_by_name).exit_code == 3
+
+
+def test_back_offs_run_from_a_recorded_exit_alone() -> None:
+    assert Exit(at=LATER, finished_at=NOON).since == LATER
+    with pytest.raises(ValueError, match="instance 2 of container web is not recorded"):
+        _ = (ENDED.exit or Exit()).since
 
 
 def test_a_known_exit_is_distinguished_from_an_assumed_one() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import EXEMPT_AT_ONCE, BackoffStore, collect_garbage, crash_loop_key, start_decision
-from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.restart_pacing import (
     RestartPermission,
     restart_all,
@@ -32,8 +32,8 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-def ended(at: datetime, code: int, id: str = "", by_us: bool = False) -> RecordedExit:
-    return RecordedExit(id=id, exit_code=code, at=at, cause="the liveness probe has failed" if by_us else "")
+def ended(at: datetime, code: int, id: str = "", by_us: bool = False) -> Exit:
+    return Exit(id=id, exit_code=code, at=at, cause="the liveness probe has failed" if by_us else "")
 
 
 class Loop:

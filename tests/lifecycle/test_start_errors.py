@@ -5,6 +5,7 @@ Holds: No instance starts twice.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -77,5 +78,5 @@ def test_a_start_error_says_whether_the_process_may_have_run(message: str, meani
 
 def test_a_container_that_was_seen_running_keeps_its_exit() -> None:
     ran = Exit(exit_code=3, reason="StartError", message=CASES["the shim dies while the process is started"][0])
-    ran = ran.model_copy(update={"started_at": datetime(2026, 1, 1, tzinfo=UTC)})
+    ran = replace(ran, started_at=datetime(2026, 1, 1, tzinfo=UTC))
     assert without_guess(ran) == ran

@@ -19,7 +19,7 @@ import pytest_asyncio
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
-from syncpod.cri.port import RuntimeContainerStatus
+from syncpod.cri.port import ContainerAnswer
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT
 from syncpod.lifecycle.observed import ObservedPod, Seq
@@ -291,9 +291,10 @@ async def test_a_container_that_is_listed_as_running_although_it_was_said_to_hav
 ) -> None:
     ask = client.container_status
 
-    async def mistaken(container_id: str, **how: Any) -> RuntimeContainerStatus:
-        status = await ask(container_id, **how)
-        return replace(status, state="exited", exit_code=0, finished_at=status.started_at)
+    async def mistaken(container_id: str, **how: Any) -> ContainerAnswer:
+        answer = await ask(container_id, **how)
+        ended = {"state": "exited", "exit_code": 0, "finished_at": answer.container.started_at}
+        return replace(answer, container=answer.container.model_copy(update=ended))
 
     async with make_pod() as pod:
         await pod.run()
@@ -330,8 +331,10 @@ class Verbose(Watched):
 
     async def container_status(self, container_id: str, **options: Any) -> Any:
         self.calls["container_status"] += 1
-        status = await self._runtime.container_status(container_id, **options)
-        return replace(status, message="\x01" * 4096) if status.state == "exited" else status
+        answer = await self._runtime.container_status(container_id, **options)
+        if answer.container.state != "exited":
+            return answer
+        return replace(answer, container=answer.container.model_copy(update={"message": "\x01" * 4096}))
 
 
 async def test_messages_of_many_containers_take_no_more_of_a_listing_than_those_of_one(

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.cri.port import ContainerMount, RuntimeContainerStatus
-from syncpod.lifecycle.exit import Exit
+from syncpod.cri.port import ContainerAnswer, ContainerMount
+from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.node.secret_values import WITHHELD
 from syncpod.node.termination_message import make_message_file, termination_message, wants_message
 from syncpod.redaction import of_process
@@ -29,16 +29,16 @@ def ended(place: Path | None, *, policy: str = "File", path: str = "/dev/termina
     }
     mounts = (ContainerMount(path, str(place), readonly=False, recursive_read_only=False),) if place is not None else ()
     values: dict[str, Any] = {
-        "id": "c1", "name": "web", "attempt": 0, "state": "exited", "created_at": NOW, "started_at": NOW,
-        "finished_at": NOW, "exit_code": 0, "reason": "Completed", "message": "", "image": "", "image_ref": "",
-        "labels": {}, "annotations": annotations, "log_path": "", "mounts": mounts, "pid": 0,
+        "id": "c1", "name": "web", "state": "exited", "created_at": NOW, "started_at": NOW, "finished_at": NOW,
+        "reason": "Completed",
     }  # fmt: skip
-    return RuntimeContainerStatus(**{**values, **more})
+    return ContainerAnswer(ObservedContainer(**{**values, **more}), labels={}, annotations=annotations, mounts=mounts)
 
 
-def message_of(status: RuntimeContainerStatus, *, withholds: bool = False) -> str:
-    exit_ = Exit(exit_code=status.exit_code, reason=status.reason, message=status.message)
-    return termination_message(status, exit_, lambda: withholds)
+def message_of(answer: ContainerAnswer, *, withholds: bool = False) -> str:
+    ended_as = answer.container.exit
+    assert ended_as is not None
+    return termination_message(answer, ended_as, lambda: withholds)
 
 
 def log(path: Path, *lines: str) -> Path:

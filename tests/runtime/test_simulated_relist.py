@@ -10,7 +10,7 @@ import pytest
 
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.client import CriClient
-from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
+from syncpod.cri.port import ContainerAnswer, SandboxStatus
 from syncpod.node.reader import PodReader
 from syncpod.translation import names
 from tests.runtimes.bare import BareCri
@@ -30,7 +30,7 @@ class Counting(CriClient):
     async def pod_sandbox_status(self, sandbox_id: str, *, verbose: bool = False) -> SandboxStatus:
         return await self._counted(super().pod_sandbox_status(sandbox_id, verbose=verbose))
 
-    async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:
+    async def container_status(self, container_id: str, *, verbose: bool = False) -> ContainerAnswer:
         return await self._counted(super().container_status(container_id, verbose=verbose))
 
     async def _counted(self, call: Awaitable[Answer]) -> Answer:

@@ -15,6 +15,7 @@ from syncpod.cri.errors import CriError, NotFound, RuntimeFailure, Unavailable, 
 from syncpod.cri.keyring import Credential
 from syncpod.cri.port import (
     CgroupDriver,
+    ContainerAnswer,
     ContainerConfig,
     ContainerEvent,
     ContainerStats,
@@ -25,7 +26,6 @@ from syncpod.cri.port import (
     Ingest,
     LinuxResources,
     MemoryUsage,
-    RuntimeContainerStatus,
     RuntimeStatus,
     RuntimeVersion,
     SandboxConfig,
@@ -33,6 +33,7 @@ from syncpod.cri.port import (
     SandboxStatus,
     SandboxSummary,
 )
+from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.translation import names
 from tests.simulator.clock import Clock
 from tests.simulator.loop import OWNER, VirtualLoop
@@ -309,10 +310,10 @@ class ScriptedCri:
 
         return await self._ask(look)
 
-    async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:
+    async def container_status(self, container_id: str, *, verbose: bool = False) -> ContainerAnswer:
         """Return one container."""
 
-        def look() -> RuntimeContainerStatus:
+        def look() -> ContainerAnswer:
             found = self.runtime.containers.get(container_id)
             if found is None:
                 raise NotFound("container_status", "NOT_FOUND", f"no container {container_id}")
@@ -474,25 +475,26 @@ def _container(container: Container) -> ContainerSummary:
     )
 
 
-def _status(container: Container) -> RuntimeContainerStatus:
-    return RuntimeContainerStatus(
-        id=container.id,
-        name=container.name,
-        attempt=container.restart,
-        state=container.state,
-        created_at=container.dated.get("created"),
-        started_at=container.dated.get("started"),
-        finished_at=container.dated.get("finished"),
-        exit_code=container.code,
-        reason=container.reason,
-        message=container.message,
-        image=container.image,
-        image_ref=container.image,
+def _status(container: Container) -> ContainerAnswer:
+    return ContainerAnswer(
+        ObservedContainer(
+            id=container.id,
+            name=container.name,
+            restart_count=container.restart,
+            state=container.state,
+            created_at=container.dated.get("created"),
+            started_at=container.dated.get("started"),
+            finished_at=container.dated.get("finished"),
+            exit_code=container.code,
+            reason=container.reason,
+            message=container.message,
+            image=container.image,
+            image_ref=container.image,
+            log_path=container.log_path,
+        ),
         labels=container.labels,
         annotations=container.annotations,
-        log_path=container.log_path,
         mounts=(),
-        pid=0,
     )
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from syncpod.lifecycle import backoff
-from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.steps import StepInput
 from tests.simulator.campaign import run_seeds
@@ -60,7 +60,7 @@ def reruns_pruned_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a finished init container, and one with code 0 under OnFailure, counts while the runtime lists it."""
     right = facts._absent_ends
 
-    def absent(state: PodState, view: ObservedPod) -> list[RecordedExit]:
+    def absent(state: PodState, view: ObservedPod) -> list[Exit]:
         lets_rest = state.pod.spec.restart_policy == "OnFailure"
         init = {container.name for container in state.pod.spec.init_containers}
         return [end for end in right(state, view) if end.name not in init and not (lets_rest and end.exit_code == 0)]

@@ -96,7 +96,7 @@ def test_what_kept_a_container_from_starting_is_named() -> None:
     state = simulation.server.workflow.state
     last = state.last_exit("a")
     assert last is not None
-    refused = last.model_copy(update={"reason": START_ERROR, "message": RUNC})
+    refused = replace(last, reason=START_ERROR, message=RUNC)
     exits = [refused if each == last else each for each in state.exits]
     due = hold("CrashLoopBackOff", "back-off 5m0s restarting failed container")
     assert temporal_ui.timer_summary(state.model_copy(update={"exits": exits}), [due], due.until) == (

@@ -230,7 +230,7 @@ async def test_container_output_is_logged_at_the_kubelets_path(pods: Pods) -> No
         {"containers": [{"name": "main", "image": BUSYBOX, "command": ["sh", "-c", "echo said; sleep 1000"]}]}
     )
     main = await running.start(running.pod.spec.containers[0])
-    status = await pods.client.container_status(main)
+    status = (await pods.client.container_status(main)).container
     log = running.node.log_dir / f"default_web_{running.pod.metadata.uid}" / "main" / "0.log"
     assert Path(status.log_path) == log
     async with asyncio.timeout(60):

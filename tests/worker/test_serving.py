@@ -320,7 +320,7 @@ async def test_containers_without_a_workflow_are_left_alone(
 
             await until_asked(logged)
             assert await worker.stop() == 0
-        assert (await cri.container_status(container)).state == "running"
+        assert (await cri.container_status(container)).container.state == "running"
 
 
 # --- pods through its life --------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
+from activities.node.pairs import Failed, Pairs
 from activities.pipelining import HELD_SECONDS, is_as_expected, is_kept_back, may_be_followed
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
@@ -57,19 +58,6 @@ DIGEST = "0" * 12
 Script = Callable[[StepInput], Any]
 
 
-class Pair:
-    """A step, and the start that follows it."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.first: asyncio.Future[StepResult | None] = loop.create_future()
-        """The result; None if there is none."""
-        self.second: StartContainer | None = None
-        """The start, once it has come."""
-        self.over: asyncio.Future[None] = loop.create_future()
-        """The start has ended."""
-
-
 class ScriptedNode:
     """The model runtime of one node, and the steps that change it."""
 
@@ -95,7 +83,7 @@ class ScriptedNode:
         """The answers of the next calls of allocate_resources; after these, there is room for everything."""
         self.gate: dict[str, asyncio.Event] = {}
         """By step name, or name of the question: an event that its calls wait for, heartbeating, before they act."""
-        self._pairs: dict[tuple[str, str, int], Pair] = {}
+        self._pairs = Pairs()
         self.deaf: set[str] = set()
         """Steps whose calls keep waiting at their gate even if they are cancelled."""
 
@@ -194,44 +182,39 @@ class ScriptedNode:
         """Take a step. As on a node, a start that follows another step waits for it, and the last two end together."""
         if (pod := may_be_followed(step)) is None:
             return await self._take_in_turn(name, step)
-        pair = self._pair(step, step.fence)
+        pair = self._pairs.of(step.ref, step.fence)
+        end = pair.begin_first()
         try:
             result = await self._take_in_turn(name, step)
-        except BaseException:
-            pair.first.set_result(None)
+        except BaseException as error:
+            end.set_result(Failed(str(error), is_tried_again=True))
             raise
-        pair.first.set_result(result)
+        end.set_result(result)
         if is_kept_back(pair.second, pod, result):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({pair.over}, timeout=HELD_SECONDS)
+            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+                async with asyncio.timeout(HELD_SECONDS):
+                    await pair.second_is_over.wait()
         return result
 
     async def _take_in_turn(self, name: StepName, step: StepInput) -> StepResult:
         if not isinstance(step, StartContainer) or not step.follows:
             return await self._take_alone(name, step)
-        pair = self._pair(step, step.follows)
+        pair = self._pairs.of(step.ref, step.follows)
         pair.second = step
+        pair.second_is_over.clear()
         try:
-            while not pair.first.done():
+            await pair.came.wait()  # the server sends the step before it first
+            while pair.first is not None and not pair.first.done():  # a further attempt may take its place
                 activity.heartbeat("waits for the step before it")
                 await asyncio.wait({pair.first}, timeout=0.05)
-            first = pair.first.result()
-            if first is None or not is_as_expected(first, step):
+            first = pair.first.result() if pair.first is not None else None
+            if not isinstance(first, StepResult) or not is_as_expected(first, step):
                 return StepResult(outcome=Outcome.NOT_BEGUN, node=self.facts)
             return await self._take_alone(name, step.model_copy(update={"sandbox_id": step.sandbox_id or first.id}))
         except asyncio.CancelledError:
             return StepResult(outcome=Outcome.CANCELLED, node=self.facts)
         finally:
-            if not pair.over.done():
-                pair.over.set_result(None)
-
-    def _pair(self, step: StepInput, first_fence: int) -> Pair:
-        """What has become of two steps; newly made for a further attempt of the first one."""
-        key = (step.ref.uid, step.ref.incarnation, first_fence)
-        known = self._pairs.get(key)
-        if known is None or (step.fence == first_fence and known.first.done()):
-            known = self._pairs[key] = Pair()
-        return known
+            pair.second_is_over.set()
 
     async def _take_alone(self, name: StepName, step: StepInput) -> StepResult:
         self.taken.append((name.value, step))

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, RecordedExit
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
 from syncpod.lifecycle.observed import (
     ObservedContainer,
     ObservedPod,
@@ -102,14 +102,14 @@ def without(view: ObservedPod, ids: Collection[str]) -> ObservedPod:
 # --- what is recorded and not listed ----------------------------------------------------------------------------------
 
 
-def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
+def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
     """Return each container's newest recorded end, unless an instance is listed that is as new or may run."""
     spec = state.pod.spec
     init = {container.name for container in spec.init_containers}
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     current = view.sandboxes[0] if view.sandboxes else None
     newest = {exit_.name: exit_ for exit_ in state.exits}  # they are in the order in which they happened
-    ends: list[RecordedExit] = []
+    ends: list[Exit] = []
     listed: set[str] = set()
     for each in view.containers:
         end = newest.get(each.name)
@@ -125,7 +125,7 @@ def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
     return ends
 
 
-def _as_listed(state: PodState, end: RecordedExit) -> ObservedContainer:
+def _as_listed(state: PodState, end: Exit) -> ObservedContainer:
     """Return a recorded end as the runtime would list it; the image is the status's if that shows this instance."""
     status = state.status
     kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
@@ -144,7 +144,7 @@ def _as_listed(state: PodState, end: RecordedExit) -> ObservedContainer:
     ).ended_as(end)
 
 
-def _as_recorded(listed: ObservedContainer, recorded: RecordedExit | None) -> ObservedContainer:
+def _as_recorded(listed: ObservedContainer, recorded: Exit | None) -> ObservedContainer:
     """Return a listed instance: one that ended as its end is recorded, one whose start was cut off as only created."""
     if listed.was_cut_off:
         return listed.model_copy(
@@ -194,7 +194,7 @@ def record_lost(state: PodState, now: datetime) -> None:
     for instance in lost(state):
         kill = state.killed.get(instance.id, Kill())
         state.record_exit(
-            RecordedExit(
+            Exit(
                 id=instance.id,
                 name=instance.name,
                 sandbox=instance.sandbox_id,

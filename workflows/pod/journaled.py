@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
 from syncpod.journal.records import HistoryEntry, Instance, PodRun, TaskRecords
-from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.pod import ContainerStatus
@@ -66,7 +67,7 @@ def _instances(state: PodState) -> tuple[Instance, ...]:
     return tuple(found.values())
 
 
-def _ended(exit_: RecordedExit, container: ObservedContainer | None, failed_hook: str | None) -> Instance:
+def _ended(exit_: Exit, container: ObservedContainer | None, failed_hook: str | None) -> Instance:
     """Return an ended instance; `failed_hook` says how its postStart hook failed, if that is why it was ended."""
     cause, killed_by = exit_.cause, exit_.killed_by
     if failed_hook is not None and not killed_by:
@@ -78,12 +79,7 @@ def _ended(exit_: RecordedExit, container: ObservedContainer | None, failed_hook
         id=exit_.id,
         image=container.image if container is not None else "",
         started_at=started,
-        ended_at=exit_.finished_at or exit_.at,
-        exit_code=exit_.exit_code,
-        reason=exit_.reason,
-        message=exit_.message,
-        cause=cause,
-        killed_by=killed_by,
+        exit=replace(exit_, cause=cause, killed_by=killed_by),
     )
 
 

@@ -5,13 +5,14 @@ Nothing observed is dropped: every listing is merged into the view, and every ex
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 from syncpod.journal.records import EventType
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
-from syncpod.lifecycle.exit import KILLED, OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit, RecordedExit
+from syncpod.lifecycle.exit import KILLED, OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_containers, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
@@ -91,7 +92,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         at = now - age(listing, container)
         if _ran_out_of_memory_first(state, ended, at) or (_is_needless(kill) and kill.at is not None and at < kill.at):
             kill = Kill()
-        exit_ = _settled(RecordedExit(**dict(ended), at=at, cause=kill.why, killed_by=kill.cause))
+        exit_ = _settled(ended.recorded(at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
         if known is not None or not _is_told(state, exit_):
             _tell_exit(state, exit_, now)
@@ -124,7 +125,7 @@ def _forget_needless_kill(state: PodState, step: Step) -> None:
         state.killed = {other: kill for other, kill in state.killed.items() if other != step.input.target.id}
 
 
-def _settled(exit_: RecordedExit) -> RecordedExit:
+def _settled(exit_: Exit) -> Exit:
     """Return the exit that counts. If we ended the container for good, that is an unknown one that quotes the runtime.
 
     The container exited at our signal, perhaps with 0, but nobody knows how its work would have ended. If that counted
@@ -133,8 +134,7 @@ def _settled(exit_: RecordedExit) -> RecordedExit:
     if exit_.killed_by != KillCause.LOST_FOR_GOOD:
         return exit_
     message = f"{exit_.cause}; it exited with {exit_.how}"
-    how = {"exit_code": UNKNOWN_EXIT_CODE, "reason": STATUS_UNKNOWN, "message": message, "is_settled": True}
-    return exit_.model_copy(update=how)
+    return replace(exit_, exit_code=UNKNOWN_EXIT_CODE, reason=STATUS_UNKNOWN, message=message, is_settled=True)
 
 
 def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
@@ -176,25 +176,25 @@ def _tell_stopped(state: PodState, stopped: tuple[Exit, ...], now: datetime) -> 
     for ended in stopped:
         kill = state.killed.get(ended.id, Kill())
         if ended.id not in recorded:
-            _note_exit(state, RecordedExit(**dict(ended), at=now, cause=kill.why, killed_by=kill.cause), now)
+            _note_exit(state, ended.recorded(now, cause=kill.why, killed_by=kill.cause), now)
 
 
-def _is_told(state: PodState, exit_: RecordedExit) -> bool:
+def _is_told(state: PodState, exit_: Exit) -> bool:
     """Return whether the history has this end, from the step that stopped the container and removed it."""
     about = ("exit", exit_.name, exit_.restart, _outcome_of(exit_))
     return any((each.kind, each.subject, each.restart, each.outcome) == about for each in state.history)
 
 
-def _outcome_of(exit_: RecordedExit) -> str:
+def _outcome_of(exit_: Exit) -> str:
     return f"exited {exit_.how}"
 
 
-def _note_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
+def _note_exit(state: PodState, exit_: Exit, now: datetime) -> None:
     about = {"outcome": _outcome_of(exit_), "restart": exit_.restart, "fact": exit_.killed_by}
     state.note(now, "exit", exit_.name, exit_.why, **about)
 
 
-def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
+def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
     """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
     _note_exit(state, exit_, now)
     kind: EventType = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"

@@ -17,14 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from syncpod.journal.records import EntryKind, EventRecord, EventType, HistoryEntry
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
-from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.identity import NodeFacts, PodRef, WirePod
-from syncpod.messages.queries import WireEvent
+from syncpod.messages.queries import WireEvent, WireExit
 from syncpod.messages.signed import Accepted
 from syncpod.messages.steps import STUCK_FAULTS
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
@@ -86,9 +86,9 @@ class RestartOfAll(BaseModel):
     """The pod has started again."""
 
     @property
-    def exit(self) -> RecordedExit:
+    def exit(self) -> Exit:
         """The exit that asked for it, under an id of its own, for the back-off of the whole pod."""
-        return RecordedExit(id=f"restart of all {self.number}", exit_code=self.exit_code, at=self.at)
+        return Exit(id=f"restart of all {self.number}", exit_code=self.exit_code, at=self.at)
 
 
 class FailedHook(BaseModel):
@@ -149,7 +149,7 @@ class PodState(BaseModel):
     """Sandboxes in the view that a kill has stopped."""
     restarts: dict[str, int] = {}
     """By container: the number of its newest instance that ever ran."""
-    exits: tuple[RecordedExit, ...] = ()
+    exits: tuple[WireExit, ...] = ()
     """Past exits, oldest first: those of each container in the order of their numbers."""
     vanished: dict[str, ObservedContainer] = {}
     """By container: an instance that has run and is no longer listed although nobody saw it end."""
@@ -295,7 +295,7 @@ class PodState(BaseModel):
         """Say whether an instance was ended to be replaced."""
         return container.state == "exited" and container.id in self.replacing
 
-    def last_exit(self, container: str) -> RecordedExit | None:
+    def last_exit(self, container: str) -> Exit | None:
         """Return the newest recorded exit of a container, or None."""
         return next((exit_ for exit_ in reversed(self.exits) if exit_.name == container), None)
 
@@ -314,7 +314,7 @@ class PodState(BaseModel):
                 taken.append(listed.restart_count)
         return max(taken) + 1 if taken else 0
 
-    def record_exit(self, exit_: RecordedExit) -> None:
+    def record_exit(self, exit_: Exit) -> None:
         """Keep an exit, in place of an earlier record of the same instance, and before those of later instances.
 
         Above :data:`RESTARTS_KEPT` the oldest are dropped, but never the last one of a container.

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost
 from syncpod.lifecycle import backoff, conditions
-from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.messages.pod_card import pod_card
 from syncpod.messages.queries import PodSummary
@@ -67,7 +67,7 @@ def timer_summary(state: PodState, holds: Sequence[Hold], deadline: datetime | N
     return _around(f"{due.subject}: {due.reason}: ", _clause(due.reason, due.message), f"; again in {delay}")
 
 
-def _end(state: PodState, exit_: RecordedExit) -> str:
+def _end(state: PodState, exit_: Exit) -> str:
     """Say how an instance ended: `exited 3 after 1s`, `was ended after 30s: failed liveness probe`."""
     after = f" after {ran}" if (ran := _ran(exit_)) else ""
     if _has_failed_hook(state, exit_.name) and exit_ == state.last_exit(exit_.name):
@@ -86,7 +86,7 @@ def _has_failed_hook(state: PodState, name: str) -> bool:
     return why is not None and why.reason == Fault.POST_START_HOOK_ERROR
 
 
-def _ran(exit_: RecordedExit) -> str:
+def _ran(exit_: Exit) -> str:
     """Return how long an instance ran, in whole seconds; "" if that is not known."""
     if exit_.started_at is None or exit_.finished_at is None:
         return ""

@@ -51,7 +51,7 @@ class ContainerLogs:
         """Return where the log of an instance is. Raises Refused."""
         sentence = f"unable to retrieve container logs for {found.id}"
         try:
-            path = (await self._cri.container_status(_raw(found.id))).log_path
+            path = (await self._cri.container_status(_raw(found.id))).container.log_path
             if path:
                 return Path(path)
         except NotFound:
@@ -73,7 +73,7 @@ class ContainerLogs:
 
         async def runs() -> bool:
             try:
-                return (await self._cri.container_status(_raw(found.id))).state == "running"
+                return (await self._cri.container_status(_raw(found.id))).container.state == "running"
             except CriError:
                 return False
 

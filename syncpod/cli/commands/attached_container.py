@@ -86,7 +86,7 @@ async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool)
         await attach(pod, container_id, stdin=True, tty=tty)
     except Failure as failure:
         begun = isinstance(failure, StreamBroken) and not isinstance(failure, NeverRan)
-        if begun or (await runtime.container_status(container_id)).state == "running":
+        if begun or (await runtime.container_status(container_id)).container.state == "running":
             raise
         return False
     return True
@@ -100,11 +100,11 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
 
     async def runs() -> bool:
         try:
-            return (await runtime.container_status(container_id)).state == "running"
+            return (await runtime.container_status(container_id)).container.state == "running"
         except CriError:
             return False
 
-    path = Path((await runtime.container_status(container_id)).log_path)
+    path = Path((await runtime.container_status(container_id)).container.log_path)
     try:
         async for line in read_log(path, runs):
             await write_ours(Output(line.stream), line.text + b"\n")
@@ -122,7 +122,7 @@ async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: s
     import asyncio
 
     for _ in range(_LOOKS_FOR_THE_END):
-        status = await runtime.container_status(container_id)
+        status = (await runtime.container_status(container_id)).container
         if status.state != "running":
             if status.reason in NEVER_RAN and status.message:
                 warn(f"container {container}: {printable(status.message)}")

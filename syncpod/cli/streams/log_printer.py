@@ -91,7 +91,7 @@ class LogPrinter:
 
         async def runs() -> bool:
             try:
-                return (await runtime.container_status(instance.id)).state == "running"
+                return (await runtime.container_status(instance.id)).container.state == "running"
             except CriError:
                 return False
 
@@ -199,7 +199,7 @@ async def _log_path(pod: Pod, container: str, instance: ContainerInstance, runti
     from syncpod.cri.errors import CriError, NotFound, TransportFault
 
     try:
-        return Path((await runtime.container_status(instance.id)).log_path)
+        return Path((await runtime.container_status(instance.id)).container.log_path)
     except NotFound:
         meta = pod.metadata
         directory = settings().log_dir / f"{meta.namespace}_{meta.name}_{meta.uid}" / container
