@@ -29,7 +29,6 @@ from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods
 from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.client import ApiClient
-from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.kubernetes.node import Machine
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
 from syncpod.lifecycle.orphans import Standing
@@ -53,8 +52,6 @@ from tests.kubernetes.api_server import (
     object_path,
     pod,
     pod_path,
-    served,
-    write_kubeconfig,
 )
 from tests.kubernetes.storage_driver import claims
 
@@ -206,22 +203,6 @@ class Node:
 def _meta(name: str, uid: str) -> ObjectMeta:
     annotations = {"kubernetes.io/config.source": KUBERNETES_SOURCE}
     return ObjectMeta(name=name, namespace="default", uid=uid, annotations=annotations)
-
-
-@pytest_asyncio.fixture
-async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server; failures are followed by short waits."""
-    monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
-    async with served() as server:
-        yield server
-
-
-@pytest_asyncio.fixture
-async def client(api: ApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
-    """A client of the server."""
-    config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
-    async with ApiClient(config, user_agent="test") as opened:
-        yield opened
 
 
 @pytest_asyncio.fixture

@@ -10,23 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from syncpod.agent.kubernetes import event_writer
 from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.pod_events import PodEvents
 from syncpod.kubernetes import node_changes
-from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.event_correlation import BURST, KEPT, REFILL_SECONDS, SIMILAR_SECONDS, EventCorrelator, Recent
 from syncpod.kubernetes.events import Event, Subject, event_document, node_subject
-from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.kubernetes.reflector import ObjectKey
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, NodeCondition, NodeStatus
 from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
-from tests.kubernetes.api_server import ApiServer, Fault, served, write_kubeconfig
+from tests.kubernetes.api_server import ApiServer, Fault
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 EVENTS = "/api/v1/namespaces/default/events/"
@@ -70,20 +67,6 @@ def record(number: int, reason: str = "Started", *, container: str = "", count: 
         "last": at,
         **more,
     }
-
-
-@pytest_asyncio.fixture
-async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
-    async with served() as server:
-        yield server
-
-
-@pytest_asyncio.fixture
-async def client(api: ApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
-    config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
-    async with ApiClient(config, user_agent="test") as opened:
-        yield opened
 
 
 @asynccontextmanager

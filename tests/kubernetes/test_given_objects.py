@@ -17,18 +17,16 @@ import pytest_asyncio
 
 from syncpod.agent.kubernetes import followed_object, given_objects
 from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
-from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.bound_pod import bound_pod
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.given_object import NotAnObject, given_object
-from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.node.directories import make_directories, own_directories
 from syncpod.node.kept_secrets import KeepingStore
 from syncpod.node.pod_records import PodRecord, mark_pod_record, write_pod_record
 from syncpod.objects import ABSENT, ObjectRef, ObjectStore, ObjectUnknown, TokenNeed, references, values
 from syncpod.pod import Pod
 from tests.agent.waiting import until
-from tests.kubernetes.api_server import ApiServer, Fault, given, object_path, pod, served, write_kubeconfig
+from tests.kubernetes.api_server import ApiServer, Fault, given, object_path, pod
 from tests.kubernetes.storage_driver import claims
 from tests.objects.objects import config_map
 from tests.translation.translation import NODE
@@ -74,22 +72,11 @@ class Node:
         self.told += 1
 
 
-@pytest_asyncio.fixture
-async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server; failures are followed by short waits."""
-    monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are looked at, and asked for again, after short waits."""
     monkeypatch.setattr(given_objects, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(followed_object, "RETRY_SECONDS", 0.02)
-    async with served() as server:
-        yield server
-
-
-@pytest_asyncio.fixture
-async def client(api: ApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
-    """A client of the server."""
-    config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
-    async with ApiClient(config, user_agent="test") as opened:
-        yield opened
 
 
 @pytest_asyncio.fixture

@@ -13,14 +13,12 @@ import pytest
 import pytest_asyncio
 
 from syncpod.agent.kubernetes import mirror_pods
-from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.client import ApiClient
-from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.kubernetes.reflector import ObjectKey
 from syncpod.messages.node import FILE_SOURCE
 from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
-from tests.kubernetes.api_server import ApiServer, Fault, pod, pod_path, served, write_kubeconfig
+from tests.kubernetes.api_server import ApiServer, Fault, pod, pod_path
 from tests.kubernetes.test_bound_pods import Node
 
 KEY = ObjectKey("default", "web-n1")
@@ -41,21 +39,17 @@ class Static:
         return {"metadata": metadata, "spec": spec, "status": {"phase": self._phase, "podIP": "10.0.0.7"}}
 
 
-@pytest_asyncio.fixture
-async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mirrors are looked at after short waits."""
     monkeypatch.setattr(mirror_pods, "LOOK_SECONDS", 0.05)
-    async with served() as server:
-        yield server
 
 
 @pytest_asyncio.fixture
-async def node(api: ApiServer, tmp_path: Path) -> AsyncIterator[Node]:
-    config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
-    async with ApiClient(config, user_agent="test") as client:
-        made = Node(client, tmp_path)
-        yield made
-        await made.stop()
+async def node(client: ApiClient, tmp_path: Path) -> AsyncIterator[Node]:
+    made = Node(client, tmp_path)
+    yield made
+    await made.stop()
 
 
 def publish(node: Node, state: Static) -> None:

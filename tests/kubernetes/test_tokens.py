@@ -19,10 +19,8 @@ import pytest
 import pytest_asyncio
 
 from syncpod.agent.kubernetes.followed_token import FollowedToken, forget_token
-from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.bound_pod import BoundPod, bound_pod
 from syncpod.kubernetes.client import ApiClient
-from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.node.directories import plan_pod, prepare_pod
 from syncpod.node.pod_volumes import MountFailure, pod_volumes
 from syncpod.objects import ObjectStore, ObjectUnknown, TokenNeed
@@ -31,7 +29,7 @@ from syncpod.objects.values import values
 from syncpod.pod import Pod
 from syncpod.redaction import of_process
 from tests.agent.waiting import until
-from tests.kubernetes.api_server import ApiServer, Fault, given, pod, served, write_kubeconfig
+from tests.kubernetes.api_server import ApiServer, Fault, given, pod
 from tests.translation.translation import NODE
 
 ACCESS = {
@@ -111,24 +109,14 @@ def redactor() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture
-async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server that issues tokens; failures are followed by short waits."""
-    monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
-    async with served() as server:
-        yield server
-
-
-@pytest_asyncio.fixture
-async def node(api: ApiServer, tmp_path: Path) -> AsyncIterator[Node]:
+async def node(api: ApiServer, client: ApiClient, tmp_path: Path) -> AsyncIterator[Node]:
     """A node with one pod."""
-    config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
-    async with ApiClient(config, user_agent="test") as client:
-        [need] = tokens_of(bound())
-        clock = Clock()
-        api.now = clock
-        made = Node(client, ObjectStore(tmp_path / "state", tmp_path / "memory"), need, clock)
-        yield made
-        await made.stop()
+    [need] = tokens_of(bound())
+    clock = Clock()
+    api.now = clock
+    made = Node(client, ObjectStore(tmp_path / "state", tmp_path / "memory"), need, clock)
+    yield made
+    await made.stop()
 
 
 async def test_a_token_is_asked_for_one_pod_and_kept_in_memory_alone(
