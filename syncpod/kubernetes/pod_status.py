@@ -7,7 +7,7 @@ meanwhile, the server refuses it, and it is made anew. So a condition of somebod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from syncpod.kubernetes.json_values import mapping, mappings
@@ -30,6 +30,7 @@ OURS: Final = frozenset(
 SHARED: Final = frozenset(("DisruptionTarget",))
 """Those that a node sets too (PodConditionSharedByKubelet)."""
 FINISHED: Final = frozenset(("Succeeded", "Failed"))
+_KINDS: Final = ("initContainerStatuses", "containerStatuses")
 _OTHERS: Final = ("nominatedNodeName", "resourceClaimStatuses", "extendedResourceClaimStatus")
 """Fields of a status that somebody else writes."""
 
@@ -55,6 +56,33 @@ def _observing(status: Mapping[str, Any], observed: Callable[[int | None], int |
     return {**status, name: observed(status.get(name)), "conditions": conditions}
 
 
+def without_replaced_ends(
+    pod: Mapping[str, Any], ours: Mapping[str, Any], replacing: Collection[str]
+) -> Mapping[str, Any]:
+    """Return a status without the ends of containers that have been ended only to be replaced.
+
+    `replacing` are their ids in the runtime. They keep the state that the API server has, until the successor is there:
+    a kubelet ends and starts a container in one go, and tells nothing in between. An API server lets no container go
+    from an end to another state that its restart policy would leave ended.
+    """
+    if not replacing or mapping(pod.get("spec")).get("restartPolicy", "Always") == "Always":
+        return ours
+    before = mapping(pod.get("status"))
+
+    def told(kind: str) -> list[Mapping[str, Any]]:
+        known = {each.get("name"): each for each in mappings(before.get(kind))}
+        return [_until_replaced(each, known.get(each.get("name"), {}), replacing) for each in mappings(ours.get(kind))]
+
+    return {**ours, **{kind: told(kind) for kind in _KINDS if kind in ours}}
+
+
+def _until_replaced(now: Mapping[str, Any], before: Mapping[str, Any], replacing: Collection[str]) -> Mapping[str, Any]:
+    is_replaced = str(now.get("containerID") or "").rpartition("://")[2] in replacing
+    if not is_replaced or not mapping(now.get("state")).get("terminated"):
+        return now
+    return {**now, "state": before.get("state") or {"waiting": {"reason": "ContainerCreating"}}}
+
+
 def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pod's status for the API server, from the one that it has and the one that the node knows.
 
@@ -76,8 +104,7 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, 
 
 def _runs(status: Mapping[str, Any]) -> bool:
     """Say whether a container runs."""
-    kinds = ("initContainerStatuses", "containerStatuses")
-    return any(mapping(each.get("state")).get("running") for kind in kinds for each in mappings(status.get(kind)))
+    return any(mapping(each.get("state")).get("running") for kind in _KINDS for each in mappings(status.get(kind)))
 
 
 def _conditions(before: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

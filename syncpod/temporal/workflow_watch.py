@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -78,6 +78,10 @@ class Published(Life, PodReads, NodeReads, Records, EndsLives, Protocol):
     @property
     def is_unready(self) -> bool:
         """Whether it is a pod that is not ready and has not Succeeded."""
+
+    @property
+    def replacing(self) -> Collection[str]:
+        """The runtime ids of its containers that are ended to be replaced, whatever their restart policy."""
 
     def summary(self) -> PodSummary | None:
         """Return what a page of pods shows of it; None = it is no pod."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ class OfNoPod:
     """A published state that is of no pod, has left nothing, and answers nothing."""
 
     is_followed = False
+    replacing: Collection[str] = ()
     ended_life = None
 
     @property

@@ -59,6 +59,8 @@ from tests.kubernetes.storage_driver import claims
 class State:
     """What a pod's workflow has published."""
 
+    replacing = ()
+
     def __init__(self, uid: str, phase: str, conditions: tuple[dict[str, Any], ...] = ()) -> None:
         self.uid, self._phase, self._others = uid, phase, conditions
 
@@ -419,6 +421,20 @@ async def test_a_pod_whose_status_is_forbidden_holds_up_no_other(
     await until(lambda: bool(node.statuses.trouble))
     await api.put(pod_path("good"), pod("good"))
     await until(lambda: status(api, "good").get("phase") == "Running", patience=15)
+
+
+async def test_a_write_that_hangs_holds_up_no_other(api: ApiServer, node: Node) -> None:
+    for name in ("slow", "good"):
+        await api.put(pod_path(name), pod(name))
+    node.start()
+    await until(lambda: all(status(api, name).get("phase") == "Running" for name in ("slow", "good")))
+    calls = api.calls["PATCH status"]
+    api.faults.extend(Fault("PATCH", "slow", "hang") for _ in range(9))
+    node.publish("slow", "Unknown")
+    await until(lambda: api.calls["PATCH status"] > calls)
+    node.publish("good", "Succeeded")
+    await until(lambda: status(api, "good").get("phase") == "Succeeded")
+    assert node.statuses.trouble == ""  # the other one is not given up yet
 
 
 async def test_a_condition_that_somebody_writes_meanwhile_survives(api: ApiServer, node: Node) -> None:

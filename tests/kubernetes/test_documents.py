@@ -16,7 +16,14 @@ from syncpod.kubernetes.certificates import answered
 from syncpod.kubernetes.merge_patch import merge_patch
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.node import Machine
-from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
+from syncpod.kubernetes.pod_status import (
+    pod_status,
+    rejected,
+    same,
+    status_for,
+    status_patch,
+    without_replaced_ends,
+)
 from syncpod.kubernetes.readiness_gates import GateCondition, has_gates, news_of_gates
 from syncpod.kubernetes.reflector import key_of
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus
@@ -272,3 +279,21 @@ def test_a_value_of_another_type_counts_as_absent(odd: Any) -> None:
     assert answered(document) == (b"", "")
     assert key_of(document) == ("", "")
     assert mirrored_uid(document) == ""
+
+
+def test_a_container_that_is_ended_to_be_replaced_is_not_told_as_ended_where_the_server_takes_no_way_back() -> None:
+    def container(state: dict[str, Any], number: int = 1) -> dict[str, Any]:
+        return {"name": "app", "containerID": f"containerd://c{number}", "state": state, "ready": False}
+
+    running, ended = {"running": {"startedAt": "t"}}, {"terminated": {"exitCode": 0}}
+    pod = {"spec": {"restartPolicy": "Never"}, "status": {"containerStatuses": [container(running)]}}
+    ours = {"phase": "Running", "containerStatuses": [container(ended)]}
+    told = without_replaced_ends(pod, ours, {"c1"})
+    assert told == {"phase": "Running", "containerStatuses": [container(running)]}
+    assert without_replaced_ends(pod, ours, ()) == ours
+    assert without_replaced_ends(pod, ours, {"c0"}) == ours
+    started = {"containerStatuses": [container(running, 2)]}
+    assert without_replaced_ends(pod, started, {"c1"}) == started
+    assert without_replaced_ends({**pod, "spec": {"restartPolicy": "Always"}}, ours, {"c1"}) == ours
+    unseen = without_replaced_ends({**pod, "status": {}}, ours, {"c1"})
+    assert unseen["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}

@@ -28,6 +28,8 @@ PATH = pod_path("web-n1")
 class Static:
     """The published state of a static pod."""
 
+    replacing = ()
+
     def __init__(self, uid: str = "hash1", phase: str = "Running", *, is_followed: bool = False) -> None:
         self.uid, self._phase, self.is_followed = uid, phase, is_followed
         annotations = {"kubernetes.io/config.source": FILE_SOURCE, "kubernetes.io/config.hash": uid}

@@ -28,6 +28,8 @@ class PublishedNode:
     """Always False: a node is no pod."""
     is_followed: Final = False
     """Always False: no other node begins in its place."""
+    replacing: tuple[str, ...] = ()
+    """Always none: a node is no pod."""
     ended_life: None = None
     """Always None: a node is no pod."""
 

@@ -6,7 +6,7 @@ run from it. It costs no history.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -55,6 +55,11 @@ class PublishedPod:
     def is_unready(self) -> bool:
         """Whether the pod is not ready and has not Succeeded."""
         return temporal_ui.is_unready(self.state)
+
+    @property
+    def replacing(self) -> Collection[str]:
+        """The runtime ids of its containers that are ended to be replaced, whatever their restart policy."""
+        return self.state.replacing
 
     def summary(self) -> PodSummary:
         """Return what a page of several pods shows of it."""

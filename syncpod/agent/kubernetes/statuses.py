@@ -9,14 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from secrets import SystemRandom
 from typing import Any, Final, NamedTuple, Protocol
 
+from syncpod.agent.background import cancel_all
 from syncpod.kubernetes.bound_pod import Refusal
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.mirror_pod import mirrored_uid
-from syncpod.kubernetes.pod_status import pod_status, rejected, same, status_for, status_patch
+from syncpod.kubernetes.pod_status import (
+    pod_status,
+    rejected,
+    same,
+    status_for,
+    status_patch,
+    without_replaced_ends,
+)
 from syncpod.kubernetes.reflector import Backoff, Lists, ObjectKey, version_of
 
 log = logging.getLogger(__name__)
@@ -30,6 +39,10 @@ class PublishedStatus(Protocol):
     @property
     def uid(self) -> str:
         """The pod's UID."""
+
+    @property
+    def replacing(self) -> Collection[str]:
+        """The runtime ids of its containers that are ended to be replaced."""
 
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status."""
@@ -108,31 +121,39 @@ class StatusWriter:
     async def run(self) -> None:
         """Write what is due until cancelled."""
         room, backoff = asyncio.Semaphore(AT_ONCE), Backoff(time.monotonic, SystemRandom().random)
+        writes: dict[ObjectKey, asyncio.Task[None]] = {}
+
+        def ended(write: asyncio.Task[None], key: ObjectKey) -> None:
+            del writes[key]
+            if key in self._due:
+                self._news.set()
+
         try:
             while True:
                 await self._news.wait()
                 self._news.clear()
-                due, self._due = list(self._due), {}
-                failures = [each for each in await asyncio.gather(*(self._try(room, key) for key in due)) if each]
-                for key, error in failures:
-                    self._look_again(key, backoff.next(error))
-                self._tell(str(failures[0][1]) if failures else self.trouble if self._again else "")
+                for key in [each for each in self._due if each not in writes]:
+                    del self._due[key]
+                    writes[key] = asyncio.create_task(self._try(room, backoff, key))
+                    writes[key].add_done_callback(partial(ended, key=key))
         finally:
+            await cancel_all(list(writes.values()))
             for waiting in self._again.values():
                 waiting.cancel()
 
-    async def _try(self, room: asyncio.Semaphore, key: ObjectKey) -> tuple[ObjectKey, Exception] | None:
-        """Write one pod's status; return why that failed. It holds up no other pod's."""
+    async def _try(self, room: asyncio.Semaphore, backoff: Backoff, key: ObjectKey) -> None:
+        """Write one pod's status, or try it again later. It holds up no other pod's, however long it takes."""
         async with room:
             try:
                 await self.write(key)
-            except (ApiError, Unreachable) as error:
-                return key, error
             except Exception as error:
-                log.exception("the status of pod %s/%s cannot be made", *key)
-                return key, error
+                if not isinstance(error, ApiError | Unreachable):
+                    log.exception("the status of pod %s/%s cannot be made", *key)
+                self._look_again(key, backoff.next(error))
+                self._tell(str(error))
+                return
         self._forget_failure(key)
-        return None
+        self._tell(self.trouble if self._again else "")
 
     def _tell(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
@@ -202,7 +223,8 @@ class StatusWriter:
         state = self._published.get(uid)
         if state is None:
             return None
-        patch = status_patch(pod, pod_status(before, status_for(pod, state.pod())))
+        ours = without_replaced_ends(pod, status_for(pod, state.pod()), state.replacing)
+        patch = status_patch(pod, pod_status(before, ours))
         written = self._written.get(key)
         if patch is not None and written is not None and self._sent.get(key) == patch["status"]:
             return None if same(written.pod.get("status"), before) else patch
