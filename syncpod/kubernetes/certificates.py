@@ -38,7 +38,11 @@ _USAGES: Final = {
 }
 """What a signer grants for a key of ECDSA, which enciphers no other key."""
 _RSA_BITS: Final = {"RSA3072": 3072, "RSA4096": 4096}
-_CURVES: Final = {"ECDSAP256": ec.SECP256R1, "ECDSAP384": ec.SECP384R1, "ECDSAP521": ec.SECP521R1}
+_CURVES: Final[Mapping[str, ec.EllipticCurve]] = {
+    "ECDSAP256": ec.SECP256R1(),
+    "ECDSAP384": ec.SECP384R1(),
+    "ECDSAP521": ec.SECP521R1(),
+}
 EARLIEST_ROTATION, LATEST_ROTATION = 0.7, 0.9
 """The part of a certificate's life after which the next one is asked for, by chance between these."""
 
@@ -72,7 +76,7 @@ def key_and_request(key_type: str) -> tuple[str, bytes]:
     if key_type in _RSA_BITS:
         key = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS[key_type])
     elif key_type in _CURVES:
-        key = ec.generate_private_key(_CURVES[key_type]())
+        key = ec.generate_private_key(_CURVES[key_type])
     elif key_type == "ED25519":
         key = ed25519.Ed25519PrivateKey.generate()
     else:
