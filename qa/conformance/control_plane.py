@@ -36,9 +36,9 @@ class ControlPlane:
         self.admin = self._authority.kubeconfig("admin", "admin")
         self.node = self._authority.kubeconfig("node", f"system:node:{NODE}", ("system:nodes",))
         try:
-            self._start_etcd()
+            self.start_etcd()
             self.start_api_server()
-            self._start_controllers()
+            self.start_controllers()
             self._start_proxy()
         except BaseException:
             self.close()
@@ -48,6 +48,10 @@ class ControlPlane:
         """Run kubectl as an administrator and return its output. Raises CalledProcessError, TimeoutExpired."""
         command = [*WITHIN, str(program("kubectl")), "--kubeconfig", str(self.admin), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=check, timeout=timeout).stdout
+
+    def node_kubeconfig(self, name: str) -> Path:
+        """Return the kubeconfig of another node, with a certificate of its own."""
+        return self._authority.kubeconfig(name, f"system:node:{name}", ("system:nodes",))
 
     def ready_nodes(self) -> list[str]:
         """The names of the nodes whose condition Ready is True."""
@@ -68,6 +72,15 @@ class ControlPlane:
         process = self._processes.pop(name)
         process.kill()
         process.wait()
+
+    def revive(self) -> None:
+        """Start those of its processes that were stopped."""
+        if "etcd" not in self._processes:
+            self.start_etcd()
+        if "kube-apiserver" not in self._processes:
+            self.start_api_server()
+        if "kube-controller-manager" not in self._processes:
+            self.start_controllers()
 
     def close(self) -> None:
         """End all its processes."""
@@ -104,6 +117,7 @@ class ControlPlane:
             "enable-admission-plugins": "NodeRestriction",
             "feature-gates": "ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
             "runtime-config": f"{_BETA}/clustertrustbundles=true,{_BETA}/podcertificaterequests=true",
+            "enable-bootstrap-token-auth": "true",
             "allow-privileged": "true",
             "service-cluster-ip-range": SERVICES,
             "kubelet-client-certificate": client.certificate,
@@ -113,7 +127,8 @@ class ControlPlane:
         self._start("kube-apiserver", options)
         self._wait("kube-apiserver", ("get", "--raw", "/readyz"))
 
-    def _start_etcd(self) -> None:
+    def start_etcd(self) -> None:
+        """Start the database on the directory `etcd`."""
         options = {
             "data-dir": self.directory / "etcd",
             "unsafe-no-fsync": "true",
@@ -123,7 +138,8 @@ class ControlPlane:
         }
         self._start("etcd", options)
 
-    def _start_controllers(self) -> None:
+    def start_controllers(self) -> None:
+        """Start controller manager and scheduler, and wait until the former has made what pods need."""
         own = self._authority.own
         manager = self._authority.kubeconfig("controllers", "system:kube-controller-manager", ())
         scheduler = self._authority.kubeconfig("scheduler", "system:kube-scheduler", ())

@@ -132,6 +132,8 @@ NOT_RUN = (
            "it goes on, in a kubelet's place: `tests/cli/kubelet/test_program.py`"),
     NotRun("docs/kubernetes.md", "Joining by a bootstrap kubeconfig", "syncpod up",
            "it needs a cluster's API server: `test_up_kubernetes.py` does so with a scripted one"),
+    NotRun("docs/kubernetes.md", "Three ways to a control plane", "syncpod up",
+           "it needs a cluster's API server: `test_up_kubernetes.py` does so with a scripted one"),
     NotRun("docs/kubernetes.md", "kubectl syncpod", "kubectl syncpod",
            "it needs a cluster and its kubectl: `tests/kubernetes/test_pod_commands.py`"),
     NotRun("docs/metrics.md", "Alerts and dashboards", "prometheus",
