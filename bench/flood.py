@@ -17,10 +17,12 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from temporalio.exceptions import TemporalError
+from temporalio.service import RPCError, RPCStatusCode
 
 from bench import machine
 from bench.flood_plot import plot
@@ -48,6 +50,8 @@ FULL: Final = Section(
 )
 _QUERIED: Final = "pod"
 _SAMPLES_EVERY: Final = 10.0
+_AFTER: Final = 2
+"""So many minutes after the deletion of a flood's pods the memory has a row of its own."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,16 @@ class Sample:
     """Anonymous bytes of each part: what it has made itself, which only it can free."""
     shares: Mapping[str, int]
     """Proportional set size of each part, in bytes: pages of programs count too, those of several processes in part."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One flood, in minutes since the first began."""
+
+    ended: float
+    """When nothing more came, changed or was queried."""
+    gone: float
+    """When all its pods had been deleted."""
 
 
 def crashing_pod(name: str, generation: int = 0, longest_back_off: float | None = None) -> Pod:
@@ -126,12 +140,14 @@ class Flood:
         self._generations = itertools.count(1)
         self._pods: list[str] = []
         """Names of the pods that are there; those that stay come first."""
+        self._passing: set[str] = set()
+        """Names of those that come or go this moment."""
         self.counts = {"applied": 0, "changed": 0, "deleted": 0, "queried": 0, "failed": 0, "restarted": 0}
 
     async def begin(self) -> None:
         """Apply the first pods."""
         self._pods = [f"flood-{next(self._numbers)}" for _ in range(self._kind.staying + self._kind.passing)]
-        await each(self._pods, self._apply)
+        await each(self._pods, lambda name: _insisted(partial(self._apply, name)))
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -143,14 +159,15 @@ class Flood:
 
     async def count_restarts(self) -> None:
         """Count the restarts of all pods that are there."""
-        found = [await self._node.engine.handle(name).query(_QUERIED) for name in self._pods]
-        self.counts["restarted"] += sum(
-            status["restartCount"] for pod in found for status in pod["status"].get("containerStatuses", ())
-        )
+        for name in self._pods:
+            pod = await _insisted(partial(self._node.engine.handle(name).query, _QUERIED))
+            statuses = pod["status"].get("containerStatuses", ()) if pod else ()
+            self.counts["restarted"] += sum(status["restartCount"] for status in statuses)
 
     async def end(self) -> None:
         """Delete all pods, and wait until they are gone."""
-        await each(self._pods, self._delete)
+        await each([*self._pods, *self._passing], lambda name: _insisted(partial(self._delete, name)))
+        self._passing.clear()
 
     async def _each_minute(self, times: float, act: Callable[[], Awaitable[None]]) -> None:
         began = time.monotonic()
@@ -158,7 +175,7 @@ class Flood:
             await asyncio.sleep(began + number * 60 / times - time.monotonic())
             try:
                 await act()
-            except (TemporalError, Failure):  # a pod that has just gone, or a busy machine
+            except (TemporalError, TimeoutError, Failure):  # a pod that has just gone, or a busy machine
                 self.counts["failed"] += 1
 
     async def _apply(self, name: str) -> None:
@@ -173,9 +190,11 @@ class Flood:
 
     async def _replace(self) -> None:
         oldest, new = self._pods.pop(self._kind.staying), f"flood-{next(self._numbers)}"
+        self._passing |= {oldest, new}
         await self._delete(oldest)
         await self._apply(new)
         self._pods.append(new)
+        self._passing -= {oldest, new}
 
     async def _change(self) -> None:
         generation = next(self._generations)
@@ -190,17 +209,33 @@ class Flood:
         await self._node.engine.handle(name).query(_QUERIED)
 
 
+async def _insisted(ask: Callable[[], Awaitable[Any]]) -> Any:
+    """Ask again until there is an answer: a busy machine may fail a task of a workflow, and the server then refuses.
+
+    Return None if the workflow is over.
+    """
+    while True:
+        try:
+            return await ask()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return None
+        except (TemporalError, TimeoutError, Failure):
+            pass
+        await asyncio.sleep(1)
+
+
 async def flood(
     minutes: float, rest_minutes: float, rounds: int, rates: Rates, pods: Pods, say: Callable[[str], None]
-) -> tuple[list[Sample], list[float], Mapping[str, int]]:
+) -> tuple[list[Sample], list[Round], Mapping[str, int]]:
     """Flood a node of its own for so long, delete its pods, and watch it at rest, all this so many times.
 
-    Return the samples, when each flood ended in minutes, and the counts.
+    Return the samples, the floods, and the counts.
     """
     async with simulated_node() as node:
         flooding = Flood(node, rates, pods)
         samples: list[Sample] = []
-        ends: list[float] = []
+        floods: list[Round] = []
         await flooding.begin()
         began = time.monotonic()
         watching = asyncio.create_task(_sampled(node, samples, began, say))
@@ -214,12 +249,13 @@ async def flood(
                     task.result()
             running.cancel()
             await asyncio.wait({running})
-            ends.append((time.monotonic() - began) / 60)
+            ended = (time.monotonic() - began) / 60
             await flooding.count_restarts()
             await flooding.end()
+            floods.append(Round(ended, (time.monotonic() - began) / 60))
             await asyncio.sleep(rest_minutes * 60)
         watching.cancel()
-        return samples, ends, flooding.counts
+        return samples, floods, flooding.counts
 
 
 async def _sampled(node: SimulatedNode, samples: list[Sample], began: float, say: Callable[[str], None]) -> None:
@@ -243,28 +279,28 @@ def report(
     samples: Sequence[Sample],
     counts: Mapping[str, int],
     minutes: float,
-    ends: Sequence[float],
+    floods: Sequence[Round],
     pods: Pods,
     image: Path,
     environment: str,
 ) -> str:
     """Return the section of the page: what was done, the plot, and the memory at some moments.
 
-    Each round took so many minutes, and ended at one of `ends`.
+    Each of the floods took so many minutes.
     """
     done = ", ".join(f"{number:,} {what}" for what, number in counts.items())
     parts = list(samples[0].memory)
     rows: list[Sequence[str]] = [("anonymous memory (PSS), MiB", *parts)]
-    shares = (0, 0.1, 0.25, 0.5, 0.75, 1) if len(ends) == 1 else (0, 0.5, 1)
-    within = [end - minutes * (1 - share) for end in ends for share in shares]
-    moments = sorted({*within, samples[-1].minutes})
-    for moment in moments:
+    shares = (0, 0.1, 0.25, 0.5, 0.75, 1) if len(floods) == 1 else (0, 0.5, 1)
+    moments = {each.ended - minutes * (1 - share): "" for each in floods for share in shares}
+    moments |= {each.gone + _AFTER: f", {_AFTER} after the deletion" for each in floods}
+    for moment, what in sorted({samples[-1].minutes: "", **moments}.items()):
         sample = next((each for each in samples if each.minutes >= moment), samples[-1])
         cells = (f"{sample.memory[part] / 2**20:.0f} ({sample.shares[part] / 2**20:.0f})" for part in parts)
-        rows.append((f"after {sample.minutes:.0f} min", *cells))
+        rows.append((f"after {sample.minutes:.0f} min{what}", *cells))
     number = pods.staying + pods.passing
     longest = "" if pods.longest_back_off is None else f" with a back-off of at most {pods.longest_back_off:g} s"
-    times = "" if len(ends) == 1 else f"{len(ends)} times "
+    times = "" if len(floods) == 1 else f"{len(floods)} times "
     begins = f"Measured on {today()}: {times}{minutes:g} minutes with {number} pods in a crash loop{longest}; {done}."
     shown = f"![anonymous memory of worker, Temporal and runtime over the time]({image.name})"
     return "".join(f"\n{part}\n" for part in (begins, shown, markdown(rows), environment)) + "\n"
@@ -293,13 +329,13 @@ def main() -> None:
         sys.stderr.write(f"flood: {line}\n")
         sys.stderr.flush()
 
-    samples, ends, counts = asyncio.run(flood(asked.minutes, asked.rest, asked.rounds, rates, pods, say))
+    samples, floods, counts = asyncio.run(flood(asked.minutes, asked.rest, asked.rounds, rates, pods, say))
     environment = machine.environment("simulated pods", before)
-    text = report(samples, counts, asked.minutes, ends, pods, section.plot, environment)
+    text = report(samples, counts, asked.minutes, floods, pods, section.plot, environment)
     where = section.plot if asked.write else asked.plot
     if where is not None:
         curves = {part: [(each.minutes, each.memory[part] / 2**20) for each in samples] for part in samples[0].memory}
-        where.write_text(plot(curves, ends=ends))
+        where.write_text(plot(curves, ends=[each.ended for each in floods]))
     if asked.write:
         DOCUMENT.write_text(written(DOCUMENT.read_text(), text, begin=section.begin))
     sys.stdout.write(text)

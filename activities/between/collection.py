@@ -96,9 +96,12 @@ class Collector:
                 return False
             try:
                 async with attempt.in_queue(Stage.CLEARING):
-                    return await self._remove(attempt, life, is_gone)
+                    is_done = await self._remove(attempt, life, is_gone)
             except (Interrupted, NotYet, PodFault):
                 return False
+        if is_done:
+            self._node.forget(life.ref)
+        return is_done
 
     async def _remove(
         self, attempt: StepAttempt, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]

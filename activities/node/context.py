@@ -18,6 +18,7 @@ from activities.node.stops import Stops
 from activities.node.uid_owners import UidOwners
 from activities.node.views import LastViews
 from syncpod.cri import CriRuntime
+from syncpod.messages.identity import PodRef
 from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.step_table import Stage
 from syncpod.node.announcements import Announcements
@@ -90,6 +91,11 @@ class Node:
     def threads(self) -> PodThreads:
         """The threads of its pods, for what touches a disk that may hang; the agent uses them too."""
         return self.reader.threads
+
+    def forget(self, ref: PodRef) -> None:
+        """Forget what is kept between the steps of a pod's life, since it is over and nothing is left of it."""
+        self.views.forget(ref)
+        self.fences.forget_later(ref)
 
     def __post_init__(self) -> None:
         self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)

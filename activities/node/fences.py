@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from activities.node.clock import monotonic
 from syncpod.messages.identity import PodRef
 
 T = TypeVar("T")
 
 REMEMBERED = 10_000
-"""Incarnations and lanes whose newest fence is kept; the one longest unseen is dropped first. A fence guards against a
+"""Incarnations whose newest fences are kept; the one longest unseen is dropped first. A fence guards against a
 stalled try within one process (a new process has no older tries), so it need not outlive its pod by long.
 """
+KEPT_SECONDS = 600.0
+"""How long the fences of a life that is over are kept. A try that stalls for longer has long lost its heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,10 @@ class Fences:
     """
 
     def __init__(self) -> None:
-        self._newest: OrderedDict[tuple[str, str, str], Claim] = OrderedDict()
+        self._newest: OrderedDict[tuple[str, str], dict[str, Claim]] = OrderedDict()
+        """The newest claim of each lane, by the pod's UID and incarnation."""
+        self._over: OrderedDict[tuple[str, str], float] = OrderedDict()
+        """When each life whose fences are still kept was over, oldest first."""
         self._turns: dict[tuple[str, str], _Turn] = {}
 
     @asynccontextmanager
@@ -139,6 +145,16 @@ class Fences:
         if not turn.wanted:
             del self._turns[ref.uid, ""]
 
+    def forget_later(self, ref: PodRef) -> None:
+        """Forget the fences of a life that is over, once no try of its steps can be stalled any more."""
+        if (key := (ref.uid, ref.incarnation)) in self._newest:
+            self._over.setdefault(key, monotonic())
+
+    def _forget_old(self) -> None:
+        while self._over and monotonic() - next(iter(self._over.values())) > KEPT_SECONDS:
+            key, _ = self._over.popitem(last=False)
+            self._newest.pop(key, None)
+
     @asynccontextmanager
     async def undisturbed(self, uid: str, holder: Holder) -> AsyncIterator[bool]:
         """Hold the pod for the block, unless a step has it or wants it now; yield whether it is held.
@@ -166,12 +182,14 @@ class Fences:
 
     def _see(self, ref: PodRef, claim: Claim, lane: str) -> None:
         """Note a claim; raise StaleFence when a newer one is known."""
-        key = (ref.uid, ref.incarnation, lane)
-        newest = self._newest.get(key, claim)
+        self._forget_old()
+        key = (ref.uid, ref.incarnation)
+        lanes = self._newest.setdefault(key, {})
+        newest = lanes.get(lane, claim)
         if claim.is_older_than(newest):
             older, newer = (f"try {each.attempt} of step {each.fence}" for each in (claim, newest))
             raise StaleFence(f"{ref.namespace}/{ref.name}: {older} came after {newer}")
-        self._newest[key] = newest if claim.precedes(newest) else claim
+        lanes[lane] = newest if claim.precedes(newest) else claim
         self._newest.move_to_end(key)
         while len(self._newest) > REMEMBERED:
             self._newest.popitem(last=False)

@@ -8,7 +8,8 @@ from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 
 REMEMBERED = 1_000
-"""Pods whose last listing is kept; the one longest unseen is dropped first, and is listed again when needed."""
+"""Pods whose last listing is kept, of those that are not gone; the one longest unseen is dropped first, and is listed
+again when needed."""
 
 
 class LastViews:
@@ -28,6 +29,10 @@ class LastViews:
         self._views.move_to_end(key)
         while len(self._views) > REMEMBERED:
             self._views.popitem(last=False)
+
+    def forget(self, ref: PodRef) -> None:
+        """Forget a life of a pod that is over."""
+        self._views.pop((ref.uid, ref.incarnation), None)
 
     def before(self, ref: PodRef, fence: int, attempt: int) -> ObservedPod | None:
         """Return the listing with which this attempt of this step may begin; None if it has to read the pod.

@@ -57,8 +57,8 @@ NO_WORKFLOW_SECONDS = 60.0
 """How long after a pod was found to have no workflow it is signalled again."""
 RETRY_SECONDS = (0.1, 5.0)
 """First and longest pause before a signal that the server did not accept is sent again."""
-_FORGOTTEN_KEPT = 1_000
-"""How many removed pods keep their last listing number; late events may still refer to them."""
+FORGOTTEN_SECONDS = 60.0
+"""How long a removed pod keeps its last listing number; late events may still refer to it."""
 _EVENTS_MAX = 50
 """How many events a signal has at most: the newest ones. Events are for people; the workflow reads `status`."""
 
@@ -125,8 +125,8 @@ class Pleg:
         self._often_until = 0.0
         self._no_more_rest = asyncio.Event()
         self._pods: dict[str, _Pod] = {}
-        self._forgotten: OrderedDict[str, Seq] = OrderedDict()
-        """The number of the last listing, which was empty, of each pod that was forgotten lately."""
+        self._forgotten: OrderedDict[str, tuple[float, Seq]] = OrderedDict()
+        """When each pod was forgotten lately, oldest first, and the number of its last listing, which was empty."""
         self._with_steps = 0
         """How many pods have a step now."""
         self._apart: dict[str, asyncio.Task[None]] = {}
@@ -166,6 +166,8 @@ class Pleg:
         with _tracer.start_as_current_span("relist"):
             listed = await self._reader.read_all()
         self._last_relist = begun
+        while self._forgotten and begun - next(iter(self._forgotten.values()))[0] > FORGOTTEN_SECONDS:
+            self._forgotten.popitem(last=False)
         changed = [listing.uid for listing in listed.pods.values() if self.observe(listing)]
         for uid, pod in tuple(self._pods.items()):
             if uid not in listed.pods and uid not in listed.failures and not _empty(pod.newest):
@@ -273,7 +275,8 @@ class Pleg:
         """Say whether a listing of the pod has come that is newer than this number, even if nothing was left of it."""
         pod = self._pods.get(uid)
         newest = pod.newest.seq if pod else Seq()
-        return since < max(newest, self._forgotten.get(uid, Seq()))
+        _, forgotten = self._forgotten.get(uid, (0.0, Seq()))
+        return since < max(newest, forgotten)
 
     def listings(self) -> tuple[ObservedPod, ...]:
         """Return the newest listing of every pod."""
@@ -309,9 +312,8 @@ class Pleg:
 
     def _forget(self, uid: str, pod: _Pod) -> None:
         del self._pods[uid]
-        self._forgotten[uid] = pod.newest.seq
-        if len(self._forgotten) > _FORGOTTEN_KEPT:
-            self._forgotten.popitem(last=False)
+        self._forgotten[uid] = (time.monotonic(), pod.newest.seq)
+        self._forgotten.move_to_end(uid)
 
     async def _deliver(self, uid: str, pod: _Pod) -> None:
         """Send the pod's newest listing until the workflow has it, or turns out not to exist."""

@@ -16,7 +16,7 @@ from temporalio.envconfig import ClientConnectConfig
 from syncpod.agent.takeover.preconditions import CannotServe
 from syncpod.kernel import accepts
 from syncpod.kernel.daemon_thread import started_pool
-from syncpod.kernel.libc import map_large_blocks
+from syncpod.kernel.libc import map_large_blocks, share_arenas
 from syncpod.kernel.oom_score import NODE as OOM_SCORE
 from syncpod.kernel.oom_score import lower_oom_score_adj
 from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
@@ -33,6 +33,8 @@ from syncpod.worker.serving import CriOf, serve
 log = logging.getLogger("syncpod.worker")
 _LARGE_BLOCK_BYTES = 1024 * 1024
 """The answer to an exec probe may have 16 MiB, and each such block would otherwise stay with the process."""
+_ARENAS = 2
+"""Only one of its Python threads runs at a time. The SDK's core has a few threads of its own beside them."""
 _THREADS = min(32, (os.cpu_count() or 1) + 4)
 """Threads of the event loop's pool: as many as asyncio would begin when they are needed."""
 PATIENCE_SECONDS = 20.0
@@ -50,6 +52,7 @@ def run(served: ServedByNode, arguments: Sequence[str] | None, cri_of: CriOf) ->
             log.info("may not lower oom_score_adj: if memory runs out, Guaranteed pods outlive this worker")
         _spare_the_collector()
         map_large_blocks(_LARGE_BLOCK_BYTES)
+        share_arenas(_ARENAS)
         asyncio.run(_until_signalled(served, settings, connection_settings(), cri_of))
     except (SettingsInvalid, NoServer, CannotServe) as refusal:
         sys.stderr.write(f"syncpod worker: {of_process.redact(str(refusal))}\n")

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from activities.node.fences import Claim, Fences, StaleFence
+from activities.node import fences as fences_module
+from activities.node.fences import KEPT_SECONDS, Claim, Fences, StaleFence
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
@@ -365,3 +366,25 @@ async def test_a_step_interrupts_garbage_collection_and_is_not_fenced_by_it() ->
     await acting
     async with fences.undisturbed("u1", tidying) as held:
         assert held
+
+
+async def test_the_fences_of_a_life_that_is_over_refuse_older_tries_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(fences_module, "monotonic", lambda: now)
+    fences, other = Fences(), PodRef(uid="u2", incarnation="life-1")
+    for lane in ("", "web"):
+        last = Actor(fences, 2, lane=lane)
+        last.may_end.set()
+        await last.act()
+    fences.forget_later(WEB)
+    now = KEPT_SECONDS - 1
+    with pytest.raises(StaleFence):
+        await Actor(fences, 1).act()
+    now = KEPT_SECONDS + 1
+    last = Actor(fences, 1, ref=other)
+    last.may_end.set()
+    await last.act()
+    assert list(fences._newest) == [("u2", "life-1")]
+    assert not fences._over

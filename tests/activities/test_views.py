@@ -36,3 +36,10 @@ def test_the_first_step_of_an_incarnation_begins_with_an_empty_view() -> None:
 def test_a_restarted_node_requires_a_new_view_except_for_a_first_step() -> None:
     assert LastViews().before(REF, 4, 1) is None
     assert LastViews().before(REF, 1, 1) == ObservedPod(uid="u1")
+
+
+def test_a_view_of_a_life_that_is_over_is_forgotten() -> None:
+    views = LastViews()
+    views.keep(REF, 3, VIEW)
+    views.forget(REF)
+    assert views.before(REF, 4, 1) is None

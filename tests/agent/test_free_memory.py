@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -25,8 +26,10 @@ class Process:
         self.done.append(name)
         self.size = self._after.get(name, self.size)
 
-    def memory(self) -> FreeMemory:
-        return FreeMemory(lambda: self.size, lambda: self.act("trim"), lambda: self.act("collect"), period=0.0)
+    def memory(self, rest: float = 0.0) -> FreeMemory:
+        return FreeMemory(
+            lambda: self.size, lambda: self.act("trim"), lambda: self.act("collect"), period=0.0, rest=rest
+        )
 
 
 async def grown(process: Process, to: int) -> list[str]:
@@ -46,13 +49,20 @@ async def test_cycles_are_collected_only_if_that_is_not_enough() -> None:
     assert await grown(Process(100 * MB, trim=500 * MB), 2_000 * MB) == ["trim", "collect", "trim"]
 
 
+def _needs(memory: FreeMemory, size: int) -> bool:
+    """Whether that is what it has found to be needed."""
+    return memory._least == size
+
+
 async def test_it_is_looked_at_again_and_again() -> None:
     process = Process(100 * MB)
-    running = asyncio.create_task(process.memory().run())
+    memory = process.memory()
+    running = asyncio.create_task(memory.run())
     for size in (200 * MB, 400 * MB):
         process.done.clear()
         process.size = size
-        await until(lambda: "collect" in process.done)
+        await until(partial(_needs, memory, size))
+        assert process.done == ["trim", "collect", "trim"]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -64,6 +74,39 @@ async def test_growth_that_is_needed_costs_one_collection() -> None:
 @pytest.mark.parametrize(("before", "after"), [(100 * MB, 100 * MB + GROWTH_BYTES), (1_000 * MB, 1_100 * MB)])
 async def test_a_little_growth_costs_nothing(before: int, after: int) -> None:
     assert not await grown(Process(before), after)
+
+
+async def test_what_a_flood_has_left_is_given_back_once_the_node_is_at_rest() -> None:
+    process = Process(100 * MB, collect=120 * MB)
+    memory = process.memory()
+    process.size = 200 * MB
+    await memory.look()  # in the flood: it is needed from now on
+    process.size = 112 * MB
+    await memory.look()
+    assert process.done == ["trim", "collect", "trim"]
+    memory.worked()
+    await memory.look()
+    assert process.done[3:] == ["trim", "collect", "trim"]
+    memory.worked()
+    await memory.look()
+    assert len(process.done) == 6  # what is left is needed
+
+
+async def test_a_node_that_works_is_not_at_rest_and_one_that_rests_has_it_done_once() -> None:
+    process = Process(100 * MB)
+    memory = process.memory(rest=3600.0)
+    memory.worked()
+    process.size = 120 * MB
+    await memory.look()
+    assert not process.done
+    memory = process.memory()
+    process.size = 140 * MB
+    await memory.look()
+    assert not process.done
+    memory.worked()
+    for _ in range(3):
+        await memory.look()
+    assert process.done == ["trim", "collect", "trim"]
 
 
 KEPT = """

@@ -298,6 +298,22 @@ async def test_a_pod_removed_from_the_runtime_is_signalled_and_then_forgotten(
     assert pleg.newest("u1") is None
 
 
+async def test_the_number_of_a_forgotten_pods_last_listing_is_kept_for_a_while(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = reader.numbered(pod(web="exited")).seq
+    reader.has(pod(web="exited"))
+    await pleg.relist()
+    await settled()
+    reader.has()
+    await pleg.relist()
+    await settled()
+    assert pleg.has_seen("u1", before)
+    monkeypatch.setattr(pleg_module, "FORGOTTEN_SECONDS", -1.0)
+    await pleg.relist()
+    assert not pleg._forgotten
+
+
 async def test_an_unreadable_pod_does_not_count_as_removed_and_delays_no_other(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows
 ) -> None:

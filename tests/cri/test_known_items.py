@@ -9,7 +9,7 @@ import pytest
 
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri import records
-from syncpod.cri.known_items import KnownItems
+from syncpod.cri.known_items import TURN_SECONDS, KnownItems
 from syncpod.cri.port import ContainerSummary
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -52,6 +52,16 @@ def test_whatever_changes_is_seen(field: str) -> None:
     changed = container(**CHANGES[field])
     assert known.records([changed]) == (records.container_summary(changed),)
     assert getattr(known.records([changed])[0], field) != getattr(records.container_summary(container()), field)
+
+
+def test_what_is_gone_is_dropped_also_if_nothing_is_left() -> None:
+    now = 0.0
+    known = KnownItems(records.container_summary, lambda: now)
+    known.records([container("c1"), container("c2")])
+    for _ in range(3):
+        now += TURN_SECONDS + 1
+        known.records([])
+    assert len(known) == 0
 
 
 def test_short_lists_in_between_cost_nobody_a_record_and_what_is_gone_is_dropped() -> None:

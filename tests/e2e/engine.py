@@ -362,12 +362,12 @@ class Pods:
 
 @contextlib.asynccontextmanager
 async def engine_node(
-    runtime: Runtime, server: DevServer, directory: Path, **environment: str
+    runtime: Runtime, server: DevServer, directory: Path, *, start: Any = start_worker, **environment: str
 ) -> AsyncIterator[EngineNode]:
     """A node with a worker that has these settings in its environment; the worker is ended cleanly afterwards."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
-    with NodeProcess.of(runtime, server, directory, node=name, start=start_worker, **environment) as worker:
+    with NodeProcess.of(runtime, server, directory, node=name, start=start, **environment) as worker:
         await worker.ready()
         async with CriClient(runtime.endpoint) as cri:
             yield EngineNode(name, server, runtime, client, cri, worker)

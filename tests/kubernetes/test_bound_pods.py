@@ -163,7 +163,7 @@ class Node:
     def finish(self, name: str) -> None:
         """Nothing of a pod runs any more."""
         uid = self.there.pop(name)
-        self.statuses.published(ObjectKey("default", name), State(uid, "Succeeded"))
+        self.statuses.gone(ObjectKey("default", name), State(uid, "Succeeded"))
         self.desired.gone(_meta(name, uid), is_followed=False)
         self.deletions.gone(uid)
 
@@ -300,6 +300,32 @@ async def test_a_forced_deletion_ends_what_is_left_and_another_uid_is_another_po
     await api.put(pod_path("web"), pod("web", "u2"))
     await until(lambda: node.there.get("web") == "u2")
     await until(lambda: status(api, "web").get("phase") == "Running")
+
+
+@pytest.mark.parametrize("successor", [False, True])
+async def test_nothing_is_kept_of_a_pod_that_the_server_forgot_before_its_end(
+    api: ApiServer, node: Node, *, successor: bool
+) -> None:
+    await api.put(pod_path("web"), pod("web"))
+    node.held.add("web")
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    await api.remove(pod_path("web"))
+    await until(lambda: "end web/uid-of-web None" in node.told)
+    node.publish("web", "Running")
+    if successor:
+        await api.put(pod_path("web"), pod("web", "u2"))
+        await until(lambda: len(node.reflector.objects) == 1)
+    node.statuses.gone(ObjectKey("default", "web"), State("uid-of-web", "Succeeded"))
+    await until(lambda: not node.statuses._due)
+    assert "uid-of-web" not in node.statuses._published
+    if not successor:
+        await until(lambda: not any(map(len, _kept(node.statuses))))
+
+
+def _kept(statuses: StatusWriter) -> list[Any]:
+    """All that a writer keeps by pod."""
+    return [value for value in vars(statuses).values() if isinstance(value, dict)]
 
 
 async def test_a_pod_that_has_ended_is_not_begun_again(api: ApiServer, node: Node) -> None:

@@ -3,7 +3,8 @@
 One pod can make the worker need much for a moment: a run with a large history is replayed, or a large message is
 refused again and again. Afterwards libc keeps what was freed between other blocks, and the runs that have left the
 SDK's cache wait as cycles for a collection, which Python makes very rarely (`worker.py`: a full one stops everything).
-So a gigabyte stayed for as long as the worker lived. `FreeMemory` does both, but only after the process has grown.
+So a gigabyte stayed for as long as the worker lived. `FreeMemory` does both, but only after the process has grown: by
+much while the node works, and by less once it has come to rest, when a flood of pods is over.
 
 Worker and server read tens of megabytes of their programs' files when they start and when pods start or end. At rest
 they need about half of that, and the rest would stay in memory as long as nothing else needs it. `ProgramPages` frees
@@ -32,6 +33,8 @@ GROWTH_BYTES: Final = 32 * 1024**2
 GROWTH_PARTS: Final = 8
 """A process has grown if it has this much more than the last time, and an eighth: a large node's pods need much, and a
 full collection stops it the longer, the more there is."""
+REST_PARTS: Final = 4
+"""At rest a process has grown if it has a quarter of that more than at the last rest."""
 REST_SECONDS: Final = 60.0
 """How long no step may have ended before the node counts as at rest."""
 PAUSE_SECONDS: Final = 600.0
@@ -48,12 +51,19 @@ class FreeMemory:
         collect: Callable[[], object] = gc.collect,
         *,
         period: float = LOOK_SECONDS,
+        rest: float = REST_SECONDS,
     ) -> None:
         """`resident` returns how many bytes the process has. `trim` runs in a thread, `collect` in the loop's."""
         self._resident, self._trim, self._collect = resident, trim, collect
-        self._period = period
-        self._least = resident()
-        """The least that the process has had since its last growth."""
+        self._period, self._rest = period, rest
+        self._least = self._at_rest = resident()
+        """The least that the process has had since its last growth, and that it has had at rest."""
+        self._worked_at: float | None = None
+        """When the node has done something for a pod, if it has since the last rest."""
+
+    def worked(self) -> None:
+        """Note that the node has just done something for a pod."""
+        self._worked_at = time.monotonic()
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -63,18 +73,35 @@ class FreeMemory:
 
     async def look(self) -> None:
         """Give back what is free if the process has grown; collect cycles only if it has still grown after that."""
-        if not self._has_grown():
-            return
+        if self._has_come_to_rest():
+            self._worked_at = None
+            if await self._given_back(self._has_grown_since_rest):
+                self._at_rest = self._resident()
+        elif await self._given_back(self._has_grown):
+            self._least = self._resident()  # all that is left is needed
+
+    async def _given_back(self, has_grown: Callable[[], bool]) -> bool:
+        """Give back what is free if the process has grown; say whether it had."""
+        if not has_grown():
+            return False
         await in_daemon_thread(self._trim, name="free memory")
-        if self._has_grown():
+        if has_grown():
             self._collect()
             await in_daemon_thread(self._trim, name="free memory")
-        self._least = self._resident()  # all that is left is needed
+        return True
 
     def _has_grown(self) -> bool:
         now = self._resident()
         self._least = min(self._least, now)
         return now - self._least > max(GROWTH_BYTES, self._least // GROWTH_PARTS)
+
+    def _has_grown_since_rest(self) -> bool:
+        now = self._resident()
+        self._at_rest = min(self._at_rest, now)
+        return REST_PARTS * (now - self._at_rest) > max(GROWTH_BYTES, self._at_rest // GROWTH_PARTS)
+
+    def _has_come_to_rest(self) -> bool:
+        return self._worked_at is not None and time.monotonic() - self._worked_at >= self._rest
 
 
 def resident_bytes() -> int:

@@ -141,9 +141,11 @@ def _add_log_links(agent: Agent, node: NodeContext, period: float) -> None:
 
 def _add_memory_tasks(agent: Agent, node: NodeContext) -> None:
     pages = ProgramPages(partial(free_worker_and_server, node.state_dir))
+    memory = FreeMemory(resident_bytes)
     agent.add_listing_watcher(lambda _: pages.worked())
+    agent.add_listing_watcher(lambda _: memory.worked())
     agent.add_background_task("program pages", pages.run)
-    agent.add_background_task("free memory", FreeMemory(resident_bytes).run)
+    agent.add_background_task("free memory", memory.run)
 
 
 def _evictor(

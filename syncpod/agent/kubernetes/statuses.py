@@ -93,6 +93,16 @@ class StatusWriter:
         self._published[state.uid] = state
         self._look(key)
 
+    def gone(self, key: ObjectKey, state: PublishedStatus) -> None:
+        """Take the last state of a pod, unless the API server no longer has that pod: then nothing of it is kept."""
+        given = self._objects().get(key)
+        if given is None:
+            self.forget(key, state.uid)
+        elif given["metadata"].get("uid") == state.uid:
+            self.published(key, state)
+        else:  # another pod has its name by now
+            self._published.pop(state.uid, None)
+
     def refuse(self, key: ObjectKey, uid: str, why: Refusal) -> None:
         """Take that the node cannot run a pod; it fails."""
         self._refused[uid] = why
@@ -170,6 +180,8 @@ class StatusWriter:
 
     async def write(self, key: ObjectKey) -> None:
         """Write a pod's status, if the API server has another one. Raises ApiError, Unreachable."""
+        if key not in self._objects():
+            return  # and nothing is kept for it
         async with self._locks.setdefault(key, asyncio.Lock()):
             self._due.pop(key, None)
             pod = self._newest(key)

@@ -82,6 +82,8 @@ class _PodParts:
     statuses: StatusWriter
     gates: ReadinessGates
     deletions: Deletions
+    is_listed: Callable[[], bool]
+    """Whether it is known which pods the API server has."""
 
     def published(self, state: Published) -> None:
         """Take a pod's newest state."""
@@ -105,7 +107,10 @@ class _PodParts:
             self.statuses.forget(_key(meta), meta.uid)
             return
         self.desired.gone(meta, is_followed=state.is_followed)
-        self.statuses.published(_key(meta), state)
+        if self.is_listed():
+            self.statuses.gone(_key(meta), state)
+        else:
+            self.statuses.published(_key(meta), state)
         self.deletions.gone(meta.uid)
 
 
@@ -191,6 +196,7 @@ class _KubernetesLink:
             statuses=statuses,
             gates=ReadinessGates(lambda: reflector.objects, agent.published_pods.pod, agent.signals.set_condition),
             deletions=Deletions(api, agent.pod_orders, agent.own_server.require, self._workflows.standing, statuses),
+            is_listed=lambda: reflector.is_complete,
         )
 
     async def _registration(self, api: ApiClient, events: NodeEvents, csi: CsiVolumes) -> Registration:
