@@ -21,7 +21,7 @@ from typing import Any, Final
 import yaml
 
 from qa.conformance import suite, units
-from qa.conformance.namespace import WITHIN
+from qa.conformance.namespace import ADDRESS, WITHIN
 from qa.conformance.nodes import SYNCPOD, own_environment
 from qa.conformance.programs import program
 from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
@@ -32,6 +32,7 @@ ROOT: Final = Path("/var/lib/kubelet")
 _PLACES: Final = {"root": ROOT, "pod-logs": Path("/var/log/pods"), "container-logs": CONTAINER_LOGS}
 """The tests' fixed places, by the names of the run's own directories."""
 _NODE: Final = "n1"
+_HOSTS: Final = Path("/etc/hosts")
 _KUBELETS_CGROUP: Final = "kubelet.slice"
 """Where the tests have the kubelet go."""
 _MINUTES: Final = 100
@@ -152,6 +153,10 @@ def _places(out: Path, containerd: Containerd) -> Iterator[None]:
         (out / name).mkdir(mode=0o755)
         place.mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "--bind", out / name, place], check=True)
+    # A kubelet looks its name up, and registers only after the look-ups that nobody answers here.
+    hosts = out / "hosts"
+    hosts.write_text(f"{_HOSTS.read_text()}\n{ADDRESS} {_NODE}\n")
+    subprocess.run(["mount", "--bind", hosts, _HOSTS], check=True)
     make_cgroup(containerd.cgroup_parent)
     try:
         yield

@@ -47,7 +47,7 @@ def node_labels(name: str, added: Mapping[str, str]) -> Mapping[str, str]:
 
 def is_asked_for(pod: Pod, node: NodeContext) -> bool:
     """Say whether the node has the labels and the name that the pod requires."""
-    return matches_node(pod, node.name, node.labels)
+    return matches_node(pod, node.name, {**node.labels, **node.labels_of_cluster})
 
 
 def parse_node_labels(text: str) -> Mapping[str, str]:

@@ -77,7 +77,9 @@ class NodeContext:
     capacity: Mapping[str, int] = field(default_factory=dict)
     """The node's resources for pods: cpu in millicores, all others in their own units; see :mod:`syncpod.node.fit`."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The node's labels, for nodeSelector and node affinity."""
+    """The node's own labels, for nodeSelector and node affinity."""
+    labels_of_cluster: dict[str, str] = field(default_factory=dict)
+    """Those that its Node in a cluster has, which go before its own. The agent keeps them up to date."""
     cluster_dns: ClusterDns = NO_CLUSTER_DNS
     """What pods with dnsPolicy ClusterFirst ask for names."""
     pod_cgroups: bool = True

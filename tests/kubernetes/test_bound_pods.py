@@ -22,6 +22,7 @@ from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.given_objects import GivenObjects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
+from syncpod.agent.kubernetes.node_labels import ClusterLabels
 from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.registration import Registration
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
@@ -42,8 +43,10 @@ from syncpod.messages.node import (
     PodWorkflowResult,
 )
 from syncpod.messages.signals import SetCondition
+from syncpod.node.labels import is_asked_for
 from syncpod.objects import ObjectRef, ObjectStore
-from syncpod.pod import ObjectMeta
+from syncpod.pod import ObjectMeta, Pod
+from tests.agent.node_endpoint import node_of
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import (
     ApiServer,
@@ -100,6 +103,7 @@ class Node:
         self.mirrors = MirrorPods(client, "n1", lambda: "uid-of-n1", self.standing)
         store, news = ObjectStore(state, state / "memory"), self.reflector.news
         self.objects = GivenObjects(client, store, self._uses, news.set, claims(client, store))
+        self.context = node_of(state)
         self.classes = RuntimeClasses(client, self.reflector.news.set)
         self.states: dict[str, State] = {}
         self.conditions: dict[str, dict[str, Any]] = {}
@@ -116,6 +120,7 @@ class Node:
             self.objects,
             self.classes,
             self.gates,
+            ClusterLabels(client, self.context, lambda: None),
         )
         self.running: list[asyncio.Task[None]] = []
 
@@ -233,6 +238,28 @@ async def test_a_pod_is_begun_and_its_status_written_once(api: ApiServer, node: 
     await until(lambda: node.reflector.objects[ObjectKey("default", "web")]["metadata"].get("finalizers") == ["f99"])
     assert node.told == ["apply web/uid-of-web"]
     assert api.calls["PATCH status"] <= 3
+
+
+async def test_the_labels_that_the_cluster_gives_the_node_are_known_before_a_pod_begins_that_asks_for_them(
+    api: ApiServer, node: Node
+) -> None:
+    labels = {"disk": "ssd"}
+    await api.put(
+        "/api/v1/nodes/n1", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}}
+    )
+    asking = Pod.model_validate({"spec": {"nodeSelector": labels}})
+    assert not is_asked_for(asking, node.context)
+    await api.put(pod_path("plain"), pod("plain"))
+    node.start()
+    await until(lambda: status(api, "plain").get("phase") == "Running")
+    assert node.context.labels_of_cluster == {}
+    api.faults.append(Fault("GET", "/nodes/n1", "500"))
+    await api.put(pod_path("unlucky"), pod("unlucky", spec={"nodeSelector": labels}))
+    await until(lambda: status(api, "unlucky").get("phase") == "Running")
+    assert not is_asked_for(asking, node.context)
+    await api.put(pod_path("asking"), pod("asking", spec={"nodeSelector": labels}))
+    await until(lambda: status(api, "asking").get("phase") == "Running")
+    assert is_asked_for(asking, node.context)
 
 
 async def test_before_the_first_whole_list_no_pod_ends(api: ApiServer, node: Node) -> None:

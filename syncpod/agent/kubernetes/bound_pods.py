@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.given_objects import GivenObjects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
+from syncpod.agent.kubernetes.node_labels import ClusterLabels
 from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.statuses import StatusWriter
@@ -46,12 +47,15 @@ class BoundPods:
         objects: GivenObjects,
         classes: RuntimeClasses,
         gates: ReadinessGates,
+        labels: ClusterLabels,
     ) -> None:
         """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods.
 
         Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to, `classes` the handlers of
-        their classes, and `gates` gives them the conditions of their readiness gates.
+        their classes, and `gates` gives them the conditions of their readiness gates. `labels` learns the Node's labels
+        before a pod begins that asks for some.
         """
+        self._labels = labels
         self._gates = gates
         self._mirrors = mirrors
         self._reflector, self._desired, self._deletions, self._statuses = reflector, desired, deletions, statuses
@@ -100,6 +104,7 @@ class BoundPods:
             return
         objects = self._reflector.objects
         changed = [key for key, each in objects.items() if self._raw.get(key) is not each]
+        await self._labels.learn_for(objects[key] for key in changed if key not in self._raw)
         read = await asyncio.to_thread(self._read, {key: objects[key] for key in changed})
         gone = {key: pod for key, pod in self._pods.items() if key not in objects or _uid(objects[key]) != pod.uid}
         kept = {key: pod for key, pod in self._pods.items() if key not in gone}

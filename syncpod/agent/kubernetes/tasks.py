@@ -21,6 +21,7 @@ from syncpod.agent.kubernetes.followed_claim import Claims
 from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
 from syncpod.agent.kubernetes.mirror_pods import MirrorPods
 from syncpod.agent.kubernetes.node_events import NodeEvents
+from syncpod.agent.kubernetes.node_labels import ClusterLabels
 from syncpod.agent.kubernetes.pod_cidr import PodCidr
 from syncpod.agent.kubernetes.pod_events import PodEvents
 from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
@@ -145,6 +146,7 @@ class _KubernetesLink:
                 objects,
                 classes,
                 parts.gates,
+                ClusterLabels(api, node.context, registration.newest),
             )
             if not self._has_started:  # and not where this part alone begins again
                 node_events.starting()
