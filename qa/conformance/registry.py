@@ -2,7 +2,7 @@
 
 python -m qa.conformance.registry DIRECTORY PORT
 
-It serves one OCI image layout on the loopback address, whichever registry an image's name has; what is not in it is
+It serves one OCI image layout on the loopback address, in the place of several registries; what is not in it is
 answered 404 at once, where a look-up of names that nobody answers would hold up the pulls of all pods.
 """
 
@@ -22,17 +22,20 @@ from qa.conformance.namespace import WITHIN
 from tests.runtimes.containerd import Containerd
 
 _PORT: Final = 15000
+_NAMES: Final = ("registry.k8s.io", "invalid.registry.k8s.io", "docker.io", "gcr.io", "quay.io")
+"""The registries whose place it takes. Tests that start one themselves name it by its address."""
 
 
 @contextlib.contextmanager
 def registry(containerd: Containerd, archive: Path) -> Iterator[None]:
-    """Have all pulls of this containerd, also of names that are nowhere, go to the images of an archive."""
+    """Have this containerd pull what the tests name from the images of an archive."""
     layout = containerd.directory / "registry"
     with tarfile.open(archive) as tar:
         tar.extractall(layout, filter="data")
-    told = containerd.directory / "registries" / "_default" / "hosts.toml"
-    told.parent.mkdir(parents=True, exist_ok=True)
-    told.write_text(f'server = "http://127.0.0.1:{_PORT}"\n')
+    for name in _NAMES:
+        told = containerd.directory / "registries" / name / "hosts.toml"
+        told.parent.mkdir(parents=True, exist_ok=True)
+        told.write_text(f'server = "http://127.0.0.1:{_PORT}"\n')
     command = [*WITHIN, sys.executable, "-m", "qa.conformance.registry", str(layout), str(_PORT)]
     with (containerd.directory / "registry.log").open("wb") as log:
         serving = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

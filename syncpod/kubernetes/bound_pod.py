@@ -19,6 +19,8 @@ from syncpod.pod.operating_system import os_refusal
 from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
 from syncpod.pod.static import HASH_ANNOTATION
 
+_SECURITY: Final = "securityContext"
+_WINDOWS: Final = "windowsOptions"
 _KEPT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations", "generateName", "generation")
 
 
@@ -130,7 +132,8 @@ class _Made(NamedTuple):
 
 
 def _document(given: Mapping[str, Any]) -> _Made:
-    metadata, spec = mapping(given.get("metadata")), dict(mapping(given.get("spec")))
+    metadata, ignored = mapping(given.get("metadata")), list[str]()
+    spec = _for_linux(mapping(given.get("spec")), ignored)
     ephemeral = spec.pop("ephemeralContainers", None)
     kept = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
     # Before it is admitted: a pod of the cluster is admitted and given objects as such.
@@ -158,10 +161,27 @@ def _document(given: Mapping[str, Any]) -> _Made:
     )
     return _Made(
         document=document,
-        warnings=tuple(str(each) for each in admitted.warnings),
+        warnings=(*ignored, *(str(each) for each in admitted.warnings)),
         needs=tuple(needs(whole)),
         refs=frozenset(each.ref for each in references(whole)),
     )
+
+
+def _for_linux(spec: Mapping[str, Any], ignored: list[str]) -> dict[str, Any]:
+    """Return a spec without what is meant for Windows, as a kubelet on Linux reads it; `ignored` gets the paths."""
+
+    def without(part: Any, path: str) -> dict[str, Any]:
+        found = dict(mapping(part))
+        if _WINDOWS in mapping(found.get(_SECURITY)):
+            ignored.append(f"{path}{_SECURITY}.{_WINDOWS}: is for Windows, and ignored on this node")
+            found[_SECURITY] = {name: each for name, each in mapping(found[_SECURITY]).items() if name != _WINDOWS}
+        return found
+
+    found = without(spec, "spec.")
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        if isinstance(found.get(kind), list):
+            found[kind] = [without(each, f"spec.{kind}[{at}].") for at, each in enumerate(found[kind])]
+    return found
 
 
 def _number(value: Any) -> int:

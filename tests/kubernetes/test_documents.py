@@ -166,6 +166,22 @@ def test_a_bound_pod_has_its_ephemeral_containers_and_the_clusters_generation() 
     assert "fieldOfTomorrow" not in joined
 
 
+def test_what_is_for_windows_is_ignored_with_a_warning_as_by_a_kubelet_on_linux() -> None:
+    context = {"windowsOptions": {"runAsUserName": "u"}, "runAsUser": 7}
+    given = pod("web", spec={"securityContext": context})
+    given["spec"]["containers"][0]["securityContext"] = context
+    found = bound_pod(given)
+    assert found is not None
+    assert found.document is not None
+    assert found.document["spec"]["securityContext"] == {"runAsUser": 7}
+    assert found.document["spec"]["containers"][0]["securityContext"] == {"runAsUser": 7}
+    assert [each.partition(": ")[0] for each in found.warnings] == [
+        "spec.securityContext.windowsOptions",
+        "spec.containers[0].securityContext.windowsOptions",
+    ]
+    assert given["spec"]["securityContext"] == context
+
+
 def test_a_field_of_a_newer_server_is_no_reason_to_refuse_a_pod() -> None:
     found = bound_pod(pod("web", spec={"fieldOfTomorrow": 1}))
     assert found is not None
