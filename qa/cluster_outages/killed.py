@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from typing import Final
 from qa.cluster_outages.killed_worker import VARIABLE
 from qa.cluster_outages.room import RUNS, Fell, Room, container, held, is_ready, noting, pod, restarts
 
-POINTS: Final = 20
+POINTS: Final = int(os.environ.get("SYNCPOD_KILL_POINTS") or 20)
+"""At how many points of each phase a worker is killed, evenly spread over those that there are."""
 _HOOK: Final = {"postStart": {"exec": {"command": ["sh", "-c", "echo hook >> /notes/starts"]}}}
 _SHOWS: Final = f"cat /var/run/secrets/kubernetes.io/serviceaccount/token > /notes/token; {RUNS}"
 

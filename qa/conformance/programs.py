@@ -24,6 +24,8 @@ _STAGED: Final = re.compile(r"^(\s*(k8s\.io/\S+) => )\./staging/src/\S+$", re.MU
 _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 _GINKGO: Final = "github.com/onsi/ginkgo/v2"
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
+BY_NAME: Final = ("kubeadm",)
+"""Built only where they are named: no test of the suites needs them."""
 FROM_COMMANDS: Final = (*CONTROL_PLANE, "kubelet")
 PROGRAMS: Final = ("etcd", *FROM_COMMANDS, "agnhost", "nnp", "ginkgo", "e2e.test", "e2e_node.test")
 """In the order in which they are built: the control plane comes first, since it is of use by itself."""
@@ -89,7 +91,7 @@ def _build(name: str, source: Path, target: Path) -> None:
     build = ("build", "-trimpath", "-ldflags", flags)
     tests = ("test", "-c", "-vet=off", "-trimpath", "-ldflags", flags)
     commands: dict[str, tuple[str, ...]] = {
-        **{each: (*build, f"./cmd/{each}") for each in FROM_COMMANDS},
+        **{each: (*build, f"./cmd/{each}") for each in (*FROM_COMMANDS, *BY_NAME)},
         "agnhost": (*build, "./test/images/agnhost"),
         "nnp": (*build, "test/images/nonewprivs/nnp.go"),
         "ginkgo": (*build, f"{_GINKGO}/ginkgo"),
@@ -137,9 +139,9 @@ def _go_program() -> str:
 def main() -> int:
     """Build the programs named as arguments, or all, and print where they are."""
     names = sys.argv[1:] or PROGRAMS
-    unknown = sorted(set(names) - set(PROGRAMS))
+    unknown = sorted(set(names) - {*PROGRAMS, *BY_NAME})
     if unknown:
-        sys.stderr.write(f"{', '.join(unknown)}: no such program; there are {', '.join(PROGRAMS)}\n")
+        sys.stderr.write(f"{', '.join(unknown)}: no such program; there are {', '.join((*PROGRAMS, *BY_NAME))}\n")
         return 2
     try:
         sys.stdout.write(f"{build(names)}\n")
