@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from syncpod.agent import own_commands
 from syncpod.agent.fleet import endpoint as endpoints
-from syncpod.agent.fleet import remote_commands
 from syncpod.agent.fleet.endpoint import Endpoint
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_endpoint import Unreachable, reached
@@ -76,7 +76,7 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         "if os.isatty(0): fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
         "os.execvp('sh', ['sh', '-c', sys.argv[2]])\n"
     )
-    monkeypatch.setattr(remote_commands, "_program", lambda: (sys.executable, "-c", script))
+    monkeypatch.setattr(own_commands, "_program", lambda: (sys.executable, "-c", script))
     async with listening(tmp_path, "n1", "n1") as node:
         yield node
 
