@@ -21,7 +21,7 @@ _HEAD: Final = """\
 # Kubernetes' own tests
 
 `make conformance` starts an upstream control plane of Kubernetes {version} with one node, and runs the end-to-end
-tests that judge a node: those labelled NodeConformance that share it ({total}), of which {both} are Conformance too.
+tests that judge a node: those labelled NodeConformance, {total}, of which {both} are Conformance too.
 The kubelet was judged by the same tests on a machine of the same kind, with containerd 1.6.20, and a node of ours
 with containerd 2.4.2; a run exchanges the node alone (`--node kubelet`). [How it is
 run](testing.md#kubernetes-own-tests).
