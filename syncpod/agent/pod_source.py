@@ -75,13 +75,21 @@ class NodePods:
         return self._node.name
 
     async def open_pods(
-        self, namespace: str | None, names: Collection[str], *, recorded: bool = False
+        self,
+        namespace: str | None,
+        names: Collection[str],
+        *,
+        parts: Collection[str] = (),
+        nodes: Collection[str] = (),
+        recorded: bool = False,
     ) -> Sequence[Told]:
         """Return the open pods of a namespace, as :class:`syncpod.api.source.PodSource` has it. Raises CannotSay.
 
         They are not known if the server does not list them, or if one of them is in a run that this node knows nothing
         of.
         """
+        if set(nodes) - {self.node}:
+            raise CannotSay
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 workflows, executions = await self._open(namespace, names, recorded=recorded)
@@ -95,6 +103,19 @@ class NodePods:
             *map(_as_recorded, executions),
             *(self._as_orphan(each, self._published.newest(each.workflow_id)) for each in lone),
         ]
+
+    async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
+        """Return the pods if all are open: a pod that has ended may have run on another node. Raises CannotSay."""
+        found = await self.open_pods(namespace, names)
+        if set(names) - {one.name for one in found}:
+            raise CannotSay
+        return found
+
+    def why_recorded(self, pods: Sequence[Told]) -> Sequence[str]:
+        """Return that the worker has not come to some of the pods yet; none if it has."""
+        if all(one.recorded is None for one in pods):
+            return ()
+        return ("the worker of this node has just begun, and has not come to all pods yet",)
 
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
         """Return the pods of which this worker knows something."""

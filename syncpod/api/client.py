@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-from syncpod.api.messages import JSON
+from syncpod.api.messages import JSON, warnings_in
 
 SOCKET_NAME: Final = "api.sock"
 """The socket's name in the node's state directory."""
@@ -40,6 +40,8 @@ class Reply(NamedTuple):
     code: int
     document: Any
     """The body's JSON."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about the answer."""
 
 
 @contextlib.contextmanager
@@ -96,7 +98,8 @@ def ask(
             return None
         connection.sock.settimeout(ANSWER_SECONDS)
         response = connection.getresponse()
-        return Reply(response.status, json.loads(response.read()))
+        document = json.loads(response.read())
+        return Reply(response.status, document, warnings_in(response.getheader("Warning") or ""))
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:

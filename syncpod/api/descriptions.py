@@ -1,4 +1,4 @@
-"""The handler for descriptions of pods, as ``kubectl describe`` prints them: rendered where the models are loaded."""
+"""Descriptions of pods, as ``kubectl describe`` prints them: rendered where the models are loaded."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from syncpod.api.lists import rendered_alone
-from syncpod.api.messages import Answer, Request
-from syncpod.api.pods import one_pod
-from syncpod.api.source import PodSource, Told
-from syncpod.api.views.pod_description import Facts, Hold, describe
+from syncpod.api.source import CannotSay, Told
+from syncpod.api.views.pod_description import Facts, Hold, describe, describe_recorded
 from syncpod.journal.records import EventRecord
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.queries import read_events
@@ -20,28 +17,26 @@ from syncpod.node.orphan_mark import ANNOTATION, why_orphaned
 from syncpod.pod import Pod
 
 
-async def describe_pod(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
-    """Answer a PodDescription: lines. `workflows` is the page of workflows in Temporal's UI, if the client knows it."""
-    one = await one_pod(source, asked, namespace, name)
-    pending = await source.pending_steps(one)
-    return Answer(rendered_alone(lambda: _description(one, pending, asked.one("workflows"))))
-
-
-def _description(one: Told, pending: Sequence[PendingStep], pages: str) -> Mapping[str, Any]:
+def description(one: Told, pending: Sequence[PendingStep], pages: str) -> Mapping[str, Any]:
+    """Return a pod's PodDescription: its lines. `pages` is the page of workflows in Temporal's UI; "" = not known."""
     document = one.reads.pod()
     pod = Pod.model_validate(document)
-    events = tuple(read_events(one.reads.events()))
-    facts = facts_of(pod, one.run, pages, events, one.reads.plan(), pending)
+    try:
+        events, plan = tuple(read_events(one.reads.events())), one.reads.plan()
+    except CannotSay:  # it no longer answers
+        events, plan = None, {}
+    facts = _facts(pod, one.run, pages, events, plan, pending)
     annotations = {ANNOTATION: why} if (why := why_orphaned(document)) else {}
+    lines = describe if one.recorded is None else describe_recorded
     return {
         "kind": "PodDescription",
         "apiVersion": "syncpod.dev/v1",
         "metadata": {"namespace": one.namespace, "name": one.name, "annotations": annotations},
-        "lines": describe(pod, facts, datetime.now(UTC)),
+        "lines": lines(pod, facts, datetime.now(UTC)),
     }
 
 
-def facts_of(
+def _facts(
     pod: Pod,
     run: str,
     pages: str,

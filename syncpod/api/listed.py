@@ -20,6 +20,18 @@ class Recorded:
 NOTHING_RECORDED: Final = Recorded()
 
 
+RECORDED_ANNOTATION: Final = "syncpod.dev/recorded"
+"""Marks a Pod whose workflow did not answer: its value says why, and what is shown in its place."""
+
+
+def why_recorded(pod: Mapping[str, Any]) -> str:
+    """Return why a Pod's workflow did not answer, as a predicate of the pod; "" = it has answered.
+
+    `pod` is its document, or has its metadata alone.
+    """
+    return str((pod["metadata"].get("annotations") or {}).get(RECORDED_ANNOTATION, "")).rpartition("; ")[0]
+
+
 class OfPod:
     """The properties of a pod that its document has: a whole Pod, or its metadata alone."""
 

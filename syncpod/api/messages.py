@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -49,3 +50,15 @@ class Answer:
     parts: AsyncIterator[bytes]
     code: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def warning_headers(sentences: Sequence[str]) -> dict[str, str]:
+    """Return the header with which Kubernetes' API sends warnings, which kubectl prints; none without a sentence."""
+    quoted = (sentence.replace("\\", "\\\\").replace('"', '\\"') for sentence in sentences)
+    said = ", ".join(f'299 - "{each}"' for each in quoted)
+    return {"Warning": said} if said else {}
+
+
+def warnings_in(header: str) -> tuple[str, ...]:
+    """Return the sentences of such a header."""
+    return tuple(re.sub(r"\\(.)", r"\1", each) for each in re.findall(r'299 \S+ "((?:[^"\\]|\\.)*)"', header))

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from syncpod.api.descriptions import description
 from syncpod.api.field_selector import OF_PODS, FieldSelector, parse_field_selector
 from syncpod.api.label_selector import Selector, parse_selector
 from syncpod.api.listed import NOTHING_RECORDED, ListedPod
 from syncpod.api.lists import rendered, rendered_alone
-from syncpod.api.messages import Answer, Request
-from syncpod.api.source import PARTS, PodSource, Told
+from syncpod.api.messages import Answer, Request, warning_headers
+from syncpod.api.source import PARTS, CannotSay, PodSource, Told
 from syncpod.api.statuses import ApiError, no_such_pod
 from syncpod.api.views.pod_columns import HEADER, WIDE
 from syncpod.api.views.tables import column_definitions, pod_row
+from syncpod.messages.running_steps import PendingStep
 
+_PENDING: Final = "pending"
+_DESCRIPTION: Final = "description"
+_MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    _PENDING: ("under_way",),
+    _DESCRIPTION: ("pod", "events", "plan", "under_way"),
+}
+"""Parts of a report that need the server too: the steps that it is trying, and the lines of ``describe pod``; with the
+parts that are read for them."""
 KNOWN_AT_ONCE: Final = "0"
 """The `resourceVersion` with which Kubernetes answers from memory: any state will do, if it comes at once."""
 
@@ -24,8 +37,9 @@ KNOWN_AT_ONCE: Final = "0"
 async def list_pods(source: PodSource, asked: Request, namespace: str | None) -> Answer:
     """Answer a PodList, or a Table: in a table, some rows may be as the server recorded them last."""
     labels, fields = _selectors(asked)
-    told = await _told(source, asked, namespace, recorded=asked.wants_table and not fields.fields)
     now, is_whole = datetime.now(UTC), asked.one("includeObject") == "Object"
+    told = await _told(source, asked, namespace, recorded=asked.wants_table and not is_whole and not fields.fields)
+    headers = warning_headers(source.why_recorded(told))
 
     def documents(one: Told) -> Iterator[ListedPod]:
         pod = _listed(one)
@@ -34,11 +48,14 @@ async def list_pods(source: PodSource, asked: Request, namespace: str | None) ->
 
     if not asked.wants_table:
         head: dict[str, Any] = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": ""}}
-        return Answer(rendered(head, "items", told, lambda one: (each.document for each in documents(one))))
+        return Answer(
+            rendered(head, "items", told, lambda one: (each.document for each in documents(one))), headers=headers
+        )
     head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": ""}}
     head["columnDefinitions"] = column_definitions((*HEADER, *WIDE), hidden=WIDE)
     return Answer(
-        rendered(head, "rows", told, lambda one: (pod_row(each, now, whole=is_whole) for each in documents(one)))
+        rendered(head, "rows", told, lambda one: (pod_row(each, now, whole=is_whole) for each in documents(one))),
+        headers=headers,
     )
 
 
@@ -46,24 +63,46 @@ async def get_pod(source: PodSource, asked: Request, namespace: str, name: str) 
     """Answer a Pod, or a Table of one row."""
     one = await one_pod(source, asked, namespace, name)
     if not asked.wants_table:
-        return Answer(rendered_alone(lambda: _listed(one).document))
+        return Answer(
+            rendered_alone(lambda: _listed(one).document), headers=warning_headers(source.why_recorded([one]))
+        )
     only = Request(asked.method, asked.path, {**asked.query, "pod": [name]}, asked.accept)
     return await list_pods(source, only, namespace)
 
 
 async def list_reports(source: PodSource, asked: Request, namespace: str | None) -> Answer:
-    """Answer the PodReports of pods, each with the parts that `include` names."""
-    parts = _parts(asked)
-    told = await _told(source, asked, namespace)
+    """Answer the PodReports of pods, each with the parts that `include` names.
+
+    With `ended`, those of the named pods that have ended too. `node` may be repeated: only pods of these nodes.
+    `workflows` is the page of workflows in Temporal's UI, for descriptions, if the client knows it.
+    """
+    parts, nodes, (labels, _) = _parts(asked), asked.query.get("node", ()), _selectors(asked)
+    if asked.flag("ended"):
+        names = asked.query.get("pod", ())
+        if namespace is None or not names:
+            raise ApiError(400, "ended: is of named pods of one namespace")
+        told = await source.last_pods(namespace, names, _read_of(parts))
+    else:
+        told = await _told(source, asked, namespace, parts=_read_of(parts), nodes=nodes)
+    if labels.requirements:
+        told = [one for one in told if labels.matches(_listed(one).labels)]
+    pending = await _pending(source, told, parts)
     head = {"kind": "PodReportList", "apiVersion": "syncpod.dev/v1", "metadata": {}}
-    return Answer(rendered(head, "items", told, lambda one: [_report(one, parts)]))
+    return Answer(
+        rendered(head, "items", told, lambda one: [_report(one, parts, pending, asked.one("workflows"))]),
+        headers=warning_headers(source.why_recorded(told)),
+    )
 
 
 async def get_report(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
     """Answer the PodReport of one pod."""
     parts = _parts(asked)
-    one = await one_pod(source, asked, namespace, name)
-    return Answer(rendered_alone(lambda: _report(one, parts)))
+    one = await one_pod(source, asked, namespace, name, parts=_read_of(parts))
+    pending = await _pending(source, [one], parts)
+    return Answer(
+        rendered_alone(lambda: _report(one, parts, pending, asked.one("workflows"))),
+        headers=warning_headers(source.why_recorded([one])),
+    )
 
 
 async def plan_of(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
@@ -92,12 +131,36 @@ def _selectors(asked: Request) -> tuple[Selector, FieldSelector]:
 def _parts(asked: Request) -> list[str]:
     """Return the parts that a report is to have. Raises ApiError."""
     parts = [part for text in asked.query.get("include", ()) for part in text.split(",") if part]
-    if unknown := set(parts) - set(PARTS):
-        raise ApiError(400, f"include: must be of {', '.join(PARTS)}, not {', '.join(sorted(unknown))}")
+    known = (*PARTS, *_MADE_OF)
+    if unknown := set(parts) - set(known):
+        raise ApiError(400, f"include: must be of {', '.join(known)}, not {', '.join(sorted(unknown))}")
     return parts
 
 
-async def _told(source: PodSource, asked: Request, namespace: str | None, *, recorded: bool = False) -> Sequence[Told]:
+def _read_of(parts: Sequence[str]) -> list[str]:
+    """Return the parts that the source reads of each pod for these parts of a report."""
+    return list(dict.fromkeys(read for part in parts for read in _MADE_OF.get(part, (part,))))
+
+
+async def _pending(
+    source: PodSource, told: Sequence[Told], parts: Collection[str]
+) -> Mapping[tuple[str, str], Sequence[PendingStep]]:
+    """Return the steps that the server is trying for these pods, if they are asked for. Raises CannotSay."""
+    if not {_PENDING, _DESCRIPTION}.intersection(parts):
+        return {}
+    steps = await asyncio.gather(*map(source.pending_steps, told))
+    return {one.key: each for one, each in zip(told, steps, strict=True)}
+
+
+async def _told(
+    source: PodSource,
+    asked: Request,
+    namespace: str | None,
+    *,
+    parts: Collection[str] = ("pod",),
+    nodes: Collection[str] = (),
+    recorded: bool = False,
+) -> Sequence[Told]:
     """Return the pods that a request is about, by namespace and name. Raises CannotSay."""
     names: Collection[str] = asked.query.get("pod", ())
     if names and namespace is None:
@@ -105,14 +168,16 @@ async def _told(source: PodSource, asked: Request, namespace: str | None, *, rec
     if asked.one("resourceVersion") == KNOWN_AT_ONCE:
         found = source.known_pods(namespace, names)
     else:
-        found = await source.open_pods(namespace, names, recorded=recorded)
+        found = await source.open_pods(namespace, names, parts=parts, nodes=nodes, recorded=recorded)
     return sorted(found, key=lambda one: one.key)
 
 
-async def one_pod(source: PodSource, asked: Request, namespace: str, name: str) -> Told:
+async def one_pod(
+    source: PodSource, asked: Request, namespace: str, name: str, *, parts: Collection[str] = ("pod",)
+) -> Told:
     """Return the pod that a request is about. Raises ApiError if there is none, and CannotSay."""
     named = Request(asked.method, asked.path, {**asked.query, "pod": [name]})
-    for one in await _told(source, named, namespace):
+    for one in await _told(source, named, namespace, parts=parts):
         return one
     raise no_such_pod(name)
 
@@ -126,6 +191,23 @@ def _metadata(one: Told) -> dict[str, str]:
     return {"namespace": one.namespace, "name": one.name}
 
 
-def _report(one: Told, parts: Sequence[str]) -> Mapping[str, Any]:
-    found = {part: PARTS[part](one.reads) for part in parts}
+def _step(step: PendingStep) -> dict[str, Any]:
+    return {**asdict(step), "since": step.since.isoformat() if step.since is not None else None}
+
+
+def _report(
+    one: Told, parts: Sequence[str], pending: Mapping[tuple[str, str], Sequence[PendingStep]], pages: str
+) -> Mapping[str, Any]:
+    """Return a report, without the parts that are not known."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        if part == _PENDING:
+            found[part] = list(map(_step, pending[one.key]))
+        elif part == _DESCRIPTION:
+            found[part] = description(one, pending[one.key], pages)
+        else:
+            with contextlib.suppress(CannotSay):
+                found[part] = PARTS[part](one.reads)
+    if one.recorded is not None:
+        found["recorded"] = asdict(one.recorded)
     return {**_KIND_OF_REPORT, "metadata": _metadata(one), "run": one.run, **found}

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from syncpod.api import descriptions, discovery, events, node, pods
+from syncpod.api import discovery, events, node, pods
 from syncpod.api.lists import whole
 from syncpod.api.messages import Answer, Request
 from syncpod.api.source import CannotSay, PodSource
@@ -53,7 +53,6 @@ ROUTES: Final = (
     Route("GET", f"{_OURS}/podreports", pods.list_reports, "PodReportList", (None,)),
     Route("GET", f"{_OURS}/namespaces/{{namespace}}/podreports", pods.list_reports, "PodReportList"),
     Route("GET", _REPORT, pods.get_report, "PodReport"),
-    Route("GET", f"{_REPORT}/description", descriptions.describe_pod, "PodDescription"),
     Route("POST", f"{_REPORT}/plan", pods.plan_of, "PodReport"),
     Route("GET", f"{_OURS}/steps", node.steps, "StepList"),
     Route("POST", f"{_OURS}/journal/settle", node.settle_journal, "Status"),

@@ -30,9 +30,9 @@ class Told:
     run: str
     """The run of its workflow that has told it; "" = none has."""
     reads: PodReads
-    """Reads one state of it. That may take a while."""
+    """Reads one state of it. That may take a while. Raises CannotSay for a part that is not known."""
     recorded: Recorded | None = None
-    """Its columns, if nothing is known of it but what Temporal recorded last: then only `reads.pod` answers."""
+    """Its columns, if its workflow has not answered: then `reads` may have no more than what Temporal recorded last."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -56,15 +56,28 @@ class PodSource(Protocol):
         """The node's name."""
 
     async def open_pods(
-        self, namespace: str | None, names: Collection[str], *, recorded: bool = False
+        self,
+        namespace: str | None,
+        names: Collection[str],
+        *,
+        parts: Collection[str] = ("pod",),
+        nodes: Collection[str] = (),
+        recorded: bool = False,
     ) -> Sequence[Told]:
-        """Return all pods of a namespace (None = all) that there are now; with `names`, those of these.
+        """Return all pods of a namespace (None = all) that there are now; with `names` or `nodes`, those of these.
 
-        With `recorded`, some may be as the server recorded them last. Raises CannotSay.
+        `parts` (of :data:`PARTS`) will be read of each. With `recorded`, some may be as the server recorded them last.
+        A source that has nobody else to ask returns such pods in any case. Raises CannotSay.
         """
+
+    async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
+        """Return the newest run of each pod, open or ended, without those that never were. Raises CannotSay."""
 
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
         """Return the pods that are known at once, without asking anybody: some may have ended, some may be missing."""
+
+    def why_recorded(self, pods: Sequence[Told]) -> Sequence[str]:
+        """Return why some of the pods are as the server recorded them last, in sentences; none if none is."""
 
     async def pending_steps(self, one: Told) -> Sequence[PendingStep]:
         """Return the steps of a pod that Temporal is trying, with how often and how they failed. Raises CannotSay."""

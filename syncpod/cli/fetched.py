@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from syncpod.api.listed import NOTHING_RECORDED, ListedPod, Recorded
+from syncpod.api.listed import NOTHING_RECORDED, RECORDED_ANNOTATION, ListedPod, Recorded
 from syncpod.messages.node import NodeCondition, NodeView
 from syncpod.pod import Pod, pod_to_wire
 
 _SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
 
-RECORDED_ANNOTATION: Final = "syncpod.dev/recorded"
-"""Marks a printed pod that did not answer."""
-_RECORDED: Final = "the pod does not answer: this is what Temporal recorded last"
-_LAST_TOLD: Final = "the pod does not answer: this is what it told its node last"
+_RECORDED: Final = "this is what Temporal recorded last"
+_LAST_TOLD: Final = "this is what it told its node last"
+_CANNOT_GO_ON: Final = "its workflow cannot go on, and its node is about to begin it anew"
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,13 @@ class FetchedPod:
     """If it did not answer: whether the worker of the pod's node is alive nevertheless."""
     recorded: Recorded = NOTHING_RECORDED
     """If it did not answer: its columns as they were recorded last."""
+    run: str = ""
+    """The run of its workflow; "" = not known."""
+
+    @property
+    def why_silent(self) -> str:
+        """Why it did not answer, in a sentence, and what helps."""
+        return _CANNOT_GO_ON if self.stuck else silence((self,))
 
     @property
     def document(self) -> dict[str, Any]:
@@ -43,9 +49,9 @@ class FetchedPod:
             if self.current:
                 return whole
             metadata = whole["metadata"]
-            marked = {**metadata.get("annotations", {}), RECORDED_ANNOTATION: _LAST_TOLD}
+            marked = {**metadata.get("annotations", {}), RECORDED_ANNOTATION: self._mark(_LAST_TOLD)}
             return {**whole, "metadata": {**metadata, "annotations": marked}}
-        annotations = {**self.pod.metadata.annotations, RECORDED_ANNOTATION: _RECORDED}
+        annotations = {**self.pod.metadata.annotations, RECORDED_ANNOTATION: self._mark(_RECORDED)}
         known = self.pod.metadata.model_copy(update={"annotations": annotations})
         return {"apiVersion": "v1", "kind": "Pod"} | pod_to_wire(self.pod.model_copy(update={"metadata": known}))
 
@@ -53,6 +59,9 @@ class FetchedPod:
     def listed(self) -> ListedPod:
         """The pod as lists show it."""
         return ListedPod(self.document, current=self.current, recorded=self.recorded)
+
+    def _mark(self, source: str) -> str:
+        return f"does not answer: {self.why_silent}; {source}"
 
     @property
     def key(self) -> tuple[str, str]:
@@ -63,6 +72,20 @@ class FetchedPod:
     def silence(self) -> str:
         """Why the pod did not answer, in a few words: ``node n1 is away``."""
         return f"node {self.pod.spec.node_name or '?'} is {'busy' if self.lives else 'away'}"
+
+
+def notes_of_silent(fetched_pods: Iterable[FetchedPod]) -> list[str]:
+    """Return why pods did not answer, in sentences: which nodes are away or busy, and what to do."""
+    found = [fetched for fetched in fetched_pods if not fetched.current]
+    stuck, silent = ([one for one in found if one.stuck is is_stuck] for is_stuck in (True, False))
+    notes = [f"{_count(stuck)}: {_CANNOT_GO_ON}"] if stuck else []
+    if silent:
+        notes.append(silence(silent))
+    return notes
+
+
+def _count(fetched_pods: Sequence[FetchedPod]) -> str:
+    return f"pod {fetched_pods[0].pod.metadata.name}" if len(fetched_pods) == 1 else f"{len(fetched_pods)} pods"
 
 
 def away(node: str) -> str:

@@ -23,7 +23,7 @@ from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.unattended_pods import UnattendedPods
 from syncpod.api import client
 from syncpod.api.client import SOCKET_NAME, ask, listed, plan, reports, socket_address, steps_under_way
-from syncpod.api.messages import TABLE
+from syncpod.api.messages import TABLE, warning_headers, warnings_in
 from syncpod.api.routes import ROUTES
 from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox, SandboxState
 from syncpod.messages.identity import PodRef
@@ -333,11 +333,11 @@ async def test_a_description_has_the_steps_that_the_server_is_trying(node: Node,
     server.runs = {"pod/default/web": "run"}
 
     async def described() -> tuple[int, list[str]]:
-        path = "/apis/syncpod.dev/v1/namespaces/default/podreports/web/description"
-        query = [("workflows", "http://ui/namespaces/default/workflows")]
+        path = "/apis/syncpod.dev/v1/namespaces/default/podreports/web"
+        query = [("include", "description"), ("workflows", "http://ui/namespaces/default/workflows")]
         reply = await asyncio.to_thread(ask, context.state_dir, path, query)
         assert reply is not None
-        return reply.code, reply.document.get("lines", [])
+        return reply.code, reply.document.get("description", {}).get("lines", [])
 
     published.take("pod/default/web", "run", Shown())
     code, lines = await described()
@@ -365,6 +365,11 @@ async def test_events_are_told_as_kubernetes_has_them(node: Node, server: Server
     assert table is not None and table["rows"][0]["cells"][1:4] == ["Warning", "Unhealthy", "pod/web"]
     shown = [each["name"] for each in table["columnDefinitions"] if not each["priority"]]
     assert shown == ["Last Seen", "Type", "Reason", "Object", "Message"]
+
+
+@pytest.mark.parametrize("sentences", [(), ("node n1 is away",), ('it says "no", and 299 - "x"', "back\\slash, comma")])
+def test_warnings_are_read_as_they_were_sent(sentences: tuple[str, ...]) -> None:
+    assert warnings_in(warning_headers(sentences).get("Warning", "")) == sentences
 
 
 def test_the_page_has_each_path() -> None:

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from syncpod.api.views.events import PodEvent, by_time
 from syncpod.api.views.text import Columns
 from syncpod.cli.machine import own_journal
-from syncpod.cli.temporal import pod_reads, pods
+from syncpod.cli.temporal import pod_reads, pod_source, pods
 from syncpod.cli.view.event_lines import lines
 from syncpod.journal.reading import PodRunRecords
 from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, PodRun
@@ -166,17 +166,17 @@ async def test_watching_prints_each_event_once(
     handle = client.get_workflow_handle(f"pod/default/{name}")
     rounds = 0
 
-    async def asked(*arguments: object) -> object:
+    async def asked(*arguments: Any) -> Any:
         nonlocal rounds
         rounds += 1
         if rounds == 3:
             await handle.signal("backoff_expired", {"container": "none"})
         if rounds > 100:
             raise KeyboardInterrupt
-        return await read_recorded(*arguments)  # type: ignore[arg-type]
+        return await read_pods(*arguments)
 
-    read_recorded = pods.read_recorded
-    monkeypatch.setattr(pods, "read_recorded", asked)
+    read_pods = pods.read_pods
+    monkeypatch.setattr(pod_source, "read_pods", asked)
     watched = await syncpod("events", name, "-w")
     assert watched.code == 130
     said = watched.out.splitlines()

@@ -46,7 +46,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         report = {"metadata": {"namespace": "default", "name": "web"}, "run": "r"}
         report.update((part, answers.get(part)) for part in parts)
         said = {"rows": answers["rows"], "kind": "Table"} if target.path.endswith("/pods") else {"items": [report]}
-        self.send_response(200)
+        self.send_response(503 if "includeObject" in target.query else 200)
+        if "warning" in answers:
+            self.send_header("Warning", '299 - "' + answers["warning"] + '"')
         body = json.dumps(said).encode()
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -163,9 +165,12 @@ def test_a_worker_that_has_just_begun_lists_what_was_recorded_of_pods_to_which_i
         metadata = {"namespace": "default", "name": name, "uid": "uid-2"}
         return {"cells": [name, *cells, "1m", "", "n", "", ""], "object": {"metadata": metadata}}
 
-    syncpod = answering(rows=[row("late", "?", "CrashLoopBackOff?", "12?"), row("web", "1/1", "Running", "0")])
+    warning = "the worker of this node has just begun"
+    syncpod = answering(
+        warning=warning, rows=[row("late", "?", "CrashLoopBackOff?", "12?"), row("web", "1/1", "Running", "0")]
+    )
     done = syncpod("get", "pods")
     assert done.code == 0 and done.heavy == set(), done.err
     assert [line.split()[:4] for line in done.out.splitlines()[1:2]] == [["late", "?", "CrashLoopBackOff?", "12?"]]
-    assert "what is marked with ? is what was last recorded of a pod" in done.err and done.err.count("\n") == 1
+    assert "what is marked with ? is what was last recorded of pod late" in done.err and done.err.count("\n") == 1
     assert "late" not in syncpod("get", "pods", "-o", "name").out, "who wants names alone would not see the mark"

@@ -14,7 +14,8 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api.label_selector import Selector
-from syncpod.cli.fetched import RECORDED_ANNOTATION, FetchedPod
+from syncpod.api.listed import RECORDED_ANNOTATION
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal import pod_deletion, pods
 from syncpod.cli.temporal.session import refused
 from syncpod.cli.view.pod_table import row_of

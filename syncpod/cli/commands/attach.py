@@ -12,11 +12,10 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Container, Namespace
+from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from temporalio.client import Client
 
     from syncpod.pod import Container as ContainerSpec
     from syncpod.pod import EphemeralContainer, Pod
@@ -41,22 +40,17 @@ def attach_(
       syncpod attach -it shell -c app
       echo reload | syncpod attach -i web
     """  # noqa: D301
+    import asyncio
+
+    from syncpod.cli.machine.containers import chosen_container, running_instance
     from syncpod.cli.streams import interrupts
-    from syncpod.cli.temporal import session
 
     name = pod_name([pod])
     tty = tty and has_terminal(stdin=stdin)
-
-    async def work(client: Client) -> int:
-        from syncpod.cli.machine.containers import chosen_container, running_instance
-        from syncpod.cli.temporal.pods import require_reachable
-
-        found = (await require_reachable(client, namespace, name)).pod
-        instance = running_instance(found, chosen_container(found, container))
-        return await attach(found, instance.id, stdin=stdin, tty=tty)
-
     interrupts.enable()
-    raise typer.Exit(session.run(work))
+    found = reached_pod(namespace, name)
+    instance = running_instance(found, chosen_container(found, container))
+    raise typer.Exit(asyncio.run(attach(found, instance.id, stdin=stdin, tty=tty)))
 
 
 async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:

@@ -10,13 +10,13 @@ import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import Container, Namespace
+from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from temporalio.client import Client
-
     from syncpod.cli.streams.remote_command import Write
+    from syncpod.pod import Pod
 
 _KINDS: Final = ("pod", "pods", "po")
 
@@ -66,15 +66,14 @@ def cp(
       syncpod cp web:/var/log/nginx ./logs -c app
       syncpod cp team/web:/etc/hosts hosts
     """  # noqa: D301
-    from syncpod.cli.temporal import session
+    import asyncio
 
     ends = copy_location(source), copy_location(destination)
     require_one_here(*ends, no_preserve=no_preserve, retries=retries)
 
-    async def work(client: Client) -> None:
-        await _copy(client, *ends, namespace, container, preserve=not no_preserve, retries=retries or 0)
-
-    session.run(work)
+    inside = ends[0] if ends[0].pod else ends[1]
+    pod = reached_pod(inside.namespace or namespace, inside.pod)
+    asyncio.run(_copy(pod, *ends, container, preserve=not no_preserve, retries=retries or 0))
 
 
 def require_one_here(
@@ -92,24 +91,20 @@ def require_one_here(
 
 
 async def _copy(
-    client: Client,
+    pod: Pod,
     source: CopyLocation,
     destination: CopyLocation,
-    namespace: str,
     container: str,
     *,
     preserve: bool,
     retries: int,
 ) -> None:
-    """Copy between this machine and a container; `namespace` is for a place without a namespace. Raises Failure."""
+    """Copy between this machine and a container of a pod. Raises Failure."""
     from syncpod.cli.commands.exec import run_in
     from syncpod.cli.machine.containers import chosen_container, running_instance
     from syncpod.cli.machine.runtime_client import runtime_of
     from syncpod.cli.streams.tar_copy import Copying
-    from syncpod.cli.temporal.pods import require_reachable
 
-    inside = source if source.pod else destination
-    pod = (await require_reachable(client, inside.namespace or namespace, inside.pod)).pod
     chosen = chosen_container(pod, container)
     instance = running_instance(pod, chosen)
     async with runtime_of(pod) as runtime:

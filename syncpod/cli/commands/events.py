@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syncpod.api.views.events import by_time, events_of
 from syncpod.api.views.text import Columns
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames
+from syncpod.cli.node_api import NodeApi
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from temporalio.client import Client
-
+    from syncpod.api.client import Reply
     from syncpod.api.views.events import PodEvent
     from syncpod.cli.view.jsonpath import Path
-    from syncpod.pod import Pod
 
 Types = Annotated[
     str, typer.Option("--types", metavar="Normal,Warning", help="Only events of these types.", show_default="both")
@@ -32,7 +34,6 @@ SortBy = Annotated[
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _TYPES = ("Normal", "Warning")
 _WATCH_SECONDS = 1.0
-_AT_ONCE = 50
 
 
 def events(
@@ -60,24 +61,15 @@ def events(
     wanted = _types(types)
     printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers, order=_order(sort_by, watch=watch))
     where = "" if all_namespaces else f" in {namespace} namespace"
-    told = None if watch else _told(None if all_namespaces else namespace, names, wanted)
-    if told is not None:
-        _print_once(printer, told, output, where)
-        return
-    import asyncio
+    source = _Source(None if all_namespaces else namespace, names, wanted)
+    if watch:
+        from syncpod.cli.streams import interrupts
 
-    from syncpod.cli.streams import interrupts
-    from syncpod.cli.temporal import session
-
-    source = _Source(
-        None if all_namespaces else namespace, names, wanted, with_fields=output in ("wide", "json", "yaml")
-    )
-
-    async def work(client: Client) -> None:
-        found = await source.read(client)
+        interrupts.enable()
+    with NodeApi() as api:
+        found = source.read(api)
         if not watch:
-            server = client.service_client.config.target_host, client.namespace
-            found = _with_gone(found, server, source.namespace, names, wanted)
+            found = _with_gone(found, api.server, source.namespace, names, wanted)
             source.require(found)
             _print_once(printer, found, output, where, is_whole=not source.silent)
             if source.silent:
@@ -88,12 +80,8 @@ def events(
             printer.print(found)
         while True:
             source.note_silent()
-            await asyncio.sleep(_WATCH_SECONDS)
-            printer.print(await source.read(client))
-
-    if watch:
-        interrupts.enable()
-    session.run(work)
+            time.sleep(_WATCH_SECONDS)
+            printer.print(source.read(api))
 
 
 def _order(sort_by: str, *, watch: bool) -> Path | None:
@@ -127,21 +115,6 @@ def _print_once(
         remark(f"No events found{where}.")
 
 
-def _told(namespace: str | None, names: Sequence[str], types: frozenset[str]) -> list[PodEvent] | None:
-    """Return the events as this machine's worker lists them, the newest last; None if the server has to be asked."""
-    from syncpod.api.views.events import events_of
-    from syncpod.cli.machine.own_pods import own_server, told_reports
-
-    told, server = told_reports(namespace, names, "pod", "events"), own_server()
-    if told is None or server is None or len(told) < len(set(names)):
-        return None
-    try:
-        found = [event for one in told for event in events_of(one["pod"], one["events"])]
-        return _with_gone(found, server, namespace, names, types)
-    except (KeyError, TypeError, ValueError):  # of a worker of another version; the models have defaults
-        return None
-
-
 def _with_gone(
     events: Sequence[PodEvent],
     server: tuple[str, str],
@@ -150,7 +123,6 @@ def _with_gone(
     types: frozenset[str],
 ) -> list[PodEvent]:
     """Return the events and those of gone pods in this machine's journal, the newest last."""
-    from syncpod.api.views.events import by_time
     from syncpod.cli.machine.own_journal import with_gone
 
     found = with_gone(events, server, namespace, names, datetime.now(UTC))
@@ -176,115 +148,70 @@ def _types(text: str) -> frozenset[str]:
 
 
 class _Source:
-    """Reads the events of named pods, else of all pods in a namespace (None = all)."""
+    """Reads the events of named pods, also of ended ones, else of all pods in a namespace (None = all)."""
 
-    def __init__(
-        self, namespace: str | None, names: Sequence[str], types: frozenset[str], *, with_fields: bool
-    ) -> None:
+    def __init__(self, namespace: str | None, names: Sequence[str], types: frozenset[str]) -> None:
         self.namespace = namespace
         self._names = list(dict.fromkeys(names))
         self._types = types
-        self._with_fields = with_fields
-        self._before: dict[tuple[str, str], Pod] = {}
+        self._before: frozenset[tuple[str, str]] = frozenset()
         """The pods of the last listing: those that have gone since are asked once more, for their last events."""
-        self.silent: tuple[Pod, ...] = ()
-        """The pods that did not answer, as Temporal recorded them."""
-        self.missing: dict[str, Failure] = {}
-        """By name: that Temporal knows no such pod."""
-        self._why = ""
-        """Why they did not: which of their nodes are away, and which are busy."""
+        self.silent: tuple[str, ...] = ()
+        """The names of the pods that did not answer."""
+        self._missing: tuple[str, ...] = ()
+        """The names that are none of a pod."""
+        self._why: tuple[str, ...] = ()
+        """Why pods did not answer: which of their nodes are away, and which are busy."""
         self._noted: frozenset[str] = frozenset()
 
-    async def read(self, client: Client) -> list[PodEvent]:
-        """Return all events, the newest last."""
-        import asyncio
-
-        from syncpod.api.views.events import by_time
-        from syncpod.cli.temporal.liveness import absence, unserved_queue
-        from syncpod.messages.identity import node_task_queue
-
-        pods, unserved = await self._pods(client), await unserved_queue(client)
-        some = asyncio.Semaphore(_AT_ONCE)
-        silent: list[Pod] = []
-
-        async def of(pod: Pod) -> list[PodEvent]:
-            if unserved and node_task_queue(pod.spec.node_name or "") == unserved:
-                silent.append(pod)
-                return []
-            async with some:
-                found = await _events_of(client, pod, with_fields=self._with_fields)
-            if found is None:
-                silent.append(pod)
-            return found or []
-
-        found = await asyncio.gather(*map(of, pods))
-        self.silent = tuple(silent)
-        self._why = await absence(client, {pod.spec.node_name for pod in silent}) if silent else ""
-        return by_time([event for each in found for event in each if event.record.type in self._types])
-
-    async def _pods(self, client: Client) -> list[Pod]:
-        import asyncio
-
-        from syncpod.cli.temporal.pods import list_recorded, read_recorded
-
+    def read(self, api: NodeApi) -> list[PodEvent]:
+        """Return all events, the newest last. Raises Failure."""
         if self._names:
-            self.missing = {}
+            told = self._told(api, self.namespace or "default", self._names)
+            self._missing = tuple(name for name in self._names if name not in {name for (_, name), _ in told})
+        else:
+            told = self._told(api, self.namespace)
+            there = frozenset(key for key, _ in told)
+            for namespace in sorted({namespace for namespace, _ in self._before - there}):
+                gone = [name for each, name in self._before - there if each == namespace]
+                told += self._told(api, namespace, gone)
+            self._before = there
+        self.silent = tuple(sorted(name for (_, name), found in told if found is None))
+        return by_time([event for _, found in told for event in found or () if event.record.type in self._types])
 
-            async def recorded(name: str) -> Pod | None:
-                try:
-                    return await read_recorded(client, self.namespace or "default", name)
-                except Failure as missing:
-                    self.missing[name] = missing
-                    return None
+    def _told(
+        self, api: NodeApi, namespace: str | None, names: Sequence[str] = ()
+    ) -> list[tuple[tuple[str, str], list[PodEvent] | None]]:
+        """Return the events of each pod, by namespace and name; None of one that did not answer."""
 
-            return [pod for pod in await asyncio.gather(*map(recorded, self._names)) if pod is not None]
-        there = {
-            (pod.metadata.namespace, pod.metadata.name): pod for pod in await list_recorded(client, self.namespace)
-        }
-        asked = [*there.values(), *(pod for key, pod in self._before.items() if key not in there)]
-        self._before = there
-        return asked
+        def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], Any]]:
+            self._why = reply.warnings
+            return [
+                (
+                    (one["metadata"]["namespace"], one["metadata"]["name"]),
+                    events_of(one["pod"], one["events"]) if "events" in one else None,
+                )
+                for one in reports
+            ]
+
+        query = [("ended", "true")] if names else []
+        return api.reports(namespace, names, "pod", "events", query=query, read=read)
 
     def require(self, found: Sequence[PodEvent]) -> None:
         """Raise Failure if a named pod does not exist, and nothing of an earlier one of its name was found either."""
-        for name, failure in self.missing.items():
+        for name in self._missing:
             if not any(event.pod == name for event in found):
-                raise failure
+                raise Failure(no_such_pod(name, self.namespace or ""))
 
-    def gap(self, silent: Sequence[Pod]) -> str:
+    def gap(self, silent: Sequence[str]) -> str:
         """Return the names of the pods whose events could not be read, and why."""
-        return f"without the events of {', '.join(sorted(pod.metadata.name for pod in silent))}: {self._why}"
+        return f"without the events of {', '.join(silent)}: {'; '.join(self._why)}"
 
     def note_silent(self) -> None:
         """Print a note about pods that did not answer, once for each as long as it does not."""
-        if new := [pod for pod in self.silent if pod.metadata.name not in self._noted]:
+        if new := [name for name in self.silent if name not in self._noted]:
             remark(f"Note: {self.gap(new)}")
-        self._noted = frozenset(pod.metadata.name for pod in self.silent)
-
-
-async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[PodEvent] | None:
-    """Return the events of a pod, running or ended; None if its node does not answer."""
-    from temporalio.client import WorkflowQueryFailedError
-    from temporalio.service import RPCError
-
-    from syncpod.api.views.events import PodEvent, field_paths
-    from syncpod.cli.temporal.pod_reads import ask_pod, read_records
-    from syncpod.messages.identity import pod_workflow_id
-    from syncpod.messages.queries import read_events
-
-    meta = pod.metadata
-    workflow_id = pod_workflow_id(meta.namespace, meta.name)
-    paths: dict[str, str] = {}
-    try:
-        records: list[Any] = await ask_pod(client, workflow_id, "events", result_type=list)
-        if with_fields:
-            paths = field_paths(await ask_pod(client, workflow_id, "pod", result_type=dict))
-    except (WorkflowQueryFailedError, RPCError):
-        return None
-    return [
-        PodEvent(meta.namespace, meta.name, meta.uid, pod.spec.node_name or "", paths.get(one.container, ""), one)
-        for one in read_records(read_events, records, "events")
-    ]
+        self._noted = frozenset(self.silent)
 
 
 class _Printer:

@@ -12,16 +12,14 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Container, Namespace
+from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from temporalio.client import Client
-
     from syncpod.cli.machine.containers import ContainerInstance
     from syncpod.cli.streams.remote_command import Output, Write
     from syncpod.cri.client import CriClient
-    from syncpod.pod import Pod
 
 Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the command.")]
 Tty = Annotated[bool, typer.Option("--tty", "-t", help="Give it our terminal; needs --stdin.")]
@@ -48,14 +46,14 @@ def exec_(
     """  # noqa: D301
     import asyncio
 
-    from syncpod.cli.machine.own_pods import told_pod
-
     name = pod_name([pod])
     if not command:
         raise BadInput(f"say what to run: syncpod exec {name} -- COMMAND")
     tty = tty and has_terminal(stdin=stdin)
 
-    async def run(found: Pod) -> int:
+    found = reached_pod(namespace, name)
+
+    async def run() -> int:
         from syncpod.cli.machine.containers import chosen_container, running_instance
         from syncpod.cli.machine.runtime_client import runtime_of
 
@@ -64,16 +62,7 @@ def exec_(
         async with runtime_of(found) as runtime:
             return await _lend(runtime, instance, chosen, command, stdin=stdin, tty=tty)
 
-    async def work(client: Client) -> int:
-        from syncpod.cli.temporal.pods import require_reachable
-
-        return await run((await require_reachable(client, namespace, name)).pod)
-
-    if (told := told_pod(namespace, name)) is not None:
-        raise typer.Exit(asyncio.run(run(told)))
-    from syncpod.cli.temporal import session
-
-    raise typer.Exit(session.run(work))
+    raise typer.Exit(asyncio.run(run()))
 
 
 def has_terminal(*, stdin: bool) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from syncpod.api.listed import why_recorded
 from syncpod.api.views.text import Columns
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
@@ -16,16 +17,15 @@ from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames, NamespaceOrFiles, Selector, Things
 from syncpod.cli.orphans import note_orphans
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
+from syncpod.cli.view.live_table import can_redraw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from temporalio.client import Client
-
     from syncpod.api.field_selector import FieldSelector
     from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.arguments import Kind
+    from syncpod.cli.node_api import NodeApi
     from syncpod.cli.view.jsonpath import Path
     from syncpod.cli.view.label_columns import LabelColumns
     from syncpod.cli.view.pod_table import PodRow
@@ -225,116 +225,67 @@ class _Found:
 
 
 def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:
-    """Print pods, or add them to the documents; return a message for each that does not exist."""
-    rows = None if request.watch else _told(names, request)
-    if rows is None:
-        return _ask_for_pods(names, request, found)
-    chosen = request.arranged(rows, lambda one: one.document)
-    missing = _show(names, chosen, found, _Printer(request))
-    note_orphans(one.document for one in chosen)
-    if behind := [one for one in chosen if not one.current]:
-        pods = "a pod" if len(behind) == 1 else f"{len(behind)} pods"
-        remark(
-            f"Note: the worker of this node has just begun, and has not come to all pods yet; what is marked with ? is "
-            f"what was last recorded of {pods}"
-        )
+    """Print pods, or add them to the documents; return a message for each that does not exist.
+
+    Keep watching if that is asked for.
+    """
+    from syncpod.cli.node_api import NodeApi
+    from syncpod.cli.view.documents import picks_fields
+    from syncpod.cli.view.pod_table import marked_note
+
+    with NodeApi() as api:
+        printer = _Printer(request)
+        pods, why = _find(api, names, request)
+        missing = [
+            no_such_pod(name, request.namespace or "") for name in sorted(set(names) - {one.name for one in pods})
+        ]
+        draws = request.watch and request.is_table and not missing and can_redraw()
+        if not draws:
+            found.add("Pod", [dict(one.document) for one in pods], request.output)
+            printer.print(pods)
+            note_orphans(one.document for one in pods)
+        if silent := [one.name for one in pods if not one.current]:
+            remark(marked_note(why, silent))
+        if draws:
+            _redraw(api, names, request, pods)
+        if picks_fields(request.output):  # from which nobody could tell that there is no more than their names
+            missing += [f'pod "{one.name}" {why_recorded(one.document)}' for one in pods if _is_bare(one)]
+        while request.watch and not missing:
+            time.sleep(_WATCH_SECONDS)
+            printer.print_changes(_find(api, names, request)[0])
     return missing
 
 
-def _told(names: Sequence[str], request: _Request) -> list[PodRow] | None:
-    """Return the pods as this machine's worker lists them; None if the server has to be asked.
-
-    A table may have pods of which only what was recorded last is known: their cells are marked. Nothing else has them.
-    """
-    from syncpod.cli.machine.own_pods import table_of_pods
+def _find(api: NodeApi, names: Sequence[str], request: _Request) -> tuple[list[PodRow], Sequence[str]]:
+    """Return the pods in the requested order, and why some of them did not answer. Raises Failure."""
     from syncpod.cli.view.pod_table import rows_of
 
-    whole = not request.is_table or request.order is not None or bool(request.fields.fields)
-    told = table_of_pods(request.namespace, names, selectors=request.selectors, whole=whole)
-    rows = None if told is None else rows_of(told)
-    return None if rows is None or (whole and not all(one.current for one in rows)) else rows
+    # Names alone would not show the mark of a pod of which only what was recorded last is known.
+    whole = not request.is_table or request.order is not None
+    query = {**request.selectors, "includeObject": "Object" if whole else ""}
+    reply = api.table("pods", request.namespace, names, query)
+    rows = rows_of(reply.document)
+    if request.order is None:
+        return rows, reply.warnings
+    from syncpod.cli.view.sorting import in_order
+
+    return in_order(rows, request.order, lambda one: one.document), reply.warnings
 
 
-def _show(names: Sequence[str], pods: Sequence[PodRow], found: _Found, printer: _Printer) -> list[str]:
-    """Print pods, or add them to the documents; return a message for each of the names that is not among them."""
-    request = printer.request
-    found.add("Pod", [dict(one.document) for one in pods], request.output)
-    printer.print(pods)
-    return _missing(names, pods, request)
+def _is_bare(pod: PodRow) -> bool:
+    """Say whether nothing is known of a pod but what the server recorded."""
+    return bool(why_recorded(pod.document)) and not pod.document["spec"].get("containers")
 
 
-def _missing(names: Sequence[str], pods: Sequence[PodRow], request: _Request) -> list[str]:
-    missing = sorted(set(names) - {one.name for one in pods})
-    return [no_such_pod(name, request.namespace or "") for name in missing]
-
-
-def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:
-    """Do the same with what the server answers, and keep watching if that is asked for."""
-    import asyncio
-
-    from syncpod.cli.temporal import session
-
-    async def work(client: Client) -> list[str]:
-        from syncpod.cli.temporal.pods import does_not_answer, note_absent_nodes
-        from syncpod.cli.view.documents import picks_fields
-        from syncpod.cli.view.live_table import can_redraw
-
-        printer = _Printer(request)
-        fetched_pods = await _find(client, names, request)
-        if request.watch and request.is_table and can_redraw():
-            return await _redraw(client, names, request, fetched_pods)
-        missing = _show(names, _rows(fetched_pods), found, printer)
-        note_orphans(fetched.document for fetched in fetched_pods)
-        note_absent_nodes(fetched_pods)
-        if picks_fields(request.output):  # from which nobody could tell that there is no more than their names
-            missing += [str(does_not_answer(one)) for one in fetched_pods if not one.current and not one.wire]
-        while request.watch and not missing:
-            await asyncio.sleep(_WATCH_SECONDS)
-            printer.print_changes(_rows(await _find(client, names, request)))
-        return missing
-
-    return session.run(work)
-
-
-async def _redraw(client: Client, names: Sequence[str], request: _Request, found: Sequence[FetchedPod]) -> list[str]:
-    """Draw the table on the terminal again and again; return a message for each name that is not there at first."""
-    import asyncio
-
-    from syncpod.cli.temporal.pods import note_absent_nodes
+def _redraw(api: NodeApi, names: Sequence[str], request: _Request, pods: Sequence[PodRow]) -> NoReturn:
+    """Draw the table on the terminal again and again."""
     from syncpod.cli.view.live_table import LiveTable
 
-    if missing := _missing(names, _rows(found), request):
-        return missing
-    note_absent_nodes(found)
-    with LiveTable(lambda pods, table: _lines(pods, request, table, headers=request.headers)) as live:
+    with LiveTable(lambda rows, table: _lines(rows, request, table, headers=request.headers)) as live:
         while True:
-            live.show(_rows(found))
-            await asyncio.sleep(_WATCH_SECONDS)
-            found = await _find(client, names, request)
-
-
-async def _find(client: Client, names: Sequence[str], request: _Request) -> list[FetchedPod]:
-    import asyncio
-
-    from syncpod.cli.temporal.pods import list_pods, lone_pods, read_pod, with_last_state
-
-    if names:
-        namespace = request.namespace or "default"
-        read = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
-        found = [fetched for fetched in read if fetched is not None]
-        if len(found) < len(read):
-            found += await lone_pods(client, namespace, names)
-    else:
-        found = await list_pods(client, request.namespace, request.conditions)
-    if is_of_documents(request.output):
-        found = [with_last_state(fetched) for fetched in found]
-    return request.arranged(found, lambda one: one.document)
-
-
-def _rows(fetched_pods: Sequence[FetchedPod]) -> list[PodRow]:
-    from syncpod.cli.view.pod_table import row_of
-
-    return [row_of(fetched.listed) for fetched in fetched_pods]
+            live.show(pods)
+            time.sleep(_WATCH_SECONDS)
+            pods, _ = _find(api, names, request)
 
 
 class _Printer:

@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncpod.cli.console import remark, say
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import Namespace, PodNames
+from syncpod.cli.node_api import NodeApi
+from syncpod.cli.view.history_lines import lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from temporalio.client import Client
-
+    from syncpod.api.client import Reply
     from syncpod.journal.records import HistoryEntry
+
+    _Told = tuple[list[dict[str, Any]], Sequence[HistoryEntry], bool]
+    """The history as JSON, its records, and whether it is made from Temporal's events alone."""
 
 
 def history(
@@ -36,41 +41,41 @@ def history(
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
 
-    if (told := _told(namespace, name)) is not None:
-        _print(*told, output, headers=not no_headers)
-        return
-    from syncpod.cli.temporal import session
+    def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> _Told | None:
+        if not reports:
+            return None
+        told = reports[0]["history"]
+        return told, _read(told), "recorded" in reports[0]
 
-    async def work(client: Client) -> None:
-        from syncpod.messages.queries import write_history
-
-        records = await _records(client, namespace, name)
-        _print(
-            write_history(records),
-            records,
-            output,
-            headers=not no_headers,
+    with NodeApi() as api:
+        told = api.reports(namespace, [name], "history", query=[("ended", "true")], read=read)
+        if told is None:
+            kept = _journaled(api.server, namespace, name)
+            if kept is None:
+                raise Failure(no_such_pod(name, namespace))
+            told = *_written(kept), False
+    documents, records, is_of_events = told
+    if is_of_events:
+        remark(
+            "Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions"
         )
+    if output == "json":
+        say(json.dumps(documents, indent=4))
+    else:
+        say("\n".join(lines(records, headers=not no_headers)))
 
-    session.run(work)
 
+def _written(records: Sequence[HistoryEntry]) -> tuple[list[dict[str, Any]], Sequence[HistoryEntry]]:
+    from syncpod.messages.queries import write_history
 
-def _told(namespace: str, name: str) -> tuple[list[dict[str, Any]], list[HistoryEntry]] | None:
-    """Return the history as this machine's worker has it, and its records; None if the server has to be asked.
-
-    It has to be if the worker is of another version and its answer lacks something: the models have defaults.
-    """
-    from syncpod.cli.machine.own_pods import told_reports
-
-    told = told_reports(namespace, [name], "history")
-    try:
-        return (told[0]["history"], _read(told[0]["history"])) if told else None
-    except (KeyError, TypeError, ValueError):
-        return None
+    return write_history(records), records
 
 
 def _read(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
-    """Return the records without their models, whose import takes longer than all the rest of the command."""
+    """Return the records without their models, whose import takes longer than all the rest of the command.
+
+    Raises KeyError, TypeError, ValueError for those of a worker of another version that lack something.
+    """
     from syncpod.journal.records import HistoryEntry
 
     return [
@@ -83,47 +88,6 @@ def _read(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
         )
         for each in told
     ]
-
-
-def _print(
-    documents: Sequence[Mapping[str, Any]],
-    records: Sequence[HistoryEntry],
-    output: str,
-    *,
-    headers: bool,
-) -> None:
-    from syncpod.cli.view.history_lines import lines
-
-    if output == "json":
-        say(json.dumps(documents, indent=4))
-    else:
-        say("\n".join(lines(records, headers=headers)))
-
-
-async def _records(client: Client, namespace: str, name: str) -> list[HistoryEntry]:
-    """Ask the workflow, running or closed; else read the events of its last run, or the journal if there is none."""
-    from temporalio.client import WorkflowQueryFailedError
-    from temporalio.service import RPCError, RPCStatusCode
-
-    from syncpod.cli.temporal.pod_reads import ask_pod, read_records
-    from syncpod.cli.temporal.pods import handle_of, not_found
-    from syncpod.cli.view.history_lines import from_events
-    from syncpod.messages.queries import read_history
-
-    handle = handle_of(client, namespace, name)
-    try:
-        answer = await ask_pod(client, handle.id, "history", result_type=list)
-        return read_records(read_history, answer, "history")
-    except WorkflowQueryFailedError:
-        pass
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            known = _journaled((client.service_client.config.target_host, client.namespace), namespace, name)
-            if known is None:
-                raise not_found(name, namespace) from None
-            return known
-    remark("Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions")
-    return from_events([event async for event in handle.fetch_history_events()])
 
 
 def _journaled(server: tuple[str, str], namespace: str, name: str) -> list[HistoryEntry] | None:

@@ -12,7 +12,8 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
-from syncpod.cli.logged_pods import read_of_pods
+from syncpod.cli.logged_pods import logged_pods
+from syncpod.cli.streams import interrupts
 from syncpod.cli.streams.log_printer import LogManner, LogPrinter, has_text
 
 if TYPE_CHECKING:
@@ -120,13 +121,18 @@ def logs(
     if uid:
         raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
 
-    async def read(pods: Sequence[LoggedPod]) -> None:
-        chosen = _containers(pods, container, all_containers=all_containers)
-        if follow:
-            _require_few(len(chosen), max_log_requests)
-        await LogPrinter(manner).print_all(chosen)
+    if follow:
+        interrupts.enable()
+    chosen = _containers(logged_pods(namespace, name, selector), container, all_containers=all_containers)
+    if follow:
+        _require_few(len(chosen), max_log_requests)
+    _print(chosen, manner)
 
-    read_of_pods(namespace, name, conditions, read, follow=follow)
+
+def _print(chosen: Sequence[tuple[Pod, str, NodeContext | None]], manner: LogManner) -> None:
+    import asyncio
+
+    asyncio.run(LogPrinter(manner).print_all(chosen))
 
 
 def _chosen(

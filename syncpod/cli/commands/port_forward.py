@@ -9,11 +9,10 @@ import typer
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace
+from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from temporalio.client import Client
 
     from syncpod.cli.streams.forwarded_ports import ForwardedPort
     from syncpod.pod import Pod
@@ -39,8 +38,9 @@ def port_forward(
       syncpod port-forward web :http 5432
       syncpod port-forward web 8080:80 --address 0.0.0.0
     """  # noqa: D301
+    import asyncio
+
     from syncpod.cli.streams import interrupts
-    from syncpod.cli.temporal import session
 
     name = pod_name([pod])
     if not ports:
@@ -49,13 +49,14 @@ def port_forward(
     if not addresses:
         raise BadInput("--address: name where to listen: localhost or an address, several with commas")
 
-    async def work(client: Client) -> None:
+    interrupts.enable()
+    found = reached_pod(namespace, name)
+
+    async def forward() -> None:
         from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.streams.forwarded_ports import Forwarder
         from syncpod.cli.streams.pod_ports import OurPodPorts
-        from syncpod.cli.temporal.pods import require_reachable
 
-        found = (await require_reachable(client, namespace, name)).pod
         wanted = forwarded_ports(found, ports)
         if found.status.phase != "Running":
             raise Failure(f'pod "{name}" does not run: its phase is {found.status.phase or "unknown"}')
@@ -64,8 +65,7 @@ def port_forward(
             await pod_ports.require()
             await Forwarder(pod_ports.carry).forward(addresses, wanted)
 
-    interrupts.enable()
-    session.run(work)
+    asyncio.run(forward())
 
 
 def forwarded_ports(pod: Pod, words: Sequence[str]) -> list[ForwardedPort]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from syncpod.api.listed import ListedPod, Recorded
+from syncpod.api.views.durations import read_moment
 from syncpod.api.views.text import printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
@@ -15,12 +18,12 @@ from syncpod.cli.input.arguments import node_names
 from syncpod.cli.orphans import note_orphans
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from temporalio.client import Client
 
-    from syncpod.api.listed import ListedPod
-    from syncpod.cli.fetched import FetchedPod
+    from syncpod.api.client import Reply
+    from syncpod.cli.node_api import NodeApi
     from syncpod.cli.view.pod_tree import Branch
     from syncpod.messages.running_steps import PendingStep
 
@@ -47,8 +50,7 @@ def tree(
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
     names = _names(nodes or [])
-    branches = _told_branches(names)
-    _print(_asked_branches(names) if branches is None else branches, output)
+    _print(_branches(names), output)
 
 
 def _names(words: Sequence[str]) -> list[str]:
@@ -85,35 +87,44 @@ def _print(branches: Sequence[Branch], output: str) -> None:
         say("\n".join(map(printable, lines(branches, datetime.now(UTC)))))
 
 
-def _told_branches(names: Collection[str]) -> list[Branch] | None:
-    """Return the tree by this machine's worker; None if the server must be asked.
+def _branches(names: Collection[str]) -> list[Branch]:
+    """Return the tree. Raises Failure for nodes that do not exist.
 
-    The server is asked for the steps alone that it is trying for pods that are not at rest. If there are none, the
-    Temporal SDK is not imported, which would take longer than everything else.
+    The server is asked for the steps alone that it is trying for pods that are not at rest.
     """
-    from dataclasses import replace
+    from syncpod.cli.node_api import NodeApi
+    from syncpod.cli.view.pod_tree import is_explained, is_settled
 
-    from syncpod.api.listed import ListedPod
-    from syncpod.cli.machine.own_pods import told_reports
-    from syncpod.cli.view.pod_tree import Branch, is_explained, is_settled
-
-    told = told_reports(None, (), "pod", "plan")
-    if told is None or set(names) - {(one["pod"].get("spec") or {}).get("nodeName") for one in told}:
-        return None
-    branches = [
-        Branch(ListedPod(one["pod"]), one["plan"].get("holds", ()))
-        for one in told
-        if not names or (one["pod"].get("spec") or {}).get("nodeName") in names
-    ]
-    note_orphans(one.pod.document for one in branches)
-    unsettled = [one for one in branches if not (is_settled(one.pod.document) or is_explained(one))]
-    if not unsettled:
-        return branches
-    from syncpod.cli.temporal import session
-
-    steps = session.run(lambda client: _steps_of(client, [one.pod for one in unsettled]))
-    doing = _doing([one.pod for one in unsettled])
+    with NodeApi() as api:
+        query = [("node", name) for name in names]
+        branches, notes = api.reports(None, (), "pod", "plan", query=query, read=_read)
+        if missing := _missing(set(names) - {_node_of(one) for one in branches}):
+            raise Failure("\n".join(f'nodes "{name}" not found: {_of_a_pod(name)}{_of_a_fleet()}' for name in missing))
+        note_orphans(one.pod.document for one in branches)
+        unsettled = [one.pod for one in branches if not (is_settled(one.pod.document) or is_explained(one))]
+        steps = _steps_of(api, unsettled)
+    for note in notes:
+        remark(f"Note: {note}")
+    doing = _doing(unsettled)
     return [replace(one, steps=steps.get(one.pod.key, ()), doing=doing.get(one.pod.key, {})) for one in branches]
+
+
+def _read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> tuple[list[Branch], Sequence[str]]:
+    """Return the pods with their back-offs, and notes about those that did not answer."""
+    from syncpod.cli.view.pod_tree import Branch
+
+    pods = [
+        ListedPod(one["pod"])
+        if "recorded" not in one
+        else ListedPod(one["pod"], current=False, recorded=Recorded(**one["recorded"]))
+        for one in reports
+    ]
+    holds = [one.get("plan", {}).get("holds", ()) for one in reports]
+    return [Branch(*each) for each in zip(pods, holds, strict=True)], reply.warnings
+
+
+def _node_of(branch: Branch) -> str:
+    return str((branch.pod.document.get("spec") or {}).get("nodeName") or "")
 
 
 def _doing(pods: Sequence[ListedPod]) -> dict[tuple[str, str], dict[str, tuple[str, str]]]:
@@ -123,75 +134,43 @@ def _doing(pods: Sequence[ListedPod]) -> dict[tuple[str, str], dict[str, tuple[s
 
     keys = {(one.document.get("metadata") or {}).get("uid"): one.key for one in pods}
     found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
-    for step in steps_under_way(settings().state_dir):
+    for step in steps_under_way(settings().state_dir) if pods else ():
         if step["container"] and (key := keys.get(step["uid"])) is not None:
             found.setdefault(key, {})[step["container"]] = step["step"], step["doing"]
     return found
 
 
-def _asked_branches(names: Collection[str]) -> list[Branch]:
-    """Return the tree by the server and the nodes. Raises Failure for nodes that do not exist."""
+def _missing(names: Collection[str]) -> list[str]:
+    """Return those of these nodes that do not exist."""
+    if not names:
+        return []
     from syncpod.cli.temporal import session
 
-    async def work(client: Client) -> list[Branch]:
-        from syncpod.api.label_selector import Selector
-        from syncpod.cli.temporal.pods import list_pods, note_absent_nodes
+    async def work(client: Client) -> list[str]:
+        from syncpod.cli.temporal.nodes import read_node
 
-        pods = await list_pods(client, None, Selector(()), nodes=names or None)
-        if missing := await _missing(client, set(names) - {each.pod.spec.node_name for each in pods}):
-            raise Failure("\n".join(f'nodes "{name}" not found: {_of_a_pod(name)}{_of_a_fleet()}' for name in missing))
-        note_orphans(each.document for each in pods)
-        branches = await _branches(client, pods)
-        note_absent_nodes(pods)
-        return branches
+        return [name for name in sorted(names) if await read_node(client, name) is None]
 
     return session.run(work)
 
 
-async def _missing(client: Client, names: Collection[str]) -> list[str]:
-    """Return those of these nodes that do not exist."""
-    from syncpod.cli.temporal.nodes import read_node
-
-    return [name for name in sorted(names) if await read_node(client, name) is None]
-
-
-async def _branches(client: Client, pods: Sequence[FetchedPod]) -> list[Branch]:
-    """Return the pods with what they wait for."""
-    from syncpod.cli.temporal.pod_reads import told_by_this_node
-    from syncpod.cli.view.pod_tree import Branch, is_settled
-    from syncpod.messages.identity import pod_workflow_id
-
-    ids = [pod_workflow_id(*each.key) for each in pods]
-    plans = {key: told.answer for key, told in (await told_by_this_node(ids, "plan")).items()}
-    steps = await _steps_of(client, [each.listed for each in pods if not is_settled(each.document)])
-    return [
-        Branch(each.listed, plans.get(key, {}).get("holds", ()), steps.get(each.key, ()))
-        for key, each in zip(ids, pods, strict=True)
-    ]
-
-
-async def _steps_of(client: Client, pods: Sequence[ListedPod]) -> dict[tuple[str, str], tuple[PendingStep, ...]]:
+def _steps_of(api: NodeApi, pods: Sequence[ListedPod]) -> dict[tuple[str, str], tuple[PendingStep, ...]]:
     """Return the steps that the server is trying for these pods, by namespace and name; of so many pods at most."""
-    import asyncio
+    from syncpod.messages.running_steps import PendingStep
 
-    from syncpod.messages.identity import pod_workflow_id
+    def read(_: Reply, reports: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[PendingStep, ...]]:
+        return {
+            (one["metadata"]["namespace"], one["metadata"]["name"]): tuple(
+                PendingStep(**{**step, "since": read_moment(step["since"])}) for step in one["pending"]
+            )
+            for one in reports
+        }
 
-    keys = [each.key for each in pods]
-    asked = keys[:_ASKED_OF_STEPS]
-    steps = await asyncio.gather(*(_steps(client, pod_workflow_id(*each)) for each in asked))
-    if len(keys) > len(asked):
-        remark(f"Note: of {len(keys) - len(asked)} pods that are not at rest, the steps under way are not shown")
-    return dict(zip(asked, steps, strict=True))
-
-
-async def _steps(client: Client, workflow_id: str) -> tuple[PendingStep, ...]:
-    """Return the steps that the server is trying for a pod; none if it does not say."""
-    from temporalio.service import RPCError
-
-    from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE
-    from syncpod.temporal.pending_steps import pending_steps
-
-    try:
-        return await pending_steps(await client.get_workflow_handle(workflow_id).describe(rpc_timeout=QUERY_DEADLINE))
-    except (RPCError, ValueError):  # gone meanwhile, or a server that is busy: the rest of the tree stands
-        return ()
+    asked = [one.key for one in pods][:_ASKED_OF_STEPS]
+    found: dict[tuple[str, str], tuple[PendingStep, ...]] = {}
+    for namespace in sorted({namespace for namespace, _ in asked}):
+        names = [name for each, name in asked if each == namespace]
+        found |= api.reports(namespace, names, "pending", read=read)
+    if len(pods) > len(asked):
+        remark(f"Note: of {len(pods) - len(asked)} pods that are not at rest, the steps under way are not shown")
+    return found

@@ -158,14 +158,17 @@ def _of_deleted(pods: Sequence[Pod]) -> list[str]:
 
     A pod of which this machine's worker says nothing has none.
     """
-    from syncpod.cli.machine.own_pods import told_pods
+    from syncpod.api.client import listed
+    from syncpod.cli.machine.own_worker import state_of_own_worker
 
-    notes = {}
+    notes: dict[str, str] = {}
+    if (directory := state_of_own_worker()) is None:
+        return []
     for meta in (pod.metadata for pod in pods):
-        told = told_pods(meta.namespace, [meta.name])
+        told = listed(directory, "pods", meta.namespace, [meta.name])
         if told is None:
             continue
-        same = [each["metadata"] for each in told if each["metadata"].get("uid") == meta.uid]
+        same = [each["metadata"] for each in told["items"] if each["metadata"].get("uid") == meta.uid]
         if not same or same[0].get("deletionTimestamp"):
             is_being = "is being" if same else "has been"
             notes[meta.uid] = f'Note: pod "{meta.name}" {is_being} deleted, and logs nothing more'

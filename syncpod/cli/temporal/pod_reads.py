@@ -22,6 +22,8 @@ from syncpod.messages.identity import pod_workflow_id
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
+_AT_ONCE: Final = 50
+"""Queries of pods at the same time."""
 
 _Answer = TypeVar("_Answer")
 
@@ -91,19 +93,22 @@ async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, resu
     return await query_pod(handle, query, *args, result_type=result_type)
 
 
-async def ask_read_pods(client: Client, workflows: Sequence[str], query: str) -> list[dict[str, Any] | None]:
+async def ask_read_pods(
+    client: Client, workflows: Sequence[str], query: str, *, result_type: type[_Answer]
+) -> list[_Answer | None]:
     """Return the answers of the workflows of pods that have just been read, in order; None for one without an answer.
 
     So which runs are open is not asked of the server again.
     """
-    told = await told_by_this_node(workflows, query)
+    told, few = await told_by_this_node(workflows, query), asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(workflow_id: str) -> dict[str, Any] | None:
+    async def ask(workflow_id: str) -> _Answer | None:
         ours = told.get(workflow_id)
-        if ours is not None and isinstance(ours.answer, dict):
+        if ours is not None and isinstance(ours.answer, result_type):
             return ours.answer
         try:
-            return await query_pod(client.get_workflow_handle(workflow_id), query, result_type=dict)
+            async with few:
+                return await query_pod(client.get_workflow_handle(workflow_id), query, result_type=result_type)
         except (RPCError, WorkflowQueryFailedError):
             return None
 

@@ -162,7 +162,7 @@ async def _are_idle(client: Client, pods: Sequence[Pod]) -> list[bool]:
     Those of ephemeral containers do not count: they are not part of the applied manifest.
     """
     plans = await ask_read_pods(
-        client, [pod_workflow_id(pod.metadata.namespace, pod.metadata.name) for pod in pods], "plan"
+        client, [pod_workflow_id(pod.metadata.namespace, pod.metadata.name) for pod in pods], "plan", result_type=dict
     )
     return [plan is not None and _is_idle(pod, plan) for pod, plan in zip(pods, plans, strict=True)]
 

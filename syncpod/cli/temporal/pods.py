@@ -25,13 +25,14 @@ from syncpod.api.label_selector import Selector
 from syncpod.api.listed import Recorded
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.fetched import FetchedPod, silence
+from syncpod.cli.fetched import FetchedPod, notes_of_silent
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.orphans import orphan_of, orphans_here, without_workflow
 from syncpod.cli.temporal.liveness import judged, unserved_queue
-from syncpod.cli.temporal.pod_reads import PublishedAnswer, is_open, query_pod, told_by_this_node
+from syncpod.cli.temporal.pod_reads import PublishedAnswer, ask_pod, is_open, query_pod, told_by_this_node
+from syncpod.cli.view.pod_table import marked_note
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import Pod
@@ -135,15 +136,6 @@ async def require_pod(client: Client, namespace: str, name: str) -> FetchedPod:
     return require_answer(fetched)
 
 
-async def require_reachable(client: Client, namespace: str, name: str) -> FetchedPod:
-    """Return one pod whose containers are to be reached: also one that runs here without a workflow, marked.
-
-    Nothing may be changed by what this returns: an apply would begin another pod. Raises as `require_pod`.
-    """
-    lone = await lone_pods(client, namespace, [name])
-    return lone[0] if lone else await require_pod(client, namespace, name)
-
-
 def require_answer(fetched: FetchedPod) -> FetchedPod:
     """Return the pod if its workflow answered. Raises Failure if it did not: the pod's node is away."""
     if not fetched.current:
@@ -153,9 +145,7 @@ def require_answer(fetched: FetchedPod) -> FetchedPod:
 
 def does_not_answer(fetched: FetchedPod) -> Failure:
     """Return the failure of a pod that does not answer."""
-    if fetched.stuck:
-        return Failure(f'pod "{fetched.pod.metadata.name}" does not answer: {_CANNOT_GO_ON}')
-    return Failure(f'pod "{fetched.pod.metadata.name}" does not answer: {silence((fetched,))}')
+    return Failure(f'pod "{fetched.pod.metadata.name}" does not answer: {fetched.why_silent}')
 
 
 async def list_pods(
@@ -237,14 +227,21 @@ async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
     return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
 
-async def read_recorded(client: Client, namespace: str, name: str) -> Pod:
-    """Return a pod as Temporal recorded it last, also one that has ended. Raises Failure if there never was one."""
+async def read_ended(client: Client, namespace: str, name: str) -> FetchedPod | None:
+    """Return the last run of a pod that has ended, as far as the server keeps it; None if it has none.
+
+    Its workflow is asked as if it were open: a worker reads its history again.
+    """
+    handle = handle_of(client, namespace, name)
+    execution = await _execution(handle, None)
+    if execution is None or execution.workflow_type != POD_WORKFLOW:
+        return None
     try:
-        return recorded_as(await handle_of(client, namespace, name).describe())
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            raise not_found(name, namespace) from None
-        raise
+        wire = await ask_pod(client, handle.id, "pod", result_type=dict)
+    except (RPCError, WorkflowQueryFailedError):
+        return (await judged(client, [_recorded(execution)]))[0]
+    pod = _answered(wire, handle.id)
+    return None if pod is None else FetchedPod(pod, wire, current=True, run=execution.run_id)
 
 
 async def _open_executions(client: Client, namespace: str | None) -> dict[str, WorkflowExecution]:
@@ -252,23 +249,14 @@ async def _open_executions(client: Client, namespace: str | None) -> dict[str, W
 
 
 def note_absent_nodes(fetched_pods: Iterable[FetchedPod]) -> None:
-    """Print a note about pods that did not answer: which nodes are away or busy, and what to do."""
-    if stuck := [fetched for fetched in fetched_pods if fetched.stuck]:
-        remark(f"Note: {_count(stuck)}: {_CANNOT_GO_ON}")
-    silent = [fetched for fetched in fetched_pods if not fetched.current and not fetched.stuck]
+    """Print a note about pods that did not answer, if there are any."""
+    silent = [one for one in fetched_pods if not one.current]
     if silent:
-        remark(f"Note: {silence(silent)}; what is marked with ? is what was last recorded of {_count(silent)}")
-
-
-_CANNOT_GO_ON: Final = "its workflow cannot go on, and its node is about to begin it anew"
-
-
-def _count(fetched_pods: Sequence[FetchedPod]) -> str:
-    return f"pod {fetched_pods[0].pod.metadata.name}" if len(fetched_pods) == 1 else f"{len(fetched_pods)} pods"
+        remark(marked_note(notes_of_silent(silent), [one.pod.metadata.name for one in silent]))
 
 
 def _as_told(told: PublishedAnswer) -> FetchedPod:
-    return FetchedPod(Pod.model_validate(told.answer), told.answer, current=True)
+    return FetchedPod(Pod.model_validate(told.answer), told.answer, current=True, run=told.run_id)
 
 
 async def _query(
@@ -299,7 +287,7 @@ async def _query(
         stuck = error.status == RPCStatusCode.FAILED_PRECONDITION and _STUCK in error.message
     else:
         if (pod := _answered(wire, workflow_id)) is not None:
-            return FetchedPod(pod, wire, current=True)
+            return FetchedPod(pod, wire, current=True, run=(execution and execution.run_id) or "")
     recorded = await _execution(handle, execution)
     return None if recorded is None else _silent(recorded, is_listed=execution is not None, stuck=stuck)
 
@@ -346,5 +334,6 @@ def _recorded(execution: WorkflowExecution, *, stuck: bool = False) -> FetchedPo
         {},
         current=False,
         stuck=stuck,
+        run=execution.run_id,
         recorded=Recorded(attribute(execution, "PodStatus") or "", attribute(execution, "PodRestarts")),
     )

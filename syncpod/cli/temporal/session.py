@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pwd
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
@@ -145,6 +146,51 @@ def run_on(
     config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]], state_dir: Path | None = None
 ) -> _Result:
     """Do the same on the server of `config`, with the key of `state_dir`, None = this user's."""
+    with Session(config, state_dir) as session:
+        return session.run(work)
+
+
+class Session:
+    """A connection that serves several pieces of work, one after the other; it is made for the first."""
+
+    def __init__(self, config: ClientConnectConfig, state_dir: Path | None = None) -> None:
+        """Connect to the server of `config`, with the key of `state_dir`, None = this user's."""
+        self._config, self._state_dir = config, state_dir
+        self._runner = asyncio.Runner()
+        self._client: Client | None = None
+
+    def __enter__(self) -> Self:
+        """Return it; it has to be closed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give up the connection."""
+        self._runner.close()
+
+    @property
+    def server(self) -> tuple[str, str]:
+        """The server's address, and the namespace."""
+        if self._client is None:
+            return self._config["target_host"], self._config["namespace"]
+        return self._client.service_client.config.target_host, self._client.namespace
+
+    def run(self, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
+        """Do the work and return its result. Raises Failure for what the server refuses."""
+
+        async def connected() -> _Result:
+            if self._client is None:
+                client = await connect(self._config, self._state_dir)
+                await _note_another_cluster(client, self._config["target_host"], self._state_dir)
+                self._client = client
+            return await work(self._client)
+
+        with _plainly():
+            return self._runner.run(connected())
+
+
+@contextlib.contextmanager
+def _plainly() -> Iterator[None]:
+    """Raise Failure, with a sentence, for what the server refuses and for an answer that cannot be read."""
     from pydantic import ValidationError
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
@@ -152,13 +198,8 @@ def run_on(
     from syncpod.messages.command_table import payload_problem
     from syncpod.messages.encryption import Undecipherable
 
-    async def connected() -> _Result:
-        client = await connect(config, state_dir)
-        await _note_another_cluster(client, config["target_host"], state_dir)
-        return await work(client)
-
     try:
-        return asyncio.run(connected())
+        yield
     except RPCError as error:
         raise refused(error) from None
     except Undecipherable as error:

@@ -96,6 +96,12 @@ def coloured_lines(
     return [GAP.join(line).rstrip() for line in lines]
 
 
+def marked_note(why: Sequence[str], names: Sequence[str]) -> str:
+    """Return the note below a table in which the cells of these pods are marked, since they did not answer."""
+    which = f"pod {names[0]}" if len(names) == 1 else f"{len(names)} pods"
+    return f"Note: {', '.join(why)}; what is marked with ? is what was last recorded of {which}"
+
+
 def colour_of(status: str) -> Colour:
     """Return the colour in which a terminal shows a status."""
     word = status.removeprefix("Init:")

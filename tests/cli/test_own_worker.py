@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.machine.own_pods import server_of
+from syncpod.cli.machine.own_worker import server_of
 from syncpod.cli.machine.state_directory import ServerRecord, write_server
 from syncpod.kernel.process_identity import identify
 

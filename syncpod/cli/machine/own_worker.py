@@ -1,0 +1,63 @@
+"""The worker of this machine, if commands are sent to the server that it serves: then it answers for the server.
+
+It does so without the Temporal SDK, whose import takes ten times as long as everything else that a short command does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import running_server
+from syncpod.cli.machine.worker_process import serving
+
+_ADDRESS: Final = "TEMPORAL_ADDRESS"
+_NAMESPACE: Final = "TEMPORAL_NAMESPACE"
+_OF_OTHERS: Final = ("TEMPORAL_CLI_", "TEMPORAL_CODEC_")
+"""Beginnings of variables for `tctl` and `temporal`, which `syncpod env` sets and our connection does not depend on."""
+_CONFIGURATION: Final = Path("temporalio", "temporal.toml")
+
+
+def own_server() -> tuple[str, str] | None:
+    """Return the server and its namespace that this machine's worker serves, if commands are sent to it."""
+    directory = state_of_own_worker()
+    worker = None if directory is None else serving(directory)
+    return None if worker is None else (worker.address, worker.namespace)
+
+
+def state_of_own_worker() -> Path | None:
+    """Return the state directory of the node whose worker may be asked; None if the server must be."""
+    try:
+        directory = settings().state_dir
+    except BadInput:
+        return None
+    target = server_of(directory, os.environ)
+    worker = serving(directory)
+    if target is None or worker is None or (worker.address, worker.namespace) != target:
+        return None
+    return directory
+
+
+def server_of(directory: Path, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the server and its namespace that commands are sent to, None if that takes more to find out.
+
+    As in :func:`syncpod.cli.temporal.session.connection`, where nothing but the two usual variables says where.
+    """
+    said = {name for name in environ if name.startswith("TEMPORAL_") and not name.startswith(_OF_OTHERS)}
+    if said - {_ADDRESS, _NAMESPACE} or not all(environ[name] for name in said):
+        return None
+    homes = [Path(environ.get("XDG_CONFIG_HOME") or "~/.config"), Path("~/.config")]
+    try:
+        if any((home.expanduser() / _CONFIGURATION).exists() for home in homes):
+            return None
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home
+        return None
+    address = environ.get(_ADDRESS)
+    if address is None:
+        own = running_server(directory)
+        address = own.address if own is not None else None
+    return None if address is None else (address, environ.get(_NAMESPACE, "default"))
