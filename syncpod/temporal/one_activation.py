@@ -17,6 +17,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.converter import SerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
+from typing_extensions import override
 
 _TURN_SECONDS: Final = 1.0
 """How long an activation waits for the one before it. The SDK repeats an eviction that fails, and would begin another
@@ -47,9 +48,32 @@ class OneActivation(WorkflowRunner):
         return _Alone(self._inner.create_instance(det))
 
 
-class _Alone(WorkflowInstance):
+class WrappedInstance(WorkflowInstance):
+    """An instance of a workflow around another one, which answers all that is not asked of this one."""
+
     def __init__(self, inner: WorkflowInstance) -> None:
         self._inner = inner
+
+    @override
+    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
+        return self._inner.get_serialization_context(command_info)
+
+    @override
+    def get_external_store_context(self, command_info: Any) -> Any:
+        return self._inner.get_external_store_context(command_info)
+
+    @override
+    def get_info(self) -> Info:
+        return self._inner.get_info()
+
+    @override
+    def get_thread_id(self) -> int | None:
+        return self._inner.get_thread_id()
+
+
+class _Alone(WrappedInstance):
+    def __init__(self, inner: WorkflowInstance) -> None:
+        super().__init__(inner)
         self._turn = threading.Lock()
         self._is_evicted = False
 
@@ -66,15 +90,3 @@ class _Alone(WorkflowInstance):
             return completion
         finally:
             self._turn.release()
-
-    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
-        return self._inner.get_serialization_context(command_info)
-
-    def get_external_store_context(self, command_info: Any) -> Any:
-        return self._inner.get_external_store_context(command_info)
-
-    def get_info(self) -> Info:
-        return self._inner.get_info()
-
-    def get_thread_id(self) -> int | None:
-        return self._inner.get_thread_id()

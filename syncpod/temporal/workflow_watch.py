@@ -27,12 +27,12 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_activation import RemoveFromCache, WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.converter import SerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
 from syncpod.messages.queries import PodSummary
 from syncpod.messages.reads import NodeReads, PodReads
+from syncpod.temporal.one_activation import WrappedInstance
 from syncpod.temporal.pods_page import pods_page
 from syncpod.temporal.published.lives import Life
 from syncpod.temporal.published.records import Records
@@ -141,7 +141,7 @@ class WatchedRunner(WorkflowRunner):
         return _Watched(self._inner.create_instance(det), det.info, self._staged, self._watch, self._begun)
 
 
-class _Watched(WorkflowInstance):
+class _Watched(WrappedInstance):
     def __init__(
         self,
         inner: WorkflowInstance,
@@ -150,7 +150,8 @@ class _Watched(WorkflowInstance):
         watch: WorkflowWatch,
         begun: Begun | None,
     ) -> None:
-        self._inner, self._watch, self._staged, self._begun = inner, watch, staged, begun
+        super().__init__(inner)
+        self._watch, self._staged, self._begun = watch, staged, begun
         self._workflow_id, self._run_id = info.workflow_id, info.run_id
         self._was_reset = info.original_execution_run_id != info.run_id
         self._failure = ""
@@ -226,18 +227,6 @@ class _Watched(WorkflowInstance):
         why, self._failure = self._failure or _said(eviction), ""
         if why != AHEAD and not why.startswith((TOO_OLD, CANNOT_NOTE)):
             self._watch.task_failed(self._workflow_id, self._run_id, why)
-
-    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
-        return self._inner.get_serialization_context(command_info)
-
-    def get_external_store_context(self, command_info: Any) -> Any:
-        return self._inner.get_external_store_context(command_info)
-
-    def get_info(self) -> Info:
-        return self._inner.get_info()
-
-    def get_thread_id(self) -> int | None:
-        return self._inner.get_thread_id()
 
 
 def _free(evicted: WorkflowInstance) -> None:
