@@ -109,13 +109,16 @@ def _usage(error: Exception, words: Sequence[str]) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{message}\n")
         return ""
-    from syncpod.cli.input.kubectl_words import command_words, option_elsewhere, without_flag
+    from syncpod.cli.input.kubectl_words import command_words, option_elsewhere, other_value, without_flag
     from syncpod.cli.program import program
 
     command = " ".join(command_words(program(), words))
     if (extra := _EXTRA.match(message)) and _takes_manifests(context) and (way := without_flag(extra[1], command)):
         return way
-    if way := option_elsewhere(command, getattr(error, "option_name", "")):
+    option = getattr(error, "option_name", "")
+    if why := other_value(command, option):
+        return why
+    if way := option_elsewhere(command, option):
         return f"{message.partition(' (Possible options')[0]}: {way}"
     # These words come from the parser that typer uses.
     message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)

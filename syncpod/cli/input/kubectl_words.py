@@ -107,7 +107,6 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "`syncpod delete -f FILE` deletes what a manifest names",
         **dict.fromkeys(("--output", "-o"), "`syncpod get -f FILE -o yaml` prints what has been applied"),
         "--force": "`syncpod delete -f FILE`, then `syncpod apply -f FILE`",
-        "--validate": "manifests are always checked strictly",
     },
     "get": {
         "--ignore-not-found": "a pod that is not there is one line on standard error and exit code 1; `-l` selects "
@@ -168,6 +167,12 @@ _HARMLESS_PAIRS: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
     "patch": frozenset({("--subresource", "resize")}),
 }
 """The same, of two words."""
+_OTHER_VALUES: Final[Mapping[tuple[str, str], str]] = {
+    **dict.fromkeys((("apply", "--validate"), ("create", "--validate")), "manifests are always checked strictly"),
+    ("patch", "--subresource"): "only `resize` is patched: a pod's node writes its status, and `syncpod condition` "
+    "sets a condition of it",
+}
+"""Why such a flag has no other value than those above."""
 _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune", "remove", "retire", "revoke"})
 """Commands that end something: suggested only for a word that can hardly mean anything else."""
 
@@ -211,6 +216,12 @@ def no_such_pod(name: str, namespace: str) -> str:
     """Return the sentence that there is no pod of this name, and how a manifest is named if it looks like one."""
     way = without_flag(name)
     return f'pods "{name}" not found in namespace {namespace}{f": {way}" if way else ""}'
+
+
+def other_value(command: str, option: str) -> str:
+    """Return why an option of kubectl has only those values that change nothing, in a sentence; "" if it is none."""
+    why = _OTHER_VALUES.get((command, option))
+    return f"{option}: {why}" if why else ""
 
 
 def option_elsewhere(command: str, option: str) -> str:
