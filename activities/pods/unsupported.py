@@ -8,8 +8,9 @@ from activities.node.context import Node
 from syncpod.cri.records import unenforced_limits
 from syncpod.node.pod_cgroups import unenforced_as_a_whole
 from syncpod.pod import Pod
+from syncpod.pod.limits import limits_of
 from syncpod.translation.features import needs_details, refusals
-from syncpod.translation.refused_limits import limits_of, refusals_of_limits
+from syncpod.translation.refused_limits import refusals_of_limits
 
 
 async def limits_refusals(node: Node, pod: Pod) -> tuple[str, ...]:

@@ -57,6 +57,8 @@ class NodeOffer:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     """Its resources for pods: cpu in millicores, everything else in its own unit, and ``pods``. A resource that is
     absent is unlimited, except huge pages: a page size that is absent does not exist on the machine."""
+    unenforced_limits: frozenset[str] = frozenset()
+    """The resources whose limits its runtime cannot enforce; ``hugepages`` stands for all sizes."""
     taken: Mapping[str, int] = field(default_factory=dict)
     """The sum of its pods' requests, in the same units; without ``pods``."""
     ports: tuple[HostPort, ...] = ()

@@ -10,6 +10,7 @@ Differences:
 - No toleration places a pod on a node that cannot be reached: the node would not learn of the pod.
 - No toleration places a pod on a node as which two machines answer: both would run it.
 - A node has at most one pod of a name. Names of pods are only unique on a node.
+- A node whose runtime cannot enforce a limit of the pod is passed over: it would not admit the pod.
 - Volumes, images and devices play no part, and neither does NodeResourcesBalancedAllocation.
 """
 
@@ -30,6 +31,7 @@ from syncpod.lifecycle.node_affinity import matches_node, preference
 from syncpod.pod import Pod
 from syncpod.pod.amounts import requested_amounts
 from syncpod.pod.host_ports import host_ports, is_taken
+from syncpod.pod.limits import limited_resources
 
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 UNSCHEDULABLE_NODE: Final = "node(s) were unschedulable"
@@ -38,6 +40,7 @@ OTHER_NAME: Final = "node(s) didn't match the requested node name"
 TAINTED: Final = "node(s) had untolerated taint(s)"
 NOT_ASKED_FOR: Final = "node(s) didn't match Pod's node affinity/selector"
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
+NO_LIMITS: Final = "node(s) couldn't enforce limits"
 NAME_TAKEN: Final = "node(s) had a pod of that name"
 NO_NODES: Final = "no nodes available to schedule pods"
 
@@ -140,6 +143,7 @@ class _Filters:
         self._pod = pod
         self._wanted = requested_amounts(pod)
         self._ports = host_ports(pod)
+        self._limited = limited_resources(pod)
         self._spread = Spread(pod, namespace, owner, nodes)
         self._neighbors = Neighbors(pod, namespace, nodes)
 
@@ -160,6 +164,8 @@ class _Filters:
             return NodeFit(node.name, (NOT_ASKED_FOR,))
         if is_taken(self._ports, node.ports):
             return NodeFit(node.name, (NO_PORTS,))
+        if unenforced := sorted(self._limited & node.unenforced_limits):
+            return NodeFit(node.name, (NO_LIMITS,), f"limits of {', '.join(unenforced)}")
         if missing := list(insufficient(self._wanted, node)):
             return NodeFit(node.name, tuple(reason for reason, _ in missing), "; ".join(said for _, said in missing))
         if self._pod.metadata.name in node.namesakes:

@@ -167,6 +167,9 @@ class NodeReport(Message):
     """A digest of the public key that its objects must be sealed for; "" = it does not say."""
     fleet_key: str = ""
     """The id of the fleet's sealing key that the node trusts, and seals its answers for; "" = it does not say."""
+    unenforced_limits: tuple[ForeignText, ...] = ()
+    """The resources whose limits its runtime cannot enforce, as ``memory``; ``hugepages`` stands for all sizes. A pod
+    with such a limit never runs there."""
     images: tuple[str, ...] | None = None
     """The images with files of their own, by their full names, on an embedded runtime: it pulls no others. None = it
     does not say, or has another runtime."""
@@ -311,6 +314,8 @@ class FleetNodeSummary(Message):
     joined: datetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
+    unenforced_limits: tuple[str, ...] = ()
+    """As in its report (:class:`NodeReport`)."""
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
     pods: int = 0

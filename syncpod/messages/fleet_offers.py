@@ -31,6 +31,7 @@ def offer_of(
         doubled=node.doubled,
         presence=_presence(node.presence),
         allocatable={name: _amount(name, text) for name, text in node.allocatable.items()},
+        unenforced_limits=frozenset(node.unenforced_limits),
     )
     for document in documents:
         offer = _with(offer, document, wanted, owner)

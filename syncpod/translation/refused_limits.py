@@ -7,26 +7,15 @@ creates a container with a limit. A pod that has one is not admitted, and a resi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from syncpod.pod import Pod, ResourceRequirements
-from syncpod.pod.amounts import HUGE_PAGES, read_amounts
+from syncpod.pod import Pod
+from syncpod.pod.limits import Limits, limited, limits_of
 
 LIMITS_UNENFORCED = "LimitsUnenforced"
 """The reason in the status of a pod that is not admitted for its limits: our own, since no kubelet has one."""
 
-Limits = tuple[tuple[str, str], ...]
-"""The path of each limit, as `spec.containers[0].resources.limits[memory]`, and its resource."""
-
 _PATH = re.compile(r"spec\.(\w+\[\d+\]\.)?resources\.limits\[[^\]]+\]: ")
-
-
-def limits_of(pod: Pod) -> Limits:
-    """Return the limits that a pod sets, pod-level ones first.
-
-    Raises ValueError for an invalid quantity, which validation has refused before.
-    """
-    return tuple((f"{path}.limits[{name}]", name) for path, given in _resources(pod) for name in _limited(given))
 
 
 def added_limits(before: Pod, after: Pod) -> Limits:
@@ -44,7 +33,7 @@ def refusals_of_limits(limits: Limits, unenforced: Mapping[str, str]) -> tuple[s
     return tuple(
         f"{path}: cannot be enforced by the embedded runtime, since {_with_the_way_on(why)}"
         for path, name in limits
-        if (why := unenforced.get("hugepages" if name.startswith(HUGE_PAGES) else name)) is not None
+        if (why := unenforced.get(limited(name))) is not None
     )
 
 
@@ -56,17 +45,3 @@ def names_a_limit(reason: str) -> bool:
 def _with_the_way_on(why: str) -> str:
     """Add to the runtime's reason, which may end in a remedy after a colon, that the limit can be removed."""
     return f"{why}, or remove the limit" if ": " in why else f"{why}: remove the limit"
-
-
-def _resources(pod: Pod) -> Iterator[tuple[str, ResourceRequirements]]:
-    """Yield the resources by path. A resize does not change the order of containers."""
-    spec = pod.spec
-    if spec.resources is not None:
-        yield "spec.resources", spec.resources
-    for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
-        for index, container in enumerate(containers):
-            yield f"spec.{kind}[{index}].resources", container.resources
-
-
-def _limited(resources: ResourceRequirements) -> list[str]:
-    return sorted(name for name, amount in read_amounts(resources.limits).items() if amount.number > 0)

@@ -23,7 +23,7 @@ from activities.node.pulls import PullSettings
 from activities.pods.cgroup import limit_pods
 from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.link import to_gate
-from syncpod.agent.fleet.loaded_images import LoadedImages
+from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.fleet.tasks import add_fleet_link
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.node_setup import image_gc_policy, node_context, prepare_memory
@@ -138,7 +138,7 @@ async def prepared(
     readings = _add_servers(settings, agent, context, cri, keys, address)
     status = add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
     _add_kubernetes(settings, agent, client, context, status, node, readings)
-    add_fleet_link(agent, client, context, served.fleet_activities, to_gate(), endpoint, LoadedImages(cri))
+    add_fleet_link(agent, client, context, served.fleet_activities, to_gate(), endpoint, RuntimeFacts(cri))
     worker = make_worker(served, client, node, agent, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record

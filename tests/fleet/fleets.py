@@ -16,9 +16,10 @@ ZONES = ("east", "west")
 
 
 def pod(name: str = "web-1", **spec: Any) -> Pod:
-    """Return an admitted pod; `labels` are its labels, `cpu` its request, and all else fields of its spec."""
+    """Return an admitted pod; `labels` are its labels, `cpu` its request, `limits` its limits, all else its spec's."""
     labels = spec.pop("labels", {"app": "web"})
     resources = {"requests": {"cpu": spec.pop("cpu")}} if "cpu" in spec else {}
+    resources |= {"limits": spec.pop("limits")} if "limits" in spec else {}
     container = {
         "name": "main",
         "image": "registry.local/main:1",

@@ -75,6 +75,12 @@ def near(app: str, topology: str) -> dict[str, Any]:
             "",
         ),
         (
+            pod(limits={"memory": "64Mi", "hugepages-2Mi": "2Mi"}),
+            node(unenforced_limits=frozenset({"cpu", "memory", "hugepages"})),
+            ("node(s) couldn't enforce limits",),
+            "limits of hugepages, memory",
+        ),
+        (
             pod(cpu="2"),
             node(taken={"cpu": 2500}, allocatable={"cpu": 4000, "pods": 0}),
             ("Too many pods", "Insufficient cpu"),

@@ -6,7 +6,8 @@ import pytest
 
 from syncpod.cri.records import unenforced_limits
 from syncpod.pod import Pod
-from syncpod.translation.refused_limits import added_limits, limits_of, names_a_limit, refusals_of_limits
+from syncpod.pod.limits import limited_resources, limits_of
+from syncpod.translation.refused_limits import added_limits, names_a_limit, refusals_of_limits
 from tests.translation.translation import make_pod
 
 WHY = "cgroups are closed to this user: run as root"
@@ -63,6 +64,7 @@ def test_each_limit_of_a_pod_is_refused_by_its_path_and_with_the_way_on() -> Non
         "spec.containers[0].resources.limits[hugepages-2Mi]",
         "spec.initContainers[0].resources.limits[cpu]",
     ]
+    assert limited_resources(pod_of(PAGES, sidecar=CPU)) == {"cpu", "hugepages"}
     assert refusals_of_limits(limits, {"hugepages": "no hugetlb controller is available here"}) == (
         "spec.containers[0].resources.limits[hugepages-2Mi]: cannot be enforced by the embedded runtime, since no "
         "hugetlb controller is available here: remove the limit",

@@ -21,6 +21,7 @@ def summary(state: FleetNodeState) -> FleetNodeSummary:
         joined=state.joined,
         labels=state.report.labels,
         allocatable=state.report.allocatable,
+        unenforced_limits=state.report.unenforced_limits,
         addresses=state.report.addresses,
         node_info=state.report.node_info,
         pods=len(state.placed),

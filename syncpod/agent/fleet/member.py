@@ -182,7 +182,7 @@ class Member:
         return await self._remote_commands.answer(asked)
 
     async def _news(self, version: str) -> Attended | None:
-        await self._reports.look_at_images()
+        await self._reports.look_at_runtime()
         kept = await self._kept()
         keys = [key for each in kept.pods if (key := _key_of(each))] if kept.fleet == self._fleet else []
         return self._reports.changed(version, self._generation(kept), keys, self._stopped)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from syncpod.agent.fleet.loaded_images import LoadedImages
+from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import FLEET_SOURCE, Attended, NodeReport, PodReport
@@ -43,15 +43,15 @@ class FleetReports:
         endpoint: Callable[[], str] = lambda: "",
         key: str = "",
         fleet_key: str = "",
-        images: LoadedImages | None = None,
+        runtime: RuntimeFacts | None = None,
     ) -> None:
         """Report from `published`: the states of the pods of `node`, and that of the node's own workflow.
 
         `endpoint` says where the node listens, ``host:port``; "" = nowhere. `key` names the key that it opens with, and
-        `fleet_key` the fleet's key that it trusts. `images` knows those of the node's runtime.
+        `fleet_key` the fleet's key that it trusts. `runtime` looks at the node's runtime.
         """
         self._published, self._endpoint, self._key, self.fleet_key = published, endpoint, key, fleet_key
-        self._images = images
+        self._runtime = runtime
         self._node = node_workflow_id(node)
         self._known: dict[str, _Known] = {}
         self._node_run: PublishedRun | None = None
@@ -61,10 +61,10 @@ class FleetReports:
         self._sent = Attended()
         self._sent_pods: dict[str, PodReport] = {}
 
-    async def look_at_images(self) -> None:
-        """Look which images were loaded, so that the next report has them."""
-        if self._images is not None:
-            await self._images.look()
+    async def look_at_runtime(self) -> None:
+        """Look which images the runtime has and which limits it enforces, so that the next report has them."""
+        if self._runtime is not None:
+            await self._runtime.look()
 
     def is_complete(self, open_workflows: Iterable[str]) -> bool:
         """Say whether the node's own workflow and all of these have published a state since this worker began."""
@@ -138,7 +138,8 @@ class FleetReports:
             node_info=view.node_info,
             key=self._key,
             fleet_key=self.fleet_key,
-            images=self._images.names if self._images is not None else None,
+            images=self._runtime.images if self._runtime is not None else None,
+            unenforced_limits=self._runtime.unenforced if self._runtime is not None else (),
             endpoint=reachable(
                 self._endpoint(), [each.address for each in view.addresses if each.type == "InternalIP"]
             ),

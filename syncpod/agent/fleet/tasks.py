@@ -12,11 +12,11 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.listener import Listener
-from syncpod.agent.fleet.loaded_images import LoadedImages
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
+from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.fleet.told_key import fleet_key_id
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.agent.own_commands import command_environment
@@ -35,11 +35,11 @@ def add_fleet_link(
     answers: Callable[[Member], Sequence[Callable[..., Any]]],
     to_fleet: ToFleet,
     runtime: str,
-    images: LoadedImages,
+    facts: RuntimeFacts,
 ) -> None:
     """Keep the node linked to its fleet for as long as the agent runs.
 
-    `client` is for the node's own server; `runtime` is the address of the node's runtime, which has the `images`.
+    `client` is for the node's own server; `runtime` is the address of the node's runtime, and `facts` looks at it.
     """
     signals = NodeSignals(client, context.name, agent.guard.require, agent.has_search_attributes)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
@@ -63,7 +63,7 @@ def add_fleet_link(
             lambda: listener.address,
             objects.key_id,
             fleet_key_id(invitation),
-            images,
+            facts,
         )
         return Member(
             invitation,

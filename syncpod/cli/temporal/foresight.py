@@ -22,7 +22,8 @@ from syncpod.messages.identity import node_task_queue
 from syncpod.messages.queries import FORESEE_ADMISSION, ComesBefore
 from syncpod.node.fit import demand_of
 from syncpod.pod import Pod, pod_to_wire
-from syncpod.translation.refused_limits import limits_of, names_a_limit
+from syncpod.pod.limits import limits_of
+from syncpod.translation.refused_limits import names_a_limit
 
 _RPC: Final = timedelta(seconds=10)
 

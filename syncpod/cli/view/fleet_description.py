@@ -80,6 +80,7 @@ def describe_node(node: FleetNodeView, now: datetime) -> list[str]:
                 *([("Trouble", [node.trouble])] if node.trouble else []),
                 ("Listens At", [node.endpoint or NONE]),
                 ("Allocatable", [f"{name}: {text}" for name, text in node.allocatable.items()] or [NONE]),
+                *([("Limits Refused", [", ".join(node.unenforced_limits)])] if node.unenforced_limits else []),
             ]
         )
     ]
