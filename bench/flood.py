@@ -191,9 +191,13 @@ class Flood:
     async def _replace(self) -> None:
         oldest, new = self._pods.pop(self._kind.staying), f"flood-{next(self._numbers)}"
         self._passing |= {oldest, new}
-        await self._delete(oldest)
-        await self._apply(new)
-        self._pods.append(new)
+        there = oldest
+        try:
+            await self._delete(oldest)
+            there = new
+            await self._apply(new)
+        finally:  # on a busy machine a call may fail, and the pod is to be replaced later
+            self._pods.append(there)
         self._passing -= {oldest, new}
 
     async def _change(self) -> None:
