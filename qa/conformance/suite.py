@@ -142,7 +142,8 @@ def record(path: Path, results: Sequence[Result]) -> None:
 def fastest(count: int) -> list[Result]:
     """The kubelet's quickest test of each group, at most `count` of them, the quickest first.
 
-    A group is the tests whose names begin with the same four words. Tests that the kubelet does not pass, slow and serial ones are none.
+    A group is the tests whose names begin with the same four words. Tests that the kubelet does not pass are none, and
+    neither are slow and serial ones.
     """
     first: dict[str, Result] = {}
     for each in sorted(kubelets(), key=lambda result: (result.seconds, result.name)):
