@@ -81,8 +81,10 @@ def read(path: Path = FILE) -> list[record.Start]:
 
 def _started(ask: Ask, crowd: int) -> float:
     """Create a Deployment; return the seconds until all its pods are Running, and have it gone again."""
-    begun = time.monotonic()
-    code, _ = ask("POST", _DEPLOYMENTS, _deployment(crowd))
+    begun = since = time.monotonic()
+    while (code := ask("POST", _DEPLOYMENTS, _deployment(crowd))[0]) == 409:  # the one before is not quite gone
+        _wait(since, "the end of the Deployment before")
+        begun = time.monotonic()
     if code != 201:
         raise RuntimeError(f"the Deployment was not created: {code}")
     while sum(_runs(each) for each in _listed(ask)) < crowd:
