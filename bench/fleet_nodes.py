@@ -156,7 +156,7 @@ def _running(pod: Mapping[str, Any], uid: str, node: str, now: datetime) -> dict
 
 async def serve(directories: Sequence[Path]) -> None:
     """Serve these nodes until cancelled; each directory has the name of its node."""
-    host, to_fleet = read_host(), to_gate()
+    host, to_fleet = read_host(), to_gate(directories[0])
     members = [SimulatedMember(each.name, each, host, to_fleet) for each in directories]
     await asyncio.gather(*(member.link.run() for member in members))
 

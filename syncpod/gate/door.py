@@ -59,6 +59,8 @@ class NodeConnection:
     node: str
     serial: str
     not_after: datetime
+    address: str
+    """Its machine's."""
     is_dismissed: bool = False
     """The node was removed from the fleet while it was away: it is told so, and nothing else."""
 
@@ -191,7 +193,7 @@ class Door:
             self._handshakes.end(_this_task())
         try:
             shown: Any = transport.get_extra_info("ssl_object")
-            connection = self._connection_of(shown.getpeercert(binary_form=True))
+            connection = self._connection_of(shown.getpeercert(binary_form=True), client.address)
             # The certificate may have been revoked during the handshake.
             if connection is None or not self._counts(connection):
                 return
@@ -206,7 +208,7 @@ class Door:
         finally:
             transport.abort()
 
-    def _connection_of(self, shown: bytes | None) -> NodeConnection | None:
+    def _connection_of(self, shown: bytes | None, address: str) -> NodeConnection | None:
         try:
             certificate = x509.load_der_x509_certificate(shown or b"")
         except ValueError:
@@ -214,7 +216,7 @@ class Door:
         node, serial = node_of(certificate, self._fleet.id), f"{certificate.serial_number:x}"
         if node is None or not self._fleet.has_issued(serial):
             return None
-        return NodeConnection(node, serial, certificate.not_valid_after_utc, serial in self._dismissed)
+        return NodeConnection(node, serial, certificate.not_valid_after_utc, address, serial in self._dismissed)
 
     async def _connect(self, connection: NodeConnection, reader: StreamReader, writer: StreamWriter) -> None:
         """Pass bytes both ways until one side closes, or the certificate expires or is revoked."""

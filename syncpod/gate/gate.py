@@ -25,11 +25,12 @@ from syncpod.gate.bounds import CALLS, NodeBounds
 from syncpod.gate.calls import GREETING, POLL, Forwarded, NodeCalls, Refused, Unreadable, unknown
 from syncpod.gate.door import Door, NodeConnection
 from syncpod.gate.introduction import Introductions
+from syncpod.gate.machines import Machines
 from syncpod.gate.ownership import Ownership
 from syncpod.gate.refusals import Refusals
 from syncpod.gate.tokens import task_tokens
 from syncpod.kernel.http2_frames import GRPC_OPTIONS
-from syncpod.messages.fleet import dismissal
+from syncpod.messages.fleet import MACHINE_HEADER, dismissal, used_elsewhere
 from syncpod.messages.signature import Keys
 from syncpod.settings.errors import SettingsInvalid
 
@@ -118,7 +119,7 @@ class Gate:
             fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._path = directory / _SOCKET
             self._socket = f"/proc/self/fd/{self._directory}/{_SOCKET}"
-            self._bounds, self._refusals = NodeBounds(), Refusals()
+            self._bounds, self._refusals, self._machines = NodeBounds(), Refusals(), Machines(directory)
             self._calls = NodeCalls(behind.namespace, task_tokens(directory))
             self._ownership = Ownership(fleet.id, behind.namespace, self._call_behind)
             self._introductions = Introductions(fleet.id, behind.namespace, keys, self._call_behind)
@@ -178,6 +179,10 @@ class Gate:
         if sentence := self._bounds.begun(node, clock()):
             await self._refuse(context, node, method, grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
         try:
+            if not await self._is_its_machine(connection, context):
+                self._bounds.refused(node, clock())
+                denied = grpc.StatusCode.PERMISSION_DENIED
+                await self._refuse(context, node, method, denied, used_elsewhere(node))
             if connection.is_dismissed and method not in GREETING:
                 self._bounds.refused(node, clock())
                 await self._refuse(context, node, method, grpc.StatusCode.FAILED_PRECONDITION, dismissal(node))
@@ -194,6 +199,20 @@ class Gate:
             return await self._ask(connection, method, forwarded, context)
         finally:
             self._bounds.ended(node)
+
+    async def _is_its_machine(self, connection: NodeConnection, context: Any) -> bool:
+        """Say whether a call comes from the machine that was the first to use its certificate, and note if not."""
+        shown = next((str(value) for name, value in context.invocation_metadata() or () if name == MACHINE_HEADER), "")
+        if self._machines.knows(connection.serial, shown):
+            return True
+        try:
+            if await asyncio.to_thread(self._machines.lets_in, connection.serial, shown):
+                return True
+            await asyncio.to_thread(self._machines.note_refused, connection.serial, connection.address)
+        except OSError as error:
+            log.warning("node %s: whose certificate it uses cannot be noted: %s", connection.node, error)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the gate cannot note which machine this is")
+        return False
 
     async def _call_behind(self, method: str, request: bytes) -> bytes:
         """Make one of the gate's own calls. Raises grpc.aio.AioRpcError."""

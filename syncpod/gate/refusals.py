@@ -5,11 +5,26 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from typing_extensions import override
+
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 10.0
 """For this long, further refusals of the same call of the same node are only counted."""
 _REMEMBERED: Final = 1_000
+
+
+class GoneCalls(logging.Filter):
+    """Drops gRPC's tracebacks about answers that it cannot send, since it has refused the call itself, or it is gone.
+
+    A message that is too large when it is unpacked is such a call. The gate has noted it as one that cannot be read.
+    """
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a record is logged."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not (record.name.startswith("grpc.") and type(error).__name__ == "ExecuteBatchError")
 
 
 class Refusals:

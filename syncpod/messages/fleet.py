@@ -86,6 +86,18 @@ def dismissal(node: str) -> str:
     return f"node {node} was removed from the fleet, and its pods there were replaced or given up"
 
 
+MACHINE_HEADER: Final = "syncpod-machine"
+"""Metadata of a node's call to the gate: the proof that it is the machine that has used its invitation before."""
+
+
+def used_elsewhere(node: str) -> str:
+    """Return the sentence by which the gate refuses all calls of a second machine with one invitation."""
+    return (
+        f"the invitation was used on another machine before, or with another state directory: each machine needs its "
+        f"own, so run `syncpod fleet invite {node}` again if this is the one that is to be node {node}"
+    )
+
+
 # --- what a node is asked ---------------------------------------------------------------------------------------------
 
 

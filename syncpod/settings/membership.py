@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -17,6 +19,7 @@ TOLD_FILE_NAME: Final = "fleet-told-key.json"
 LISTEN_FILE_NAME: Final = "fleet-listen"
 EARLIER_FILE_NAME: Final = "fleet-earlier-keys.json"
 EARLIER_FLEET_FILE_NAME: Final = "fleet-earlier-fleet-keys.json"
+MACHINE_FILE_NAME: Final = "fleet-machine"
 _EARLIER: Final = 4
 """The most earlier keys that are kept. Only a node that is invited several times while it is cut off needs more."""
 
@@ -151,6 +154,23 @@ def keep_listening(state_dir: Path, address: str) -> None:
         replace_file(state_dir / LISTEN_FILE_NAME, address + "\n", durable=True)
     else:
         (state_dir / LISTEN_FILE_NAME).unlink(missing_ok=True)
+
+
+def machine_proof(state_dir: Path, invitation: Invitation) -> str:
+    """Return the proof that this node is the one that has used its invitation before: 64 hexadecimal digits.
+
+    It is made of a secret of the state directory, which outlives `syncpod leave`, and is another one for each
+    invitation. Blocks. Raises OSError.
+    """
+    path = state_dir / MACHINE_FILE_NAME
+    try:
+        secret = path.read_text().strip()
+    except FileNotFoundError:
+        secret = ""
+    if not secret:
+        secret = secrets.token_hex(32)
+        replace_file(path, f"{secret}\n", durable=True)
+    return hmac.digest(secret.encode(), _digest(invitation).encode(), "sha256").hex()
 
 
 def forget_membership(state_dir: Path) -> None:

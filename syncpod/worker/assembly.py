@@ -138,7 +138,7 @@ async def prepared(
     readings = _add_servers(settings, agent, context, cri, keys, address)
     status = add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
     _add_kubernetes(settings, agent, client, context, status, node, readings)
-    add_fleet_link(agent, client, context, served.fleet_activities, to_gate(), endpoint, RuntimeFacts(cri))
+    add_fleet_link(agent, client, context, served.fleet_activities, to_gate, endpoint, RuntimeFacts(cri))
     worker = make_worker(served, client, node, agent, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record

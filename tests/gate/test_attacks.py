@@ -8,6 +8,7 @@ Holds: The gate may die at any moment.
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import ssl
 import subprocess
@@ -21,6 +22,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc._cython.cygrpc import ExecuteBatchError  # type: ignore[import-not-found]
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.enums.v1 import TaskQueueKind
@@ -470,3 +472,30 @@ async def test_a_message_that_grows_when_unpacked_is_refused(door: Gated) -> Non
     code, sentence = await refused(channel, "RespondActivityTaskCompleted", bytes(64 * 2**20))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED, sentence
     await channel.close()
+
+
+async def test_a_message_that_unpacks_to_too_much_is_refused_in_one_line(
+    door: Gated, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "READ_SECONDS", 1.0)
+    channel = door.channel(door.pair("b"), compression=grpc.Compression.Gzip)
+    for _ in range(8):
+        code, sentence = await refused(channel, "RecordWorkerHeartbeat", bytes(8 * 2**20))
+        assert (code, sentence) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "Decompressed message larger than max")
+    code, _ = await refused(channel, "PollWorkflowTaskQueue", b"")
+    assert code is DENIED
+    await channel.close()
+    assert caplog.text.count("the request cannot be read") == 1
+
+
+def test_grpcs_tracebacks_of_calls_that_are_gone_are_left_out_and_others_are_logged() -> None:
+    """It writes them now and then, if it refuses a message as the gate refuses the call."""
+    limits = refusals.GoneCalls()
+
+    def is_logged(error: Exception) -> bool:
+        told = logging.LogRecord("grpc._cython.cygrpc", logging.ERROR, "", 0, "raised in core", (), None)
+        told.exc_info = type(error), error, None
+        return limits.filter(told)
+
+    assert not is_logged(ExecuteBatchError("Failed"))
+    assert is_logged(TypeError("a defect"))

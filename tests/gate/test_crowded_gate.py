@@ -59,7 +59,7 @@ async def lets_in(door: Gated, pair: Pair, node: str) -> bool:
     """Whether a node's own link gets in."""
     invited = invitation(door, node, pair)
     try:
-        client = await to_gate()(invited, FleetKey(invited.fleet_key))
+        client = await to_gate(door.fleet.directory)(invited, FleetKey(invited.fleet_key))
     except NoServer:
         return False
     return await client.service_client.check_health()

@@ -127,7 +127,7 @@ async def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_is_back
 
     member: Any = leaver
     link = FleetLink(
-        tmp_path, "b", Contact(tmp_path), lambda _: member, lambda _: [echo], view=view, to_fleet=to_gate()
+        tmp_path, "b", Contact(tmp_path), lambda _: member, lambda _: [echo], view=view, to_fleet=to_gate(tmp_path)
     )
     running = asyncio.create_task(link.run())
     try:
@@ -149,7 +149,7 @@ async def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_is_back
         with contextlib.suppress(Dismissed):
             with pytest.raises(NoServer):
                 invited = invitation(door, "b", pair)
-                await to_gate()(invited, FleetKey(invited.fleet_key))
+                await to_gate(tmp_path)(invited, FleetKey(invited.fleet_key))
             return True
         return False
 

@@ -26,11 +26,11 @@ from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.remote_commands import MOST
 from syncpod.agent.server_outage import ANOTHER_SERVER
 from syncpod.kernel.os_errors import where_and_why
-from syncpod.messages.fleet import dismissal, fleet_node_id
+from syncpod.messages.fleet import MACHINE_HEADER, dismissal, fleet_node_id, used_elsewhere
 from syncpod.messages.node import NodeView
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
-from syncpod.settings.membership import read_membership
+from syncpod.settings.membership import machine_proof, read_membership
 from syncpod.temporal.plugin import NoServer, connect
 from syncpod.temporal.sealed_questions import RefusesUnsealed
 from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
@@ -53,6 +53,7 @@ _TOLD_SECONDS: Final = 10.0
 _SILENT_SECONDS: Final = 20.0
 """After so long without an answer, the log says that the fleet is silent."""
 _OTHER_NAME: Final = "NotValidForName"
+_USED_ELSEWHERE: Final = used_elsewhere("").partition(":")[0]
 """Part of the SDK's error if a gate's certificate is not good for the name that was asked for."""
 _DISMISSED_SECONDS: Final = 60.0
 """The time between two questions of a removed node whether it still is removed. An invitation is noticed at once."""
@@ -240,8 +241,11 @@ def require_not_dismissed(error: BaseException | None, node: str) -> None:
         raise Dismissed(dismissal(node))
 
 
-def to_gate() -> ToFleet:
-    """Return a function that connects to a fleet's gate with the node's certificate; it may also raise Dismissed."""
+def to_gate(state_dir: Path) -> ToFleet:
+    """Return a function that connects to a fleet's gate with the node's certificate; it may also raise Dismissed.
+
+    The gate knows the machine by a secret in the state directory.
+    """
 
     @cache
     def runtime() -> Runtime:
@@ -261,6 +265,7 @@ def to_gate() -> ToFleet:
             "target_host": invitation.address,
             "namespace": invitation.namespace,
             "tls": tls,
+            "rpc_metadata": {MACHINE_HEADER: await asyncio.to_thread(machine_proof, state_dir, invitation)},
         }
         return await connect(
             settings=settings,
@@ -286,6 +291,8 @@ def to_gate() -> ToFleet:
                 return await connect_as(invitation, key, invitation.server_name)  # a gate of an older version
         except ValueError as wrong:
             raise NoServer(f"the invitation cannot be used: {wrong}") from wrong
+        except OSError as error:
+            raise NoServer(f"the secret of this machine cannot be kept: {where_and_why(error)}") from error
         except NoServer as error:
             require_not_dismissed(error.__cause__, invitation.node)
             raise NoServer(f"its gate does not let this node in, or cannot be reached ({_cause(error)})") from error
@@ -296,6 +303,8 @@ def to_gate() -> ToFleet:
 def _cause(error: NoServer) -> str:
     """Return the reason by the SDK or the gate, without the advice that is only for the node's own server."""
     text = str(error.__cause__ or error)
+    if (at := text.find(_USED_ELSEWHERE)) >= 0:
+        return text[at:].partition('"')[0]
     for sign, meaning in (
         ("fleet's server cannot be reached", "the fleet's server behind it is away"),
         ("ConnectionRefused", "connection refused"),

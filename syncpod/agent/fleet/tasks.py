@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
@@ -33,13 +34,14 @@ def add_fleet_link(
     client: Client,
     context: NodeContext,
     answers: Callable[[Member], Sequence[Callable[..., Any]]],
-    to_fleet: ToFleet,
+    to_fleet: Callable[[Path], ToFleet],
     runtime: str,
     facts: RuntimeFacts,
 ) -> None:
     """Keep the node linked to its fleet for as long as the agent runs.
 
-    `client` is for the node's own server; `runtime` is the address of the node's runtime, and `facts` looks at it.
+    `client` is for the node's own server, and `to_fleet` connects the node that has a state directory; `runtime` is
+    the address of the node's runtime, and `facts` looks at it.
     """
     signals = NodeSignals(client, context.name, agent.guard.require, agent.has_search_attributes)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
@@ -76,7 +78,15 @@ def add_fleet_link(
             open_pods=workflows.open,
         )
 
-    link = FleetLink(context.state_dir, context.name, contact, member, answers, view=signals.view, to_fleet=to_fleet)
+    link = FleetLink(
+        context.state_dir,
+        context.name,
+        contact,
+        member,
+        answers,
+        view=signals.view,
+        to_fleet=to_fleet(context.state_dir),
+    )
     agent.add_background_task("fleet", link.run)
     agent.add_background_task("commands for the fleet", remote_commands.run)
     agent.add_background_task("endpoint for the fleet", listener.run)

@@ -127,10 +127,12 @@ def certificates(state_dir: StateDir = "") -> None:
     """List the certificates of nodes, and how long each is valid."""
     from syncpod.cli.machine.fleet_home import open_here
     from syncpod.gate.authority import now
+    from syncpod.gate.gate import DIRECTORY
+    from syncpod.gate.machines import refused_from
 
     rows = [("NODE", "SERIAL", "NOT AFTER", "AUTHORITY", "STATUS")]
-    at = now()
-    for each in issued_by(open_here(state_dir)):
+    at, fleet, second = now(), open_here(state_dir), []
+    for each in issued_by(fleet):
         status = (
             "removed"
             if each.dismissed
@@ -142,7 +144,15 @@ def certificates(state_dir: StateDir = "") -> None:
         )
         by = str(each.authority) if each.authority else "retired"
         rows.append((each.node, each.serial, f"{each.not_after:%Y-%m-%dT%H:%M:%SZ}", by, status))
+        if address := refused_from(fleet.directory / DIRECTORY, each.serial):
+            second.append(
+                f"Note: certificate {each.serial} of node {each.node} was shown from {address} by a machine that is "
+                f"not the first one with it, and refused: if you do not know that machine, invite {each.node} anew, "
+                "and revoke this certificate"
+            )
     say("\n".join(columns(rows)))
+    for note in second:
+        remark(note)
 
 
 def rotate(state_dir: StateDir = "") -> None:

@@ -50,6 +50,7 @@ def gate(
     from syncpod.cli.machine.settings import settings
     from syncpod.gate.authority import now, open_fleet
     from syncpod.gate.gate import fleet_directory
+    from syncpod.gate.refusals import GoneCalls
     from syncpod.gate.serve import serve
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import make_signing_keys
@@ -57,7 +58,7 @@ def gate(
     (host, port), names = parse_listen(listen), checked_names(name)
     behind = _behind(temporal, state_dir)
     here = settings(state_dir=state_dir)
-    log_printable(SentencesInLog())
+    log_printable(SentencesInLog(), GoneCalls())
 
     def serving(address: str) -> None:
         say(f"the fleet's gate listens at {address}, for Temporal at {behind.address}, namespace {behind.namespace}")
