@@ -12,7 +12,8 @@ then asks the runtime (`syncpod.node.announcements`). The relist rests only whil
   event (`syncpod.runtime.events`); others have dropped events of a reader that is too slow (containerd 2.x does).
 
 Otherwise the runtime is relisted each second, as without events. That is also so for half a minute after the stream
-has ended, after an event that does not name its pod, and after a change that only a relist has found.
+has ended, after an event that does not name its pod, and after a change that only a relist has found. A runtime that
+announces without a pause is not listened to for a minute, and is relisted meanwhile.
 
 Mirrors pleg/evented.go, v1.36. Differences: the kubelet builds the pod's status from the event, and relists each 300 s
 whatever the size of the node; where its stream fails five times, it never listens again.
@@ -31,6 +32,7 @@ from syncpod.agent.background import cancel_all
 from syncpod.agent.pleg import Pleg
 from syncpod.cri.errors import CriError, Unimplemented
 from syncpod.cri.port import ContainerEvent
+from syncpod.kernel.budget import Budget
 from syncpod.lifecycle.observed import Seq
 from syncpod.node.announcements import Announcements
 from syncpod.translation import names
@@ -43,6 +45,14 @@ AGAIN_SECONDS: Final = 1.0
 """How long after its end the stream is opened again."""
 UNIMPLEMENTED_SECONDS: Final = 60.0
 """How long after a refusal: the runtime may be upgraded meanwhile."""
+EVENTS_PER_SECOND: Final = 500
+"""Events on average. A container has four in its life."""
+EVENTS_BURST: Final = 20_000
+"""Events in one burst: more than all pods of a large node have when they begin or end at once."""
+FLOOD_SECONDS: Final = 60.0
+"""How long the stream is left alone once it has announced more than that."""
+WAITING_PODS: Final = 4_096
+"""The most pods that wait for their read; a relist reads the others. A runtime may make up their UIDs."""
 _READS_AT_ONCE: Final = 8
 """If a crowd ends at once, its pods are read a few at a time: each read is two lists."""
 
@@ -74,6 +84,7 @@ class ContainerEvents:
         """By UID of a pod that is to be read: the newest listing that had begun when its last event came."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._reads = asyncio.Semaphore(_READS_AT_ONCE)
+        self._budget = Budget(EVENTS_PER_SECOND, EVENTS_BURST)
 
     @property
     def is_open(self) -> bool:
@@ -99,6 +110,12 @@ class ContainerEvents:
         try:
             async with contextlib.aclosing(self._listen()) as events:
                 async for event in events:
+                    if not self._budget.spend("", time.monotonic()):
+                        log.warning(
+                            "the runtime announces more than %d events a second: for %d s it is only listed",
+                            *(EVENTS_PER_SECOND, FLOOD_SECONDS),
+                        )
+                        return FLOOD_SECONDS
                     self._take(event)
         except Unimplemented:
             return UNIMPLEMENTED_SECONDS
@@ -115,6 +132,9 @@ class ContainerEvents:
         if not uid:
             self._pleg.relist_often()
         elif event.labels.get(names.NODE_LABEL) == self._owner:
+            if uid not in self._tasks and len(self._tasks) >= WAITING_PODS:
+                self._pleg.relist_often()
+                return
             self._due[uid] = self._newest_begun()
             if uid not in self._tasks:
                 task = asyncio.create_task(self._read(uid), name=f"event in {uid}")

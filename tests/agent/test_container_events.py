@@ -214,3 +214,27 @@ def test_a_small_node_is_relisted_each_second_and_a_large_one_at_least_each_minu
     assert [rest_seconds(pods) for pods in (0, 100, 200)] == [RELIST_SECONDS] * 3
     assert rest_seconds(2000) == 10.0
     assert rest_seconds(10**6) == LONGEST_REST_SECONDS
+
+
+async def test_a_runtime_that_announces_without_a_pause_is_left_alone_and_relisted(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(module.EVENTS_BURST + 1_000):
+        scene.runtime.announces(**{names.POD_UID_LABEL: f"made-up-{number}", names.NODE_LABEL: "n"})
+    await until(lambda: "the runtime announces more than 500 events a second" in caplog.text)
+    assert scene.runtime.streams == 1 and not scene.events.is_open
+    await scene.relisted(3)
+
+
+async def test_pods_that_are_announced_wait_in_a_bounded_crowd(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    never, before = asyncio.Event(), scene.relists
+
+    async def look(_uid: str) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(scene.pleg, "look", look)
+    monkeypatch.setattr(module, "WAITING_PODS", 20)
+    for number in range(200):
+        scene.runtime.announces(**{names.POD_UID_LABEL: f"made-up-{number}", names.NODE_LABEL: "n"})
+    await until(lambda: scene.runtime.next.empty() and scene.relists > before)
+    assert len([each for each in asyncio.all_tasks() if each.get_name().startswith("event in made-up-")]) == 20

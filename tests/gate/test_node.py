@@ -25,9 +25,10 @@ from syncpod.agent.fleet.link import Dismissed, FleetLink, require_not_dismissed
 from syncpod.gate.authority import Pair, now, open_fleet
 from syncpod.gate.gate import Gate, TemporalFrontend
 from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.messages.fleet import MACHINE_HEADER
 from syncpod.messages.node import NodeView
 from syncpod.settings.invitation import Invitation
-from syncpod.settings.membership import keep_membership
+from syncpod.settings.membership import keep_membership, machine_proof
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import NoServer
 from syncpod.temporal.sealing import FleetKey
@@ -136,10 +137,11 @@ async def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_is_back
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     channel = door.channel(pair)
+    shown = ((MACHINE_HEADER, machine_proof(tmp_path, invitation(door, "b", pair))),)
     for method in ("PollActivityTaskQueue", "RespondActivityTaskCompleted", "DescribeNamespace"):
         with pytest.raises(grpc.aio.AioRpcError, match="was removed from the fleet"):
             call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(SERVICE + method)
-            await call(b"")
+            await call(b"", metadata=shown)
     await channel.close()
     assert [each.dismissed for each in door.fleet.issued()] == [True]
     door.pair("b")
