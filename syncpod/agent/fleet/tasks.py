@@ -40,8 +40,7 @@ def add_fleet_link(
 ) -> None:
     """Keep the node linked to its fleet for as long as the agent runs.
 
-    `client` is for the node's own server, and `to_fleet` connects the node that has a state directory; `runtime` is
-    the address of the node's runtime, and `facts` looks at it.
+    `client` is for the node's own server; `runtime` is the address of the node's runtime, and `facts` looks at it.
     """
     signals = NodeSignals(client, context.name, agent.guard.require, agent.has_search_attributes)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
