@@ -59,8 +59,8 @@ _STARTS: Final = """\
 ## From creation to Running
 
 Seconds from the creation of a Deployment until all its pods are Running at the API server, with a kubelet and with
-a node of ours in its place, in the same cluster with the same containerd, one after the other (`python -m
-qa.cluster_outages.starts`). The load average was {load}, on two cores: the ratio is what counts.
+a node of ours in its place, in the same cluster with the same version of containerd, one after the other (`python
+-m qa.cluster_outages.starts`). The load average was {load}, on two cores: the ratio is what counts.
 
 | pods | kubelet | syncpod | ratio |
 |---|---|---|---|

@@ -1,6 +1,6 @@
 """`python -m qa.cluster_outages.starts`: from the creation of pods to Running at the API server, beside a kubelet.
 
-Both nodes stand in the same cluster with the same containerd, one after the other, in several rounds. What counts is
+Both nodes stand in the same cluster, each with a containerd of the same version, one after the other, in rounds. What counts is
 the ratio of the two: the times are this machine's, and its load stands beside them.
 """
 
@@ -46,10 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.write(f"logs in {out}\n")
     found: dict[tuple[str, int], list[float]] = defaultdict(list)
     try:
-        with network_namespace(), ControlPlane(out / "cluster") as cluster, runtime("2.4") as containerd:
+        with network_namespace(), ControlPlane(out / "cluster") as cluster:
             for turn in range(chosen.rounds):
                 for name in BOTH:
-                    with NODES[name](cluster, containerd, out / f"{name}-{turn}"), proxied(cluster) as ask:
+                    # A runtime of its own: neither node takes one on which the other's pods have been.
+                    with (
+                        runtime("2.4") as containerd,
+                        NODES[name](cluster, containerd, out / f"{name}-{turn}"),
+                        proxied(cluster) as ask,
+                    ):
                         _started(ask, 1)  # what a node does once
                         for crowd in CROWDS:
                             found[name, crowd].append(_started(ask, crowd))
