@@ -1,7 +1,7 @@
 """`python -m qa.cluster_outages.starts`: from the creation of pods to Running at the API server, beside a kubelet.
 
-Both nodes stand in the same cluster, each with a containerd of the same version, one after the other, in rounds. What counts is
-the ratio of the two: the times are this machine's, and its load stands beside them.
+Both nodes stand in the same cluster, each with a containerd of the same version, one after the other, in rounds. What
+counts is the ratio of the two: the times are this machine's, and its load stands beside them.
 """
 
 from __future__ import annotations
