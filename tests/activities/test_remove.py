@@ -203,6 +203,29 @@ async def test_a_pod_with_a_container_in_unknown_state_is_not_removed(
     assert (await pod.listed(running)).state == "running"
 
 
+async def test_what_came_to_life_after_its_pods_end_is_ended_politely_also_in_unknown_state(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    await pod.start()
+    await pod.until_ready()
+    write_tombstone(bench.node.context, pod.uid, pod.incarnation)
+    read = bench.node.reader.read
+
+    async def of_unknown_state(uid: str, *, made: Any = None) -> ObservedPod:
+        view = await read(uid, made=made)
+        lost = {"running": "unknown"}
+        containers = tuple(
+            each.model_copy(update={"state": lost.get(each.state, each.state)}) for each in view.containers
+        )
+        return view.model_copy(update={"containers": containers})
+
+    monkeypatch.setattr(bench.node.reader, "read", of_unknown_state)
+    assert await pod.remove()
+    assert [end.exit_code for end in bench.agent.ends] == [3]
+
+
 async def test_a_pod_with_a_running_container_is_not_removed(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
