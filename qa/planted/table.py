@@ -1,4 +1,4 @@
-"""All eighty-eight bugs, in the order of the rooms."""
+"""All eighty-nine bugs, in the order of the rooms."""
 
 from qa.planted.bugs import activities, agent, api, decisions, edges, embedded, files, runtime_port, workflows
 from qa.planted.plant import Plant

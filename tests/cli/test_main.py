@@ -242,7 +242,8 @@ def test_an_interrupt_ends_with_a_newline(
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("syncpod.cli.temporal.session.run", interrupted)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setattr("syncpod.cli.temporal.session.Session.run", interrupted)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert run(["get", "pods", "-w"]) == 130
     assert capsys.readouterr() == ("", "\n" if terminal else "")

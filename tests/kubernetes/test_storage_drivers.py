@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -110,20 +111,27 @@ async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
         yield server
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory for sockets, whose paths have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="csi-") as directory:
+        yield Path(directory)
+
+
 @pytest_asyncio.fixture
-async def node(api: ApiServer, tmp_path: Path) -> AsyncIterator[Node]:
+async def node(api: ApiServer, short: Path) -> AsyncIterator[Node]:
     """A node of that server."""
-    async with ApiClient(read_kubeconfig(write_kubeconfig(tmp_path / "config", api)), user_agent="test") as client:
-        yield Node(client, tmp_path)
+    async with ApiClient(read_kubeconfig(write_kubeconfig(short / "config", api)), user_agent="test") as client:
+        yield Node(client, short)
 
 
 Serve = Callable[..., AbstractAsyncContextManager[Path]]
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> StorageDriver:
+def driver(short: Path) -> StorageDriver:
     """A driver that stages."""
-    return StorageDriver(DRIVER, tmp_path / "driver", ["STAGE_UNSTAGE_VOLUME"])
+    return StorageDriver(DRIVER, short / "driver", ["STAGE_UNSTAGE_VOLUME"])
 
 
 class TestARegistration:

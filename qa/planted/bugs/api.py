@@ -9,7 +9,7 @@ BUGS = (
         name="recorded-pods-as-whole-ones",
         room=API,
         file="syncpod/api/pods.py",
-        before="recorded=asked.wants_table and not fields.fields)",
+        before="recorded=asked.wants_table and not is_whole and not fields.fields)",
         after="recorded=True)",
         harm="A worker that has just begun answers with half a Pod where the whole one is asked for.",
         tests=("tests/agent/test_node_api.py",),

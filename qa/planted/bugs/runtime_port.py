@@ -5,8 +5,18 @@ from qa.planted.plant import Plant
 CRI = "syncpod/cri"
 TRANSLATION = "syncpod/translation"
 NODE = "syncpod/node"
+CSI = "syncpod/csi"
 
 BUGS = (
+    Plant(
+        name="busy-volume-forgotten",
+        room=CSI,
+        file="syncpod/csi/driver.py",
+        before="if absent_is_fine and error.code() is grpc.StatusCode.NOT_FOUND:",
+        after="if absent_is_fine:",
+        harm="A volume that its driver cannot unmount yet counts as unmounted, and stays mounted for ever.",
+        tests=("tests/kubernetes/test_storage_drivers.py",),
+    ),
     Plant(
         name="half-a-secret-spoken",
         room="syncpod/redaction",
