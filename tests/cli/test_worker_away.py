@@ -69,6 +69,7 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     for name in ("alone", "attended"):
         applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod(name)))
         assert applied.code == 0, applied.err
+        assert syncpod("explain", name).code == 0  # so the journal has it: a worker that is killed writes no more
     end_worker(environ)
     end_workflow(environ, "alone")
 
