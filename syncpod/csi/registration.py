@@ -35,6 +35,8 @@ async def plugin_at(socket: Path) -> Plugin:
     except grpc.aio.AioRpcError as error:
         raise CsiError(clause("GetInfo", error)) from None
     serving = Path(said.endpoint) if said.endpoint else socket
+    if not serving.is_absolute() or "\0" in said.endpoint:
+        raise CsiError(f"GetInfo: the plugin's endpoint {said.endpoint!r} is no absolute path of a socket")
     return Plugin(said.type, said.name, serving, tuple(said.supported_versions))
 
 

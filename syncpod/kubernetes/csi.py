@@ -52,7 +52,7 @@ class CsiVolume:
     @property
     def unique_name(self) -> str:
         """The name by which a Node's status lists it (`volumesInUse`)."""
-        return f"kubernetes.io/csi/{self.driver}^{self.handle}"
+        return unique_name(self.driver, self.handle)
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class DriverTraits:
     fs_group_policy: str = "ReadWriteOnceWithFSType"
     wants_tokens: bool = False
     """It wants tokens of the pods' service accounts."""
+
+
+def unique_name(driver: str, handle: str) -> str:
+    """Return the name of a driver's volume in the whole cluster (GetUniqueVolumeName)."""
+    return f"kubernetes.io/csi/{driver}^{handle}"
 
 
 def csi_volume(volume: Mapping[str, Any]) -> CsiVolume:

@@ -38,6 +38,8 @@ class ClaimNeed:
     """The pod's."""
     group: int | None = None
     """The pod's fsGroup."""
+    only_if_root_differs: bool = False
+    """The volume is given to it only if its directory does not belong to it yet (OnRootMismatch)."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def claim_needs(pod: Pod) -> Iterator[ClaimNeed]:
             is_read_only=named is not None and named.read_only,
             service_account=pod.spec.service_account_name or "default",
             group=security.fs_group if security is not None else None,
+            only_if_root_differs=security is not None and security.fs_group_change_policy == "OnRootMismatch",
         )
 
 

@@ -16,7 +16,7 @@ from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, values
 from syncpod.objects.claims import ClaimedPlace, claimed_place
 from syncpod.pod.enums import HostPathType
 from syncpod.volumes.host_path import HostPath, HostPathUnfit, check_host_path
-from syncpod.volumes.ownership import give_to_group, is_given_to
+from syncpod.volumes.ownership import give_volume
 from syncpod.volumes.payload import PayloadError
 
 _OURS: Final = 0o750
@@ -48,7 +48,7 @@ def make_claim(claim: Claim, store: ObjectStore) -> None:
     elif place.plugin == "local":
         _check_local(path)
         if claim.group is not None and not claim.is_read_only:
-            _give(path, claim.group, only_if_root_differs=claim.only_if_root_differs)
+            give_volume(path, claim.group, only_if_root_differs=claim.only_if_root_differs)
     _link(claim.link, path)
 
 
@@ -72,11 +72,6 @@ def _check_local(path: Path) -> None:
         raise HostPathUnfit(f'path "{path}" does not exist') from None
     if not stat.S_ISDIR(mode):
         raise HostPathUnfit(f'path "{path}" of a local volume must be a directory: this node formats no devices')
-
-
-def _give(path: Path, group: int, *, only_if_root_differs: bool) -> None:
-    if not (only_if_root_differs and is_given_to(path, group)):
-        give_to_group(path, group, read_only=False)
 
 
 def _link(link: Path, path: Path) -> None:

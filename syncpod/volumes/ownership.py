@@ -22,7 +22,17 @@ def give_to_group(volume: Path, group: int, *, read_only: bool) -> None:
             _give(name, group, read_only, here)
 
 
-def is_given_to(volume: Path, group: int) -> bool:
+def give_volume(volume: Path, group: int, *, only_if_root_differs: bool) -> None:
+    """Give a volume that outlives its pods to a group, with permission to write.
+
+    `only_if_root_differs`: not if its directory shows that it is given already (fsGroupChangePolicy OnRootMismatch).
+    Raises OSError.
+    """
+    if not (only_if_root_differs and _is_given_to(volume, group)):
+        give_to_group(volume, group, read_only=False)
+
+
+def _is_given_to(volume: Path, group: int) -> bool:
     """Say whether a volume's directory belongs to a group that may read and write in it (requiresPermissionChange)."""
     found = volume.stat()
     wanted = _READ_WRITE | _ENTER

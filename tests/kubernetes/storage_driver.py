@@ -46,11 +46,17 @@ class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer
         self.calls: list[tuple[str, Any]] = []
         self.refusals: dict[str, tuple[grpc.StatusCode, str]] = {}
         """By call: what it is answered."""
+        self.hangs: set[str] = set()
+        """The calls that get no answer."""
+        self.endpoint = str(directory / "csi.sock")
+        """Where it says that it serves."""
         self.statuses: list[tuple[bool, str]] = []
         """What the node has told the registrar."""
 
     async def _refuse(self, call: str, request: Any, context: Any) -> None:
         self.calls.append((call, request))
+        if call in self.hangs:
+            await asyncio.Event().wait()
         if call in self.refusals:
             await context.abort(*self.refusals[call])
 
@@ -91,7 +97,7 @@ class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer
 
     async def GetInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
         return api_pb2.PluginInfo(
-            type=self.kind, name=self.name, endpoint=str(self.directory / "csi.sock"), supported_versions=self.versions
+            type=self.kind, name=self.name, endpoint=self.endpoint, supported_versions=self.versions
         )
 
     async def NotifyRegistrationStatus(self, request: Any, context: Any) -> Any:  # noqa: N802

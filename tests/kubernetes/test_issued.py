@@ -40,7 +40,7 @@ from syncpod.objects import (
 from syncpod.pod import LabelSelector, Pod
 from syncpod.redaction import of_process
 from tests.agent.waiting import until
-from tests.kubernetes.api_server import ApiServer, pod, served, write_kubeconfig
+from tests.kubernetes.api_server import ApiServer, Fault, pod, served, write_kubeconfig
 from tests.kubernetes.storage_driver import A_NODE, cancelled, node_in
 
 SIGNER = "example.com/signer"
@@ -285,6 +285,25 @@ async def test_a_request_that_is_denied_is_not_repeated(api: ApiServer, client: 
     await until(lambda: "permanently denied" in follower.trouble)
     await asyncio.sleep(0.1)
     assert len(_requests(api)) == 1
+    await cancelled(running)
+
+
+async def test_a_key_that_is_not_certified_is_hidden_no_more_and_a_silent_server_gets_no_second_request(
+    api: ApiServer, client: ApiClient, store: ObjectStore
+) -> None:
+    await serve(api, "podcertificaterequests")
+    before = of_process.known()
+    follower = FollowedCertificate(client, store, of_certificate(), lambda: A_NODE, lambda: None)
+    running = asyncio.ensure_future(follower.run())
+    await until(lambda: len(_requests(api)) == 1)
+    api.faults.extend(Fault("GET", "podcertificaterequests", "500") for _ in range(3))
+    await until(lambda: not api.faults)
+    path, asked = _requests(api)[0]
+    assert len(of_process.known() - before) == 1
+    await api.put(path, {**asked, "status": {"conditions": [{"type": "Failed"}]}})
+    await until(lambda: "permanently failed" in follower.trouble)
+    assert len(_requests(api)) == 1
+    assert of_process.known() == before
     await cancelled(running)
 
 

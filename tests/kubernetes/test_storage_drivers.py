@@ -181,6 +181,29 @@ class TestARegistration:
             await node.drivers.round()
             assert node.drivers.get(DRIVER) is not None
 
+    async def test_a_driver_that_hangs_holds_up_no_other(
+        self, node: Node, driver: StorageDriver, short: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(csi_drivers, "PATIENCE_SECONDS", 0.2)
+        monkeypatch.setattr(csi_drivers, "LOOK_SECONDS", 0.01)
+        hangs = StorageDriver("a.example", short / "a", [])
+        hangs.hangs.add("info")
+        async with serving(hangs, node.registry), serving(driver, node.registry):
+            running = asyncio.ensure_future(node.drivers.run())
+            await until(lambda: bool(hangs.asked("info")) and node.drivers.get(DRIVER) is not None)
+            assert node.drivers.get("a.example") is None
+            await cancelled(running)
+        assert len(hangs.asked("info")) == 1
+
+    @pytest.mark.parametrize("endpoint", ["csi.sock", "/a\0b"])
+    async def test_an_endpoint_that_is_no_path_is_an_error_of_that_plugin(
+        self, node: Node, driver: StorageDriver, endpoint: str
+    ) -> None:
+        driver.endpoint = endpoint
+        async with serving(driver, node.registry):
+            await node.drivers.round()
+        assert node.drivers.get(DRIVER) is None
+
     async def test_a_file_that_is_no_socket_is_left_alone(self, node: Node) -> None:
         node.registry.mkdir()
         (node.registry / "notes").write_text("x")
@@ -314,8 +337,11 @@ class TestAVolume:
         path = attachment_path(csi_volume(a_volume()), NODE.name)
         async with serving(driver, node.registry):
             await node.drivers.round()
-            follower, running = node.follow()
+            told: list[str] = []
+            follower = node.claims.follow(NEED, lambda: told.append(follower.trouble))
+            running = asyncio.ensure_future(follower.run())
             await until(lambda: follower.trouble == "volume pv-1 is not attached to this node yet")
+            assert told == [follower.trouble]  # a pod that waits may begin, and show the reason
             await api.put(path, {"metadata": {"name": "a"}, "status": {"attachError": {"message": "no quota"}}})
             await until(lambda: follower.trouble.endswith("yet: no quota"))
             assert node.volumes.in_use() == []
@@ -342,15 +368,28 @@ class TestAVolume:
         files = [path for path in node.context.state_dir.rglob("*") if path.is_file()]
         assert not any(b"swordfish" in path.read_bytes() for path in files)
 
-    async def test_it_is_given_to_the_pods_group_by_the_drivers_policy(
-        self, api: ApiServer, node: Node, driver: StorageDriver
+    @pytest.mark.parametrize("by_root", [False, True])
+    async def test_it_is_given_to_the_pods_group_by_the_drivers_policy_and_the_pods(
+        self, api: ApiServer, node: Node, driver: StorageDriver, *, by_root: bool
     ) -> None:
         await api.put(driver_path(DRIVER), of_driver(attachRequired=False, fsGroupPolicy="File"))
-        need = ClaimNeed(NEED.ref, "web", "u1", "disk", is_pods_own=False, group=os.getgid())
+        need = ClaimNeed(
+            NEED.ref,
+            "web",
+            "u1",
+            "disk",
+            is_pods_own=False,
+            group=os.getgid(),
+            only_if_root_differs=by_root,
+        )
         async with serving(driver, node.registry):
             await node.drivers.round()
             place = await node.brought(need)
-        assert Path(place.path).stat().st_mode & 0o2060 == 0o2060
+            assert Path(place.path).stat().st_mode & 0o2060 == 0o2060
+            (Path(place.path) / "file").touch(mode=0o600)
+            await node.volumes.bring(a_volume(), need)
+        is_given = (Path(place.path) / "file").stat().st_mode & 0o060 == 0o060
+        assert is_given is not by_root
         assert driver.asked("publish")[0].volume_capability.mount.volume_mount_group == ""
 
     async def test_a_driver_that_wants_tokens_is_refused_by_name(

@@ -30,6 +30,8 @@ LOOK_SECONDS: Final = 1.0
 """Between two looks at the directory."""
 RETRY_SECONDS: Final = 5.0
 """Between two tries to register a driver, or to tell the cluster."""
+PATIENCE_SECONDS: Final = 10.0
+"""So long a look waits for plugins that register; one that takes longer goes on beside the next looks."""
 _VERSIONS: Final = ("v1", "1.0.0")
 _MODE: Final = 0o750
 
@@ -58,6 +60,7 @@ class CsiDrivers:
         self._directory = state_dir / "plugins_registry"
         self._seen: dict[Path, tuple[int, int]] = {}
         self._drivers: dict[Path, Driver] = {}
+        self._registering: dict[Path, asyncio.Task[None]] = {}
         self._retry_at: dict[Path, float] = {}
         self._told: Mapping[str, RegisteredDriver] | None = None
         self._cluster_at = 0.0
@@ -70,12 +73,18 @@ class CsiDrivers:
     async def run(self) -> None:
         """Take drivers as they register, and tell the cluster of them, until cancelled."""
         self._told = None
-        while True:
-            try:
-                await self.round()
-            except OSError as error:
-                self._complain("the directory of plugins", where_and_why(error))
-            await asyncio.sleep(LOOK_SECONDS)
+        try:
+            while True:
+                try:
+                    await self.round()
+                except OSError as error:
+                    self._complain("the directory of plugins", where_and_why(error))
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for task in self._registering.values():
+                task.cancel()
+            await asyncio.gather(*self._registering.values(), return_exceptions=True)
+            self._registering.clear()
 
     async def round(self) -> None:
         """Look once who has registered or gone. Raises OSError."""
@@ -88,8 +97,13 @@ class CsiDrivers:
             self._retry_at.pop(path, None)
         now = asyncio.get_running_loop().time()
         for path, identity in sockets.items():
-            if path not in self._seen and now >= self._retry_at.get(path, 0.0):
-                await self._register(path, identity)
+            is_due = path not in self._seen and now >= self._retry_at.get(path, 0.0)
+            if is_due and path not in self._registering:
+                self._registering[path] = asyncio.create_task(self._register(path, identity), name=f"plugin {path}")
+        if self._registering:
+            await asyncio.wait(self._registering.values(), timeout=PATIENCE_SECONDS)
+        for path in [each for each, task in self._registering.items() if task.done()]:
+            self._registering.pop(path).result()
         await self._tell_cluster(now)
 
     async def _register(self, path: Path, identity: tuple[int, int]) -> None:

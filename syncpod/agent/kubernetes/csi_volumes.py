@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from syncpod.agent.kubernetes.csi_drivers import CsiDrivers, Driver
 from syncpod.csi.driver import GIVES_TO_GROUP, STAGES, CsiError
@@ -34,6 +35,7 @@ from syncpod.kubernetes.csi import (
     is_given_to_group,
     publish_attributes,
     publish_context,
+    unique_name,
 )
 from syncpod.kubernetes.given_object import NotAnObject, given_object
 from syncpod.node.directories import make_directories, own_directories
@@ -50,7 +52,7 @@ from syncpod.objects import (
 from syncpod.redaction import of_process
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import csi_staging, csi_target
-from syncpod.volumes.ownership import give_to_group
+from syncpod.volumes.ownership import give_volume
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +65,8 @@ class CsiVolumes:
     def __init__(self, client: ApiClient, store: ObjectStore, drivers: CsiDrivers, node: NodeContext) -> None:
         """Bring volumes by `drivers`, and note in `store` what is here."""
         self._client, self._store, self._drivers, self._node = client, store, drivers, node
-        self._alone: dict[str, asyncio.Lock] = {}
-        """By the volume's unique name: staging and unstaging exclude one another."""
+        self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By the volume's unique name, while somebody wants it: staging and unstaging exclude one another."""
 
     def is_here(self, place: ClaimedPlace) -> bool:
         """Say whether a volume is visible for its pod: it was made so since the machine has started."""
@@ -135,21 +137,21 @@ class CsiVolumes:
             raise NotUsable(of_process.redact(str(error))) from error
         is_by_node = GIVES_TO_GROUP not in driver.capabilities and is_given_to_group(volume, traits)
         if need.group is not None and is_by_node and not published.is_read_only:
-            await asyncio.to_thread(give_to_group, target, need.group, read_only=False)
+            await asyncio.to_thread(give_volume, target, need.group, only_if_root_differs=need.only_if_root_differs)
 
-    async def let_go(self, ref: ObjectRef) -> bool:
-        """Undo what was done for a pod; say whether nothing of it is left. Repeatable.
+    async def let_go(self, ref: ObjectRef) -> None:
+        """Undo what was done for a pod. Repeatable.
 
         Raises NotUsable if it cannot be undone now, OSError.
         """
         place = await asyncio.to_thread(self._kept, ref)
         if place is None or place.plugin != "csi":
-            return True
+            return
         driver = self._drivers.get(place.driver)
         if place.boot_id == boot_id():  # else the machine's start has undone it
             if driver is None:
                 raise NotUsable(f"volume {place.volume} cannot be unmounted: driver {place.driver} is not registered")
-            async with self._lock(f"kubernetes.io/csi/{place.driver}^{place.handle}"):
+            async with self._lock(unique_name(place.driver, place.handle)):
                 try:
                     await driver.calls.unpublish(place.handle, Path(place.target))
                     if place.staging and not await asyncio.to_thread(self._is_shared, ref, place):
@@ -158,12 +160,11 @@ class CsiVolumes:
                     why = of_process.redact(str(error))
                     raise NotUsable(f"volume {place.volume} cannot be unmounted from {place.target}: {why}") from error
         await asyncio.to_thread(_remove_empty, Path(place.target).parent)
-        return True
 
     def in_use(self) -> list[str]:
         """Return the unique names of the attached volumes that are here, as a Node's status has them. Blocks."""
         kept = [self._kept(ref) for ref in self._store.versions() if ref.origin == "claim"]
-        return sorted({f"kubernetes.io/csi/{each.driver}^{each.handle}" for each in kept if each and each.is_attached})
+        return sorted({unique_name(each.driver, each.handle) for each in kept if each and each.is_attached})
 
     def _is_shared(self, ref: ObjectRef, place: ClaimedPlace) -> bool:
         """Say whether another pod has the same volume. Blocks."""
@@ -210,7 +211,9 @@ class CsiVolumes:
         _make(target.parent)
 
     def _lock(self, name: str) -> asyncio.Lock:
-        return self._alone.setdefault(name, asyncio.Lock())
+        found = self._alone.get(name) or asyncio.Lock()
+        self._alone[name] = found
+        return found
 
 
 def _digest(handle: str) -> str:

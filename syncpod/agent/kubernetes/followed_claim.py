@@ -53,7 +53,10 @@ class FollowedClaim:
         csi: CsiVolumes,
         tell: Callable[[], None],
     ) -> None:
-        """Keep the place in `store`; `tell` is called when it is known. `node` returns the newest v1 Node."""
+        """Keep the place in `store`; `node` returns the newest v1 Node.
+
+        `tell` is called when the place is known, or when there is another reason why it is not.
+        """
         self._client, self._store, self._need, self._node, self._tell = client, store, need, node, tell
         self._csi = csi
         self.is_known = False
@@ -137,7 +140,8 @@ class FollowedClaim:
         if self.trouble != why:
             self.trouble = why
             log.warning("pod %s/%s has no volume of its claim %s", need.ref.namespace, need.pod, text)
-        self._store.explain(need.ref, text)
+            self._store.explain(need.ref, text)
+            self._tell()
 
 
 class Claims:
@@ -155,7 +159,7 @@ class Claims:
         self._complaints: dict[ObjectRef, str] = {}
 
     def follow(self, need: ClaimNeed, tell: Callable[[], None]) -> FollowedClaim:
-        """Return what follows a claim; `tell` is called when its place is known."""
+        """Return what follows a claim; `tell` is called as `FollowedClaim` does."""
         return FollowedClaim(self._client, self._store, need, self.node, self._csi, tell)
 
     async def forget(self, ref: ObjectRef) -> None:

@@ -74,7 +74,7 @@ class FollowedBundle:
     """Trust anchors. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, store: ObjectStore, need: BundleNeed, tell: Callable[[], None]) -> None:
-        """Keep them in `store`; `tell` is called each time that is tried."""
+        """Keep them in `store`; `tell` is called when they are kept, or when there is another reason why not."""
         self._client, self._store, self._need, self._tell = client, store, need, tell
         self.is_known = False
         """The store has them as the API server has answered."""
@@ -134,8 +134,8 @@ class FollowedBundle:
         if self.trouble != why:
             self.trouble = why
             log.warning("pod %s/%s has no trust anchors: %s", self._need.ref.namespace, self._need.pod, why)
-        self._store.explain(self._need.ref, why)
-        self._tell()
+            self._store.explain(self._need.ref, why)
+            self._tell()
 
 
 class FollowedCertificate:
@@ -151,7 +151,10 @@ class FollowedCertificate:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Keep it in `store`; `tell` is called when it is known. `node` returns the newest v1 Node."""
+        """Keep it in `store`; `node` returns the newest v1 Node.
+
+        `tell` is called when the certificate is known, or when there is another reason why it is not.
+        """
         self._client, self._store, self._need, self._node, self._tell = client, store, need, node, tell
         self._now = now
         self.is_known = False
@@ -197,29 +200,35 @@ class FollowedCertificate:
             return min((due - self._now()).total_seconds() + 1, LOOK_SECONDS)
         need = self._need
         version = await served_version(self._client, REQUESTS)
+        account = await self._client.ask(
+            "GET", f"/api/v1/namespaces/{need.ref.namespace}/serviceaccounts/{need.service_account}"
+        )
         key, request = await asyncio.to_thread(key_and_request, need.key_type)
         of_process.add([key])  # before anything has it
-        found = await self._issued(version, request)
-        if found is None:
-            return 0.0
-        refresh = found.refresh + JITTER * _CHANCE()
-        kept = kept_certificate(need.ref, key, found.chain, refresh, found.expires)
-        await asyncio.to_thread(self._store.keep, kept, "certificate")
-        self._succeed()
+        is_kept = False
+        try:
+            found = await self._issued(version, request, str(mapping(account.get("metadata")).get("uid") or ""))
+            if found is not None:
+                refresh = found.refresh + JITTER * _CHANCE()
+                kept = kept_certificate(need.ref, key, found.chain, refresh, found.expires)
+                await asyncio.to_thread(self._store.keep, kept, "certificate")
+                is_kept = True
+                self._succeed()
+        finally:
+            if not is_kept:  # nothing has it, and the next try makes another
+                of_process.forget([key])
         return 0.0
 
-    async def _issued(self, version: str, request: bytes) -> Issued | None:
-        """Ask the signer, and wait for its answer; None: it has had its time."""
+    async def _issued(self, version: str, request: bytes, account_uid: str) -> Issued | None:
+        """Ask the signer, and wait for its answer; None: it has had its time, or the request is gone.
+
+        An API server that does not answer meanwhile is asked again: another request would be one too many.
+        """
         need, node = self._need, mapping((self._node() or {}).get("metadata"))
-        namespace = need.ref.namespace
-        account = await self._client.ask(
-            "GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/{need.service_account}"
-        )
-        account_uid = str(mapping(account.get("metadata")).get("uid") or "")
         body = certificate_request(
             need, version, request, account_uid, str(node.get("name") or ""), str(node.get("uid") or "")
         )
-        path = f"{GROUP}/{version}/namespaces/{namespace}/{REQUESTS}"
+        path = f"{GROUP}/{version}/namespaces/{need.ref.namespace}/{REQUESTS}"
         asked = await self._client.ask("POST", path, body=body)
         name, since, (wait, longest) = mapping(asked.get("metadata")).get("name"), self._now(), ANSWER_SECONDS
         while self._now() - since < ABANDONED:
@@ -233,7 +242,9 @@ class FollowedCertificate:
             except ApiError as error:
                 if error.code == 404:  # somebody has deleted it
                     return None
-                raise
+                self._fail(str(error))
+            except Unreachable as error:
+                self._fail(str(error))
         return None
 
     def _due(self) -> datetime | None:
@@ -256,5 +267,5 @@ class FollowedCertificate:
         if self.trouble != why:
             self.trouble = why
             log.info("pod %s/%s has no new certificate of %s: %s", need.ref.namespace, need.pod, need.signer, why)
-        self._store.explain(need.ref, why)
-        self._tell()
+            self._store.explain(need.ref, why)
+            self._tell()
