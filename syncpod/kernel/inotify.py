@@ -1,7 +1,7 @@
 """Being told by the kernel, at once, that something in a directory may have changed (inotify(7)).
 
-The notices are not interpreted beyond three questions: whether a change is complete, whether files have only gone, and
-whether the watch is over. So no file name is read, and a queue that has overflowed is only one more change.
+The notices are not interpreted beyond four questions: whether a change is complete, whether files have only gone, which
+ones have, and whether the watch is over. A queue that has overflowed is only one more change.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ IN_DELETE_SELF: Final = 0x400
 IN_MOVE_SELF: Final = 0x800
 IN_IGNORED: Final = 0x8000
 IN_ONLYDIR: Final = 0x1000000
+IN_ISDIR: Final = 0x40000000
 
 _COMPLETE: Final = IN_CLOSE_WRITE | IN_MOVED_TO
 _GONE: Final = IN_MOVED_FROM | IN_DELETE
@@ -55,6 +56,7 @@ class DirectoryWatch:
 
     def __init__(self, directory: Path) -> None:
         """Begin to watch. Blocks as long as the directory's file system does. Raises OSError."""
+        self._gone: dict[str, None] = {}
         self._descriptor = inotify_init(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             inotify_add_watch(self._descriptor, directory, _WATCHED | IN_ONLYDIR)
@@ -75,6 +77,14 @@ class DirectoryWatch:
             loop.remove_reader(self._descriptor)
         return self._read()
 
+    def take_gone(self) -> tuple[str, ...]:
+        """Return the names of the files that were removed or moved away since the last call; they may be back by now.
+
+        Hidden files are not among them.
+        """
+        gone, self._gone = tuple(self._gone), {}
+        return gone
+
     def close(self) -> None:
         """End the watch."""
         os.close(self._descriptor)
@@ -86,19 +96,24 @@ class DirectoryWatch:
                 notices = os.read(self._descriptor, _ROOM)
             except BlockingIOError:
                 return found
-            found = max(found, said(notices))
+            change, gone = said(notices)
+            found = max(found, change)
+            self._gone.update(dict.fromkeys(os.fsdecode(name) for name in gone if not name.startswith(b".")))
 
 
-def said(notices: bytes) -> Change:
-    """Return what a buffer of `struct inotify_event` says; a queue that has overflowed is a change that has begun."""
-    found, at = Change.NONE, 0
+def said(notices: bytes) -> tuple[Change, tuple[bytes, ...]]:
+    """Return what a buffer of `struct inotify_event` says, and the names of the files that have gone.
+
+    A queue that has overflowed is a change that has begun.
+    """
+    found, at, gone = Change.NONE, 0, []
     while at < len(notices):
         _, mask, _, length = _HEAD.unpack_from(notices, at)
         at += _HEAD.size + length
-        if mask & _OVER:
-            return Change.OVER
-        found = max(found, _kind(mask))
-    return found
+        if mask & _GONE and not mask & IN_ISDIR:
+            gone.append(notices[at - length : at].rstrip(b"\0"))
+        found = max(found, Change.OVER if mask & _OVER else _kind(mask))
+    return found, tuple(gone)
 
 
 def _kind(mask: int) -> Change:

@@ -32,10 +32,13 @@ def document(name: str, uid: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default", "uid": uid, "annotations": {HASH: uid}}}
 
 
-def listing(*names_and_uids: str, kept: tuple[str, ...] = (), named: tuple[str, ...] = ()) -> Listing:
+def listing(
+    *names_and_uids: str, kept: tuple[str, ...] = (), named: tuple[str, ...] = (), again: tuple[str, ...] = ()
+) -> Listing:
     """What a directory says: ``web/u1`` is the pod web with the UID u1."""
     pods = tuple(document(*each.split("/")) for each in names_and_uids)
-    return Listing(pods, tuple(PodKey(name=name) for name in kept), (), frozenset(PodKey(name=name) for name in named))
+    keys = [tuple(PodKey(name=name) for name in names) for names in (kept, named, again)]
+    return Listing(pods, keys[0], (), frozenset(keys[1]), frozenset(keys[2]))
 
 
 def meta(name: str, uid: str, source: str = "file", *, hashed: str | None = None, ending: bool = False) -> ObjectMeta:
@@ -164,6 +167,41 @@ async def test_a_file_that_is_back_at_once_has_its_pod_applied_after_the_deletio
     await workflows.pods.take(listing("web/u1"))
     workflows.answering.set()
     await until(lambda: workflows.there == {"web": "u1"} and len(workflows.told) == 3)
+
+
+async def test_a_file_that_was_away_for_a_moment_has_its_pod_ended_and_begun_anew_once(workflows: Workflows) -> None:
+    """Row 9: an end that gets no answer is repeated."""
+    await workflows.pods.take(listing("web/u1", "job/u2"))
+    await workflows.settled(web="applied", job="applied")
+    for lost in (False, True):
+        workflows.told, workflows.lost = [], lost
+        workflows.failures = [ApplicationError("no answer")]
+        await workflows.pods.take(listing("web/u1", "job/u2", again=("web", "new")))
+        await workflows.settled(web="applied", job="applied")
+        await workflows.pods.take(listing("web/u1", "job/u2"))
+        await workflows.settled(web="applied", job="applied")
+        assert workflows.told == ["end web/u1", "end web/u1", "apply web/u1"]
+    workflows.told, workflows.lost = [], False
+    workflows.answering.clear()
+    await workflows.pods.take(listing("web/u1", "job/u2", again=("job",)))
+    await until(lambda: workflows.told == ["end job/u2"])
+    await workflows.pods.take(listing("web/u1", "job/u2", again=("job",)))
+    workflows.answering.set()
+    await workflows.settled(web="applied", job="applied")
+    workflows.failures = [ApplicationError("no answer")]
+    await workflows.pods.take(listing("web/u1"))
+    await workflows.settled(web="applied")
+    assert workflows.told == ["end job/u2", "apply job/u2", "end job/u2", "end job/u2"]
+
+
+async def test_a_file_that_was_away_for_a_moment_and_has_changed_has_its_pod_replaced(workflows: Workflows) -> None:
+    await workflows.pods.take(listing("web/u1"))
+    await workflows.settled(web="applied")
+    await workflows.pods.take(listing("web/u2", again=("web",)))
+    await workflows.settled(web="applied")
+    await workflows.pods.take(listing("web/u2"))
+    await workflows.settled(web="applied")
+    assert workflows.told == ["apply web/u1", "apply web/u2 for u1"]
 
 
 async def test_a_file_that_goes_while_its_pod_is_begun_has_it_ended(workflows: Workflows) -> None:

@@ -435,17 +435,56 @@ def _moves_it_away_and_back(path: Path) -> None:
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("edit", [_writes_it_anew, _moves_it_away_and_back])
-async def test_a_removed_file_that_is_back_at_once_is_no_change(
+async def test_a_removed_file_that_is_back_at_once_is_the_same_pod_again(
     directory: Directory, edit: Callable[[Path], None]
 ) -> None:
+    """Row 9: its UID is the same, and a kubelet restarts it."""
+    told = Told()
+    path = directory.write("a.yaml", pod("a"))
+    directory.write("other.yaml", pod("other"))
+    async with following(directory, told):
+        await seen(lambda: told.names == [f"a-{NODE}", f"other-{NODE}"])
+        edit(path)
+        directory.write("b.yaml", pod("b"))
+        await seen(lambda: told.names == [f"a-{NODE}", f"b-{NODE}", f"other-{NODE}"])
+        directory.write("c.yaml", pod("c"))
+        await seen(lambda: len(told.names) == 4)
+    assert len({each.pods[0]["metadata"]["uid"] for each in told.heard}) == 1
+    assert [key.name for each in told.heard for key in each.again] == [f"a-{NODE}"]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_file_in_whose_place_another_is_moved_is_no_change(directory: Directory) -> None:
+    """Most programs replace a file so, and what they move there was hidden or lay elsewhere."""
     told = Told()
     path = directory.write("a.yaml", pod("a"))
     async with following(directory, told):
         await seen(lambda: told.names == [f"a-{NODE}"])
-        edit(path)
+        for draft in (path.with_name(".a.yaml.new"), path.with_name("a.yaml.tmp"), path.parent.parent / "a.yaml"):
+            draft.write_text(path.read_text())
+            draft.rename(path)
         directory.write("b.yaml", pod("b"))
         await seen(lambda: told.names == [f"a-{NODE}", f"b-{NODE}"])
-    assert len({each.pods[0]["metadata"]["uid"] for each in told.heard}) == 1
+    assert not any(each.again for each in told.heard)
+
+
+def test_a_file_that_comes_back_broken_restarts_its_pod_once_it_is_whole(directory: Directory) -> None:
+    """Two files of one pod: only that counts which has made it."""
+    path = directory.write("a.yaml", pod("a"))
+    twin = directory.write("b.yaml", pod("a"))
+    made = directory.files.look().pods
+    path.write_text("{")
+    broken = directory.files.look(["a.yaml", "b.yaml", "c.yaml"])
+    assert (broken.pods, broken.again) == (made, frozenset())
+    directory.write("a.yaml", pod("a"))
+    whole = directory.files.look()
+    assert (whole.pods, [key.name for key in whole.again]) == (made, [f"a-{NODE}"])
+    assert not directory.files.look(["b.yaml"]).again
+    path.unlink()
+    twin.unlink()
+    assert (directory.files.look(["a.yaml"]).pods, directory.files.look().again) == ((), frozenset())
+    directory.write("a.yaml", pod("a"))
+    assert not directory.files.look().again, "it has been seen to be gone, and its pod has been ended by that"
 
 
 @pytest.mark.usefixtures("patient")

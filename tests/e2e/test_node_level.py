@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,31 @@ async def test_a_static_pod_ended_by_others_is_recreated(manifest_node: Manifest
     await until_asked(is_another, patience=90, pause=0.5)
     assert (await web.running())["metadata"]["uid"] == before
     await node.until(lambda view: "PodGone" in {each.reason for each in view.events})
+
+
+def _runs_after(restarts: int, pod: dict[str, Any]) -> bool:
+    statuses = pod["status"].get("containerStatuses", ())
+    return [(each["restartCount"], *each["state"]) for each in statuses] == [(restarts, "running")]
+
+
+@pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+async def test_a_manifest_that_is_back_at_once_restarts_its_pod_whose_restarts_count_on(
+    manifest_node: ManifestNode,
+) -> None:
+    """Row 9: the same pod, as in a kubelet; the second time its count is one more."""
+    node = manifest_node
+    web = node.write("web.json", "web")
+    await node.applied(web)
+    before = (await web.running())["metadata"]["uid"]
+    path = node.manifests / "web.json"
+    text = path.read_text()
+    for count in (1, 2):
+        instance = (await web.instance("main")).id
+        path.unlink()
+        path.write_text(text)
+        pod = await web.until(partial(_runs_after, count))
+        assert pod["metadata"]["uid"] == before
+        assert (await web.instance("main")).id != instance
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)

@@ -87,12 +87,27 @@ async def test_a_change_wakes_who_waits(directory: Path, watch: DirectoryWatch) 
 
 def test_a_queue_that_has_overflowed_is_a_change() -> None:
     overflowed = struct.pack("=iIII", -1, 0x4000, 0, 0)
-    assert said(overflowed) is Change.BEGUN
+    assert said(overflowed) == (Change.BEGUN, ())
     named = struct.pack("=iIII", 1, inotify.IN_MOVED_TO, 0, 16) + b"\xff".ljust(16, b"\0")
-    assert said(overflowed + named + overflowed) is Change.COMPLETE
-    gone = struct.pack("=iIII", 1, inotify.IN_DELETE, 0, 0)
-    assert said(gone + gone) is Change.GONE
-    assert said(gone + overflowed + gone) is Change.BEGUN
+    assert said(overflowed + named + overflowed) == (Change.COMPLETE, ())
+    gone = struct.pack("=iIII", 1, inotify.IN_DELETE, 0, 16) + b"\xff".ljust(16, b"\0")
+    assert said(gone + gone) == (Change.GONE, (b"\xff", b"\xff"))
+    assert said(gone + overflowed + gone)[0] is Change.BEGUN
+
+
+async def test_files_that_were_removed_or_moved_away_are_named_once(directory: Path, watch: DirectoryWatch) -> None:
+    (directory / "away").write_text("")
+    (directory / ".hidden").write_text("")
+    (directory / "sub").mkdir()
+    assert await watch.noticed(PATIENCE) is Change.COMPLETE
+    assert watch.take_gone() == ()
+    (directory / "there").unlink()
+    _write(directory)
+    (directory / "away").rename(directory.parent / "away")
+    (directory / ".hidden").unlink()
+    (directory / "sub").rmdir()
+    assert await watch.noticed(PATIENCE) is Change.COMPLETE
+    assert (watch.take_gone(), watch.take_gone()) == (("there", "away"), ())
 
 
 def test_only_a_directory_can_be_watched(directory: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -369,6 +370,26 @@ async def test_a_pod_applied_during_deletion_starts_in_a_new_run(client: Client,
     )
     assert container(second, "web")["restartCount"] == 0
     assert "deletionTimestamp" not in second["metadata"]
+
+
+def _has_restarted(count: int, pod: dict[str, Any]) -> bool:
+    return phase(pod) == "Running" and bool(container(pod, "web").get("restartCount") == count)
+
+
+async def test_the_same_pod_applied_during_its_deletion_counts_its_restarts_on(
+    client: Client, node: ScriptedNode
+) -> None:
+    document = manifest()
+    document["metadata"]["uid"] = "static"
+    handle = await running(client, node, document)
+    for count in (1, 2):
+        node.gate["kill_pod"] = asyncio.Event()
+        handle = client.get_workflow_handle(handle.id)
+        await handle.execute_update("delete", {})
+        await handle.execute_update("apply", document)
+        node.gate["kill_pod"].set()
+        pod = await until(handle, partial(_has_restarted, count))
+        assert pod["metadata"]["uid"] == "static"
 
 
 async def test_deleting_after_applying_during_deletion_ends_both(client: Client, node: ScriptedNode) -> None:

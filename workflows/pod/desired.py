@@ -205,12 +205,20 @@ def _successor_uid(state: PodState) -> str:
 
 
 def successor_of(state: PodState) -> dict[str, Any] | None:
-    """Return the workflow input of the successor's run; None if no pod was applied during the deletion."""
+    """Return the workflow input of the successor's run; None if no pod was applied during the deletion.
+
+    A successor with the UID of this pod, as a static pod has it, counts its restarts on, as in the kubelet, which finds
+    the containers of the earlier life in its runtime (kuberuntime_container.go, v1.36, startContainer).
+    """
     if state.successor is None:
         return None
+    given: dict[str, Any] = {"pod": state.successor}
     # Commands for the successor may have been signed before its run was begun.
-    accepted = state.accepted.model_dump() if state.accepted != Accepted() else None
-    return {"pod": state.successor} | ({"accepted": accepted} if accepted is not None else {})
+    if state.accepted != Accepted():
+        given["accepted"] = state.accepted.model_dump()
+    if state.restarts and _successor_uid(state) == state.pod.metadata.uid:
+        given["restarts"] = state.restarts
+    return given
 
 
 def as_pod(state: PodState) -> Pod:

@@ -137,9 +137,17 @@ def _new(
         adopting=adoption is not None,
         pod=admission.pod.model_copy(update={"metadata": meta, "spec": spec}),
         max_events=max_events if isinstance(max_events, int) else 0,
+        restarts=_counted(start.get("restarts")),
     )
     _tell(state, admission, now)
     return state
+
+
+def _counted(restarts: Any) -> dict[str, int]:
+    """Return by container how often it was restarted in an earlier life of the pod (`desired.successor_of`)."""
+    if not isinstance(restarts, dict):
+        return {}
+    return {str(name): count for name, count in restarts.items() if isinstance(count, int) and count >= 0}
 
 
 def _adoption(start: dict[str, Any]) -> Adoption | None:

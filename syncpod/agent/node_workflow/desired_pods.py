@@ -62,6 +62,8 @@ class Listing(NamedTuple):
     """The source's problems, one sentence each."""
     named: frozenset[PodKey] = frozenset()
     """Pods whose UIDs do not change with what the source says of them."""
+    again: frozenset[PodKey] = frozenset()
+    """Pods that the source did not have for a while since the last listing: what runs of them ends first."""
 
 
 class Orders(Protocol):
@@ -85,6 +87,8 @@ class _Pod:
     """The document that its workflow has; None while that is not known."""
     is_assumed: bool = False
     """`told` is what its workflow should have from an earlier life of the worker; its next state shows the truth."""
+    ends_first: bool = False
+    """Its pod with the same UID ends, and begins anew (pod_workers.go, v1.36, restartRequested)."""
     uids: tuple[str, ...] = ()
     """UIDs of the source's pods that may run under the name, the newest last."""
     seen: dict[str, str] = field(default_factory=dict)
@@ -106,7 +110,7 @@ class _Pod:
 
     @property
     def is_as_it_should_be(self) -> bool:
-        return self.kept or (self.document is not None and self.told == self.document)
+        return self.kept or (self.document is not None and self.told == self.document and not self.ends_first)
 
 
 class DesiredPods:
@@ -162,6 +166,7 @@ class DesiredPods:
                 self._forget_backoff(pod)
             if document is not None and self._there.pop(_workflow_id(key), "") == _uid(document):
                 self._assume(pod, document, is_named=key in listing.named)
+            pod.ends_first = _uid(document) in pod.uids and (pod.ends_first or key in listing.again)
         if not self.is_read:
             self.is_read = True
             for meta in self._known():
@@ -247,6 +252,8 @@ class DesiredPods:
         if pod.document is None:
             return DeletePodWorkflow(**pod.key.model_dump(), uids=pod.uids) if pod.uids else None
         uid = _uid(pod.document)
+        if pod.ends_first and uid in pod.uids:
+            return DeletePodWorkflow(**pod.key.model_dump(), uids=pod.uids)
         seen = pod.seen.setdefault(uid, datetime.now(UTC).isoformat())
         replaces = tuple(each for each in pod.uids if each != uid)
         return ApplyPodWorkflow(node=self._node, pod=with_origin(pod.document, self._source, seen), replaces=replaces)
@@ -299,11 +306,14 @@ class DesiredPods:
             if pod.tries <= len(_QUICK_SECONDS):
                 return _QUICK_SECONDS[pod.tries - 1]
             return self._failed(pod, order, type(error).__name__, _text(error))
-        if result.refused and document is not None:
+        if result.refused and isinstance(order, ApplyPodWorkflow):
             return self._failed(pod, order, "Refused", result.refused)
         self._backoff, pod.tries = backoff.forget(self._backoff, pod.name), 0
-        over = order.replaces if isinstance(order, ApplyPodWorkflow) else order.uids
-        pod.uids, pod.told = tuple(uid for uid in pod.uids if uid not in over), document
+        if isinstance(order, ApplyPodWorkflow):
+            over, pod.told = order.replaces, document
+        else:
+            over, pod.told, pod.ends_first = order.uids, None, False
+        pod.uids = tuple(uid for uid in pod.uids if uid not in over)
         pod.seen = {uid: at for uid, at in pod.seen.items() if uid in pod.uids}
         return None
 
@@ -312,7 +322,7 @@ class DesiredPods:
         pod.tries = 0
         if self._order(pod) != order:
             return None
-        what, now = "ended" if pod.document is None else "applied", datetime.now(UTC)
+        what, now = "ended" if isinstance(order, DeletePodWorkflow) else "applied", datetime.now(UTC)
         log.warning("pod %s of %s cannot be %s: %s", pod.name, SOURCE_NAMES[self._source], what, why)
         message = why if len(why) <= _LONGEST_MESSAGE else f"{why[: _LONGEST_MESSAGE - 1]}…"
         self._backoff = backoff.record_failure(self._backoff, pod.name, now=now, reason=reason, message=message)

@@ -4,7 +4,8 @@ Mirrors pkg/kubelet/config/file.go, v1.36, extractFromDir, extractFromFile: hidd
 files are read in order of their names, and a file holds one Pod and at most 10 MiB. Difference: a file that cannot be
 read, is invalid, or is a dangling link keeps the pod that it made before, and its problem is reported; the kubelet ends
 that pod. So does a directory that cannot be read, is missing, or lies on another device than before: a disk that is not
-mounted leaves its mount point, with nothing in it.
+mounted leaves its mount point, with nothing in it. A file that goes and comes back ends its pod, even if it comes back
+at once and unchanged (file_linux.go, v1.36, consumeWatchEvent); then the pod begins anew.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -75,10 +76,16 @@ class ManifestFiles:
     _made: dict[str, PodKey] | None = None
     _is_unsynced: bool = False
     _place: Place | None = None
+    _went: set[Path] = field(default_factory=set)
+    """Files that have gone although their pods may not have ended: they may be back before anybody has looked."""
 
-    def look(self) -> Listing:
-        """Read the changed files, and return the content of all; if they cannot be read, that all pods stay."""
+    def look(self, gone: Iterable[str] = ()) -> Listing:
+        """Read the changed files, and return the content of all; if they cannot be read, that all pods stay.
+
+        `gone` has the names of files that have gone since the last look. Those that are there are back.
+        """
         made = self._made if self._made is not None else self._recall()
+        self._went.update(path for name in gone if str(path := self.directory / name) in made)
         try:
             place = place_of(self.directory, self._place)
             before = self._place or recall_place(self.state_dir)
@@ -96,8 +103,19 @@ class ManifestFiles:
             return self._unreadable(made, f"cannot be read ({why_of(error)})", "")
         self._read = read
         listing = self._listing()
+        listing = listing._replace(again=self._back())
         problem = self._note(place)
         return listing._replace(problems=(*listing.problems, problem)) if problem else listing
+
+    def _back(self) -> frozenset[PodKey]:
+        """Return the pods of the files that have gone and are back, once they can be read."""
+        back: dict[Path, PodKey] = {}
+        for path in self._went:
+            one, key = self._read.get(path), (self._made or {}).get(str(path))
+            if one is not None and not one.problem and key is not None:
+                back[path] = key
+        self._went = {path for path in self._went if path in self._read and path not in back}
+        return frozenset(back.values())
 
     def _is_meant(self) -> bool:
         return os.path.lexists(self.directory / MEANT)

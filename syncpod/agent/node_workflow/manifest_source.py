@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from temporalio.service import RPCError
 
@@ -66,8 +66,8 @@ class ManifestSource:
             while True:
                 changing = _changes(self._files.directory, self._reread, self._warn, self._expect)
                 async with contextlib.aclosing(changing) as changes:
-                    async for noticed in changes:
-                        await self._round_until_taken(slow=not noticed)
+                    async for change in changes:
+                        await self._round_until_taken(slow=change.is_slow, gone=change.gone)
         finally:
             await self._pods.close()
 
@@ -77,26 +77,27 @@ class ManifestSource:
             log.warning("the manifests in %s cannot be watched: %s", self._files.directory, trouble)
         self._trouble = trouble
 
-    async def _round_until_taken(self, *, slow: bool) -> None:
+    async def _round_until_taken(self, *, slow: bool, gone: Sequence[str]) -> None:
         while True:
             try:
-                await self.round(slow=slow)
+                await self.round(slow=slow, gone=gone)
             except RPCError as error:
                 log.warning("which pods of the manifests have workflows cannot be asked: %s", error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
 
-    async def round(self, *, slow: bool = False) -> None:
+    async def round(self, *, slow: bool = False, gone: Sequence[str] = ()) -> None:
         """Read once, and begin to make the pods what the directory says.
 
         When `slow`, also look for pods whose workflows somebody has ended. At any other time but the first a missing
-        directory is not reported, since it may just be replaced.
+        directory is not reported, since it may just be replaced. `gone` has the names of files that have gone since
+        the last round, and may be back.
 
         Raises RPCError if it is to be repeated.
         """
         may_be_gone = not self._pods.is_read or slow
-        listing = await in_daemon_thread(partial(self._look, may_be_gone=may_be_gone), name="manifests")
+        listing = await in_daemon_thread(partial(self._look, gone, may_be_gone=may_be_gone), name="manifests")
         if listing is None:
             return
         await self._pods.take(listing)
@@ -104,20 +105,29 @@ class ManifestSource:
         if slow:
             await self._pods.find_ended()
 
-    def _look(self, *, may_be_gone: bool) -> Listing | None:
+    def _look(self, gone: Sequence[str], *, may_be_gone: bool) -> Listing | None:
         """Read the directory; None if there is none, unless it `may_be_gone`. Blocks."""
         if not may_be_gone:
             try:
                 self._files.directory.stat()
             except OSError:
                 return None
-        return self._files.look()
+        return self._files.look(gone)
+
+
+class _Due(NamedTuple):
+    """A moment at which the directory is to be read."""
+
+    is_slow: bool = False
+    """Whether `reread` seconds have passed; else something may have changed."""
+    gone: tuple[str, ...] = ()
+    """The names of files that have gone since the last such moment."""
 
 
 async def _changes(
     directory: Path, reread: float, warn: Callable[[str], None], expect: Callable[[], None]
-) -> AsyncGenerator[bool, None]:
-    """Yield at once, then True whenever something in the directory may have changed, and False every `reread` seconds.
+) -> AsyncGenerator[_Due, None]:
+    """Yield at once, then whenever something in the directory may have changed, and every `reread` seconds.
 
     The latter comes also where something changes more often than that. A file that was closed after writing, or moved
     into place, is reported at once. Any other change is reported once nothing more has happened for `SETTLED_SECONDS`,
@@ -127,15 +137,15 @@ async def _changes(
     """
     watched = await _identity(directory)
     if watched is None:
-        yield True
+        yield _Due()
         await asyncio.sleep(reread)
-        yield False
+        yield _Due(is_slow=True)
         return
     try:
         watch = await in_daemon_thread(partial(DirectoryWatch, directory), name="manifests")
     except OSError as error:
         warn(str(error.strerror))
-        yield False
+        yield _Due(is_slow=True)
         await asyncio.sleep(reread)
         return
     with contextlib.closing(watch):
@@ -146,7 +156,7 @@ async def _changes(
             is_due = change is Change.NONE or time.monotonic() >= due
             if is_due:
                 due = time.monotonic() + reread
-            yield not is_due
+            yield _Due(is_slow=is_due, gone=watch.take_gone())
             if await _identity(directory) != watched:
                 return
             change = await _next_change(watch, max(0.0, due - time.monotonic()), expect)
