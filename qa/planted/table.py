@@ -1,6 +1,6 @@
-"""All eighty-nine bugs, in the order of the rooms."""
+"""All hundred and nine bugs, in the order of the rooms."""
 
-from qa.planted.bugs import activities, agent, api, decisions, edges, embedded, files, runtime_port, workflows
+from qa.planted.bugs import activities, agent, api, decisions, edges, embedded, files, hostile, runtime_port, workflows
 from qa.planted.plant import Plant
 
 TABLE: tuple[Plant, ...] = (
@@ -13,4 +13,5 @@ TABLE: tuple[Plant, ...] = (
     *api.BUGS,
     *embedded.BUGS,
     *edges.BUGS,
+    *hostile.BUGS,
 )

@@ -23,6 +23,8 @@ from tests.cli.up_processes import kill, state_of
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk of that size")
 
 BYTES = 96 << 20
+INODES = 4096
+"""Far more than a machine uses; a tmpfs has by default one for each two pages of memory, which take minutes to use up."""
 FULL = "No space left on device"
 
 
@@ -31,6 +33,7 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
     """A machine whose state directory is a small disk of its own."""
     (disk := tmp_path / "disk").mkdir()
     mount_tmpfs(disk, BYTES, 0o700)
+    subprocess.run(["mount", "-o", f"remount,nr_inodes={INODES}", disk], check=True)
     try:
         with machine(EMBEDDED, request, disk) as environ:
             yield environ
