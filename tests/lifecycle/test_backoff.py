@@ -1,5 +1,6 @@
 """Crash-loop, image and step back-off: the kubelet's arithmetic, on values."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -89,6 +90,18 @@ def test_a_crash_loop_ends_after_exactly_ten_minutes_of_running() -> None:
     decision, after = start(store, finished=700.001, now=700.001)
     assert decision == StartDecision(allowed=True, delay=FIRST_DELAY)
     assert after.entries[crash_loop_key(WEB, APP)].grown == 0
+
+
+@pytest.mark.parametrize(("initial", "factor", "delay"), [(1, 2, 8), (3, 1, 3), (50, 2, 300), (0.5, 3, 13.5)])
+def test_a_delay_comes_from_the_number_of_crashes_and_todays_settings(initial: float, factor: int, delay: float) -> None:
+    """Lower or higher than those under which the pod has crashed."""
+    store = EMPTY
+    for crash in range(4):
+        _, store = start(store, finished=400 * crash, now=400 * (crash + 1))
+    today = replace(KUBELETS, initial=seconds(initial), factor=factor)
+    finished_at = NOON + seconds(1600)
+    decision, _ = start_decision(store, WEB, APP, settings=today, finished_at=finished_at, now=finished_at)
+    assert (decision.allowed, decision.delay) == (False, seconds(delay))
 
 
 def test_back_off_expiry_is_measured_at_the_exit_and_not_at_the_current_time() -> None:
