@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a
 
 BYTES = 96 << 20
 INODES = 4096
-"""Far more than a machine uses; a tmpfs has by default one for each two pages of memory, which take minutes to use up."""
+"""Far more than a machine uses. By default a tmpfs has one for each two pages of memory: minutes to use up."""
 FULL = "No space left on device"
 
 

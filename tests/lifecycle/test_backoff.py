@@ -93,7 +93,7 @@ def test_a_crash_loop_ends_after_exactly_ten_minutes_of_running() -> None:
 
 
 @pytest.mark.parametrize(("initial", "factor", "delay"), [(1, 2, 8), (3, 1, 3), (50, 2, 300), (0.5, 3, 13.5)])
-def test_a_delay_comes_from_the_number_of_crashes_and_todays_settings(initial: float, factor: int, delay: float) -> None:
+def test_a_delay_is_of_the_number_of_crashes_and_todays_settings(initial: float, factor: int, delay: float) -> None:
     """Lower or higher than those under which the pod has crashed."""
     store = EMPTY
     for crash in range(4):

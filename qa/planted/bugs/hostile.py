@@ -143,7 +143,7 @@ BUGS = (
         room="syncpod/lifecycle",
         file="syncpod/lifecycle/backoff.py",
         before="        return min(settings.initial * float(settings.factor) ** entry.grown, settings.maximum)",
-        after="        return min(max(FIRST_DELAY, settings.initial) * float(settings.factor) ** entry.grown, settings.maximum)",
+        after="        return min(max(FIRST_DELAY, settings.initial) * settings.factor**entry.grown, settings.maximum)",
         harm="A lower first back-off changes nothing for a pod that crashes.",
         tests=("tests/lifecycle/test_backoff.py", "tests/workflows/test_restart_settings.py"),
     ),
