@@ -58,6 +58,7 @@ from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import Pod
+from syncpod.temporal import resize_metrics
 from syncpod.temporal.own_server import OwnServer
 from syncpod.temporal.pod_orders import PodOrders
 from syncpod.temporal.senders import sent_to
@@ -312,6 +313,11 @@ class Agent:
         self.published_pods.take(workflow_id, run_id, published)
         self.journal.take(workflow_id, run_id, published)
         self.stuck_workflows.went_on(workflow_id, run_id)
+
+    def pod_gone(self, ref: PodRef) -> None:
+        """Forget a pod of which nothing is left here: its workflow was terminated, and so has published no end."""
+        if self.published_pods.forget(ref):
+            resize_metrics.forget(pod_workflow_id(ref.namespace, ref.name))
 
     def _resume(self, ref: PodRef) -> None:
         """Send a workflow's new run the runtime's listing of now, and the results of the probes."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from syncpod.messages.identity import EndedLife, pod_workflow_id
+from syncpod.messages.identity import EndedLife, PodRef, pod_workflow_id
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
 from syncpod.pod import ObjectMeta
 from syncpod.temporal.workflow_watch import Published
@@ -69,6 +69,19 @@ class PublishedPods:
                 watcher(published)
         self._behind[workflow_id] = None
         self._news.set()
+
+    def forget(self, ref: PodRef) -> bool:
+        """Drop the state of a pod that is gone although no workflow has published that; say whether it was known.
+
+        Another pod of that name stays, and so does another life of the pod.
+        """
+        workflow_id = pod_workflow_id(ref.namespace, ref.name)
+        newest = self._runs.get(workflow_id)
+        if newest is None or (newest.published.uid, newest.published.incarnation) != (ref.uid, ref.incarnation):
+            return False
+        del self._runs[workflow_id]
+        self._behind.pop(workflow_id, None)
+        return True
 
     def newest(self, workflow_id: str) -> PublishedRun | None:
         """Return the newest state of a workflow that this worker has seen; None if it has seen none."""

@@ -45,6 +45,12 @@ def resizes(workflow_id: str, pending: str, in_progress: bool, requested: Sequen
         _requested.add(1, {"resource": resource, "requirement": requirement, "operation": operation})
 
 
+def forget(workflow_id: str) -> None:
+    """Count the resize of a pod no more, whose workflow was ended without a task of its own, by a termination."""
+    _pending.pop(workflow_id, None)
+    _in_progress.discard(workflow_id)
+
+
 def observe_pending(_: CallbackOptions) -> Iterable[Observation]:
     """Return how many pods wait to be resized, by reason."""
     return [Observation(number, {"reason": why}) for why, number in Counter(tuple(_pending.values())).items()]

@@ -14,6 +14,7 @@ class OfNoPod:
     """A published state that is of no pod, has left nothing, and answers nothing."""
 
     is_followed = False
+    incarnation = ""
     replacing: Collection[str] = ()
     ended_life = None
 

@@ -79,6 +79,8 @@ class Scene:
     ended_by_the_server: set[str] = field(default_factory=set)
     orphans: Orphans = field(init=False)
     killer: OrphanKiller = field(init=False)
+    gone: list[str] = field(default_factory=list)
+    """The UIDs of the pods of which nothing is left."""
 
     def __post_init__(self) -> None:
         node = self.bench.node
@@ -95,6 +97,7 @@ class Scene:
             coverage,
             self.told.append,
             begin_anew=self.begin_anew,
+            on_gone=lambda ref: self.gone.append(ref.uid),
         )
 
     async def begin_anew(self, ref: PodRef) -> bool:
@@ -235,6 +238,7 @@ async def test_only_orphans_proven_by_the_servers_records_are_killed_and_complet
     assert [each.state for each in (await foreign.view()).containers] == ["running"]
     assert [each.uid for each in scene.told[-1]] == [foreign.uid]
     assert scene.orphans.total == 2
+    assert scene.gone == [ended.uid, lost.uid]
 
 
 async def test_what_a_workflow_has_left_to_the_node_is_no_orphan(scene: Scene) -> None:

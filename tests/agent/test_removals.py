@@ -38,6 +38,7 @@ class Remover:
     """How many of the next removals find somebody else in the pod."""
     may: asyncio.Event = field(default_factory=asyncio.Event)
     log: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
 
     async def remove(self, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
         await self.may.wait()
@@ -57,7 +58,16 @@ class Remover:
 
 
 def removing(node: NodeContext, remover: Remover) -> Removals:
-    return Removals(node, Mock(), remover, tuple, began=remover.began, ended=remover.ended, period=1e9)
+    return Removals(
+        node,
+        Mock(),
+        remover,
+        tuple,
+        began=remover.began,
+        ended=remover.ended,
+        period=1e9,
+        on_gone=lambda ref: remover.gone.append(ref.uid),
+    )
 
 
 def ended_life(uid: str) -> EndedLife:
@@ -77,7 +87,7 @@ async def test_each_removal_is_announced_to_the_agent_and_a_failed_one_is_logged
     assert {"began well", "removed well", "ended well"} < set(remover.log)
     assert caplog.text.count("(uid full) stay for now: Input/output error") == 1
     assert "the remains of pod odd stay for now because of a defect" in caplog.text
-    assert under_way.total == 1
+    assert (under_way.total, remover.gone) == (1, ["well"])
 
 
 async def test_a_removal_is_tried_again_when_somebody_else_acts_in_the_pod(node: NodeContext) -> None:

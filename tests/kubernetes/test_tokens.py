@@ -130,7 +130,7 @@ async def test_a_token_is_asked_for_one_pod_and_kept_in_memory_alone(
         "expirationSeconds": 3607,
         "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "uid-of-web"},
     }
-    assert node.told == 1
+    await until(lambda: node.told == 1)
     assert of_process.redact("it is token-1-of-default") == "it is ***"
     files = _files(tmp_path)
     assert files and all(path.is_relative_to(tmp_path / "memory") for path in files)

@@ -26,6 +26,7 @@ class PublishedNode:
     """Always False: the workflow of a node does not end by itself."""
     is_unready: Final = False
     """Always False: a node is no pod."""
+    incarnation: Final = ""
     is_followed: Final = False
     """Always False: no other node begins in its place."""
     replacing: tuple[str, ...] = ()

@@ -42,6 +42,11 @@ class PublishedPod:
         return self.state.pod.metadata.uid
 
     @property
+    def incarnation(self) -> str:
+        """Which life of the pod it is."""
+        return self.state.incarnation
+
+    @property
     def metadata(self) -> ObjectMeta:
         """The pod's metadata."""
         return self.state.pod.metadata

@@ -77,6 +77,7 @@ class Orphans:
         *,
         begin_anew: Callable[[PodRef], Awaitable[bool]],
         is_signed: bool = False,
+        on_gone: Callable[[PodRef], None] = lambda ref: None,
         period: float = 60.0,
     ) -> None:
         """Look every `period` seconds; `on_orphans` is called with all orphans when they have changed.
@@ -84,9 +85,10 @@ class Orphans:
         It looks more rarely on a large node (`pause_seconds`). `coverage` returns what the node's history knows; it may
         raise RPCError. `begin_anew` begins a pod's workflow anew if the server has ended it for a limit of its own, and
         says whether it has: such a pod is no orphan. `is_signed`: commands to the node are signed, so that nothing is
-        killed on the server's word alone.
+        killed on the server's word alone. `on_gone` is called with each orphan that was ended and removed.
         """
         self._begin_anew = begin_anew
+        self._on_gone = on_gone
         self._is_signed = is_signed
         self._node = node
         self._workflows = workflows
@@ -214,9 +216,12 @@ class Orphans:
 
     async def _end_pod(self, pod: PodInRuntime, judgement: Judgement) -> tuple[bool, str]:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid, incarnation=pod.incarnation)
-        return await self._killer.end_pod(
+        done, obstacle = await self._killer.end_pod(
             ref, partial(self._still, pod.uid), grace_seconds=ORPHAN_GRACE_SECONDS, why=f"orphan: {judgement.why}"
         )
+        if done:
+            self._on_gone(ref)
+        return done, obstacle
 
     async def _end_nameless(self, thing: Nameless) -> tuple[bool, str]:
         return await self._killer.end_nameless(thing, grace_seconds=ORPHAN_GRACE_SECONDS)

@@ -91,11 +91,12 @@ class Removals:
         period: float = 60.0,
         min_age: float = 300.0,
         on_remains: Callable[[tuple[Remains, ...]], None] = lambda remains: None,
+        on_gone: Callable[[PodRef], None] = lambda ref: None,
     ) -> None:
         """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds.
 
         `began` and `ended` are called around each removal, so that no signal tells of it. `on_remains` is called after
-        each round with what cannot be removed, and why.
+        each round with what cannot be removed, and why; `on_gone` with each pod of which nothing is left.
         """
         self._node = node
         self._workflows = workflows
@@ -106,6 +107,7 @@ class Removals:
         self._period = period
         self._min_age = min_age
         self._on_remains = on_remains
+        self._on_gone = on_gone
         self._noted = RecordCache(node, lambda record: _Noted.by(record, node.cluster))
         self._dead_since: dict[str, float] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
@@ -221,6 +223,7 @@ class Removals:
         self.total += 1
         metrics.collected("pod", 1)
         log.info("removed the remains of pod %s/%s (uid %s)", ref.namespace, ref.name, ref.uid)
+        self._on_gone(ref)
         return True
 
     def _complain(self, ref: PodRef, why: str) -> None:

@@ -79,6 +79,7 @@ def add_housekeeping_tasks(
         reporter.set_orphans,
         begin_anew=agent.stuck_workflows.begin_anew,
         is_signed=is_signed,
+        on_gone=agent.pod_gone,
         period=settings.orphans_period,
     )
     evictor = _evictor(agent, node, cri, settings, containers, images, reporter)
@@ -122,6 +123,7 @@ def _removals(
         period=settings.gone_pods_period,
         min_age=settings.gone_pods_min_age,
         on_remains=on_remains,
+        on_gone=agent.pod_gone,
     )
     agent.published_pods.on_ended_life(removals.take)
     agent.add_background_task("removal of gone pods", removals.run)

@@ -15,6 +15,7 @@ from secrets import SystemRandom
 from typing import Any, Final
 
 from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
+from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.claimed_volume import NotUsable, bound_volume, claim_path, place_of, volume_path
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
@@ -41,7 +42,7 @@ class _NotFetched(Exception):
     """The API server did not answer, or refused."""
 
 
-class FollowedClaim:
+class FollowedClaim(FollowedGift):
     """One claim. All methods belong to one event loop."""
 
     def __init__(
@@ -57,22 +58,10 @@ class FollowedClaim:
 
         `tell` is called when the place is known, or when there is another reason why it is not.
         """
-        self._client, self._store, self._need, self._node, self._tell = client, store, need, node, tell
-        self._csi = csi
-        self.is_known = False
-        """The store has the place."""
-        self.trouble = ""
-        """Why it is not known; "" if it is, or before the first answer."""
-        self._again = asyncio.Event()
-
-    @property
-    def has_said(self) -> bool:
-        """Whether the log has that trouble already."""
-        return True
-
-    def keep_again(self) -> None:
-        """Look once more whether the store has the place."""
-        self._again.set()
+        ref = need.ref
+        lacks = f"pod {ref.namespace}/{need.pod} has no volume of its claim"
+        super().__init__(store, ref, tell, lacks, within=f"{ref.namespace}/{need.claim}: ")
+        self._client, self._need, self._node, self._csi = client, need, node, csi
 
     async def run(self) -> None:
         """Learn the place, and keep it until cancelled."""
@@ -90,12 +79,7 @@ class FollowedClaim:
             except (_NotFetched, OSError, ValueError) as error:
                 self._fail(where_and_why(error))
                 wait = backoff.next(error.__cause__ if isinstance(error.__cause__, ApiError) else error)
-            try:
-                async with asyncio.timeout(wait):
-                    await self._again.wait()
-                self._again.clear()
-            except TimeoutError:
-                continue
+            await self._rest(wait)
 
     def _is_here(self) -> bool:
         try:
@@ -126,22 +110,6 @@ class FollowedClaim:
             missing = isinstance(error, ApiError) and error.reason == "NotFound"
             kind = NotUsable if missing else _NotFetched
             raise kind(f"failed to fetch {what} from API server: {error}") from error
-
-    def _succeed(self) -> None:
-        self.trouble = ""
-        self._store.explain(self._need.ref, "")
-        if not self.is_known:
-            self.is_known = True
-            self._tell()
-
-    def _fail(self, why: str) -> None:
-        need = self._need
-        text = f"{need.ref.namespace}/{need.claim}: {why}"
-        if self.trouble != why:
-            self.trouble = why
-            log.warning("pod %s/%s has no volume of its claim %s", need.ref.namespace, need.pod, text)
-            self._store.explain(need.ref, text)
-            self._tell()
 
 
 class Claims:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from secrets import SystemRandom
 from typing import Any, Final
 
+from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.certificates import key_and_request
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
@@ -43,8 +44,6 @@ from syncpod.objects import (
 )
 from syncpod.redaction import of_process
 
-log = logging.getLogger(__name__)
-
 RETRY_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 60.0
 """Between two looks at the clock, which may be set, or stand still while the machine sleeps."""
@@ -70,26 +69,13 @@ async def served_version(client: ApiClient, resource: str) -> str:
     raise NotIssued(f"the cluster serves no {resource}")
 
 
-class FollowedBundle:
+class FollowedBundle(FollowedGift):
     """Trust anchors. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, store: ObjectStore, need: BundleNeed, tell: Callable[[], None]) -> None:
         """Keep them in `store`; `tell` is called when they are kept, or when there is another reason why not."""
-        self._client, self._store, self._need, self._tell = client, store, need, tell
-        self.is_known = False
-        """The store has them as the API server has answered."""
-        self.trouble = ""
-        """Why the store may not have them; "" if it has."""
-        self._news = asyncio.Event()
-
-    @property
-    def has_said(self) -> bool:
-        """Whether the log has that trouble already."""
-        return True
-
-    def keep_again(self) -> None:
-        """Keep once more what is known: the store may have lost it."""
-        self._news.set()
+        super().__init__(store, need.ref, tell, f"pod {need.ref.namespace}/{need.pod} has no trust anchors")
+        self._client, self._need = client, need
 
     async def run(self) -> None:
         """Follow the anchors until cancelled."""
@@ -104,12 +90,11 @@ class FollowedBundle:
         wanted = f"metadata.name={need.name}" if need.name else f"spec.signerName={need.signer}"
         path, params = f"{GROUP}/{version}/{BUNDLES}", {"fieldSelector": wanted}
         reflector = Reflector(self._client, path, "ClusterTrustBundle", params=params, level=logging.DEBUG)
-        self._news = reflector.news
+        self._again = reflector.news
         following = asyncio.create_task(reflector.run(), name=f"watch of trust bundles for pod {need.pod}")
         try:
             while True:
-                await self._news.wait()
-                self._news.clear()
+                await self._rest(None)
                 if reflector.is_complete:
                     await self._keep(reflector)
         finally:
@@ -126,19 +111,10 @@ class FollowedBundle:
             self._fail(where_and_why(error))
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self.keep_again)
         else:
-            self.is_known, self.trouble = True, ""
-            self._store.explain(self._need.ref, "")
-            self._tell()
-
-    def _fail(self, why: str) -> None:
-        if self.trouble != why:
-            self.trouble = why
-            log.warning("pod %s/%s has no trust anchors: %s", self._need.ref.namespace, self._need.pod, why)
-            self._store.explain(self._need.ref, why)
-            self._tell()
+            self._succeed()
 
 
-class FollowedCertificate:
+class FollowedCertificate(FollowedGift):
     """One certificate. All methods belong to one event loop."""
 
     def __init__(
@@ -155,22 +131,9 @@ class FollowedCertificate:
 
         `tell` is called when the certificate is known, or when there is another reason why it is not.
         """
-        self._client, self._store, self._need, self._node, self._tell = client, store, need, node, tell
-        self._now = now
-        self.is_known = False
-        """The store has a certificate."""
-        self.trouble = ""
-        """Why there is no newer certificate; "" if none is due."""
-        self._again = asyncio.Event()
-
-    @property
-    def has_said(self) -> bool:
-        """Whether the log has that trouble already."""
-        return True
-
-    def keep_again(self) -> None:
-        """Look once more whether the store has the certificate."""
-        self._again.set()
+        lacks = f"pod {need.ref.namespace}/{need.pod} has no new certificate of {need.signer}"
+        super().__init__(store, need.ref, tell, lacks, level=logging.INFO)
+        self._client, self._need, self._node, self._now = client, need, node, now
 
     async def run(self) -> None:
         """Keep the certificate valid until cancelled."""
@@ -185,12 +148,7 @@ class FollowedCertificate:
             except (ApiError, Unreachable, OSError, ObjectRefused) as error:
                 self._fail(where_and_why(error))
                 wait = backoff.next(error)
-            try:
-                async with asyncio.timeout(wait):
-                    await self._again.wait()
-                self._again.clear()
-            except TimeoutError:
-                continue
+            await self._rest(wait)
 
     async def _round(self) -> float:
         """Have a certificate issued if one is due; return seconds after which to look again."""
@@ -254,18 +212,3 @@ class FollowedCertificate:
         except ObjectUnreadable:
             return None
         return None if held is None else refresh_at(held)
-
-    def _succeed(self) -> None:
-        self.trouble = ""
-        self._store.explain(self._need.ref, "")
-        if not self.is_known:
-            self.is_known = True
-            self._tell()
-
-    def _fail(self, why: str) -> None:
-        need = self._need
-        if self.trouble != why:
-            self.trouble = why
-            log.info("pod %s/%s has no new certificate of %s: %s", need.ref.namespace, need.pod, need.signer, why)
-            self._store.explain(need.ref, why)
-            self._tell()

@@ -7,13 +7,13 @@ new one can be had, the one that has expired stays where it is, and the pod's ot
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from secrets import SystemRandom
 from typing import Any, Final
 
+from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.json_values import mapping
@@ -23,8 +23,6 @@ from syncpod.objects.tokens import expiry, former_token, kept_token
 from syncpod.objects.values import values
 from syncpod.pod import ConfigMap, Secret
 from syncpod.redaction import of_process
-
-log = logging.getLogger(__name__)
 
 LONGEST: Final = timedelta(hours=24)
 JITTER: Final = timedelta(seconds=10)
@@ -37,7 +35,7 @@ class NoToken(Exception):
     """The API server's answer is no token; the text shows nothing of it."""
 
 
-class FollowedToken:
+class FollowedToken(FollowedGift):
     """One token. All methods belong to one event loop."""
 
     def __init__(
@@ -51,22 +49,10 @@ class FollowedToken:
         chance: Callable[[], float] = _CHANCE,
     ) -> None:
         """Keep the token in `store`; `tell` is called when it is known. `chance` returns a number from 0 to 1."""
-        self._client, self._store, self._need, self._tell = client, store, need, tell
+        lacks = f"pod {need.ref.namespace}/{need.pod} has no new token of service account {need.service_account}"
+        super().__init__(store, need.ref, tell, lacks)
+        self._client, self._need = client, need
         self._now, self._chance = now, chance
-        self.is_known = False
-        """The store has a token that was valid when this was last looked at, or has just been requested."""
-        self.trouble = ""
-        """Why there is no newer token; "" if none is due."""
-        self._again = asyncio.Event()
-
-    @property
-    def has_said(self) -> bool:
-        """Whether the log has that trouble already."""
-        return True
-
-    def keep_again(self) -> None:
-        """Look once more whether the store has the token."""
-        self._again.set()
 
     async def run(self) -> None:
         """Keep the token valid until cancelled."""
@@ -77,12 +63,7 @@ class FollowedToken:
             except (ApiError, Unreachable, NoToken, OSError, ObjectRefused) as error:
                 self._fail(where_and_why(error))
                 wait = backoff.next(error)
-            try:
-                async with asyncio.timeout(wait):
-                    await self._again.wait()
-                self._again.clear()
-            except TimeoutError:
-                continue
+            await self._rest(wait)
 
     async def _round(self) -> float:
         """Request a token if one is due; return seconds after which to look again."""
@@ -138,26 +119,6 @@ class FollowedToken:
         if not isinstance(token, str) or not token or expires.tzinfo is None:
             raise NoToken("the API server's answer is no token")
         return token, expires
-
-    def _succeed(self) -> None:
-        self.trouble = ""
-        self._store.explain(self._need.ref, "")
-        if not self.is_known:
-            self.is_known = True
-            self._tell()
-
-    def _fail(self, why: str) -> None:
-        need = self._need
-        if self.trouble != why:
-            self.trouble = why
-            log.warning(
-                "pod %s/%s has no new token of service account %s: %s",
-                need.ref.namespace,
-                need.pod,
-                need.service_account,
-                why,
-            )
-        self._store.explain(need.ref, why)
 
 
 def forget_token(store: ObjectStore, ref: ObjectRef) -> None:

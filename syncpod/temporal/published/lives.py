@@ -13,6 +13,10 @@ class Life(Protocol):
         """The pod's UID; "" for a node."""
 
     @property
+    def incarnation(self) -> str:
+        """Which life of the pod it is; "" for a node."""
+
+    @property
     def metadata(self) -> ObjectMeta:
         """The pod's metadata; empty for a node."""
 
