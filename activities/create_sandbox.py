@@ -278,6 +278,7 @@ async def _run(attempt: StepAttempt, request: CreateSandbox, config: SandboxConf
     count_sandbox()
     try:
         sandbox_id = await attempt.node.cri.run_pod_sandbox(config, runtime_handler=runtime_handler(request.pod))
+        attempt.node.reader.require_own("run_podsandbox", sandbox_id, attempt.ref.uid)
     except (NameReserved, TransportFault):
         raise
     except CriError as error:

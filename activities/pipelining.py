@@ -316,7 +316,9 @@ class Ahead(MadeEarly):
         self._is_sent = True
         asked = prepared.configured
         try:
-            self._container_id = await node.cri.create_container(request.sandbox_id, asked.container, asked.sandbox)
+            made = await node.cri.create_container(request.sandbox_id, asked.container, asked.sandbox)
+            node.reader.require_own("create_container", made, request.ref.uid)
+            self._container_id = made
         except DeadlineExceeded:
             pass
         except CriError:  # if the turn comes, the start asks again, and reports what is wrong

@@ -253,6 +253,7 @@ class _Start:
         self._count()
         try:
             container_id = await self.cri.create_container(self.request.sandbox_id, asked.container, asked.sandbox)
+            self.attempt.node.reader.require_own("create_container", container_id, self.request.ref.uid)
         except (NameReserved, ImageAbsent, TransportFault):
             raise
         except CriError as error:

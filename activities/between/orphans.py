@@ -89,6 +89,8 @@ class OrphanKiller:
             inventory = await take_inventory(self._node.cri, self._node.context.name, {}) if held else None
             if inventory is None or found.id not in {each.id for each in inventory.nameless}:
                 return Ended(done=False)
+            if self._node.reader.belongs_to_pod(found.id):
+                return Ended(done=False, obstacle="the runtime has listed it as a pod's")
             inside = await self._node.cri.list_containers()
             chosen = [each for each in inside if found.id in (each.id, each.sandbox_id)]
             if any(each.labels.get(NODE_LABEL) != self._node.context.name for each in chosen):

@@ -7,9 +7,9 @@ must pass these checks before it becomes a file name, a line of a log, or a part
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -23,6 +23,17 @@ _LARGEST_PID: Final = 2**22
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 _Answer = TypeVar("_Answer")
+
+
+class Labelled(Protocol):
+    """An entry of a list."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+
+
+_Entry = TypeVar("_Entry", bound=Labelled)
 
 
 def readable(parse: Callable[[bytes], _Answer]) -> Callable[[bytes], _Answer | None]:
@@ -57,6 +68,23 @@ class ReadableAnswers:
     def __getattr__(self, name: str) -> Any:
         """Return the channel's own attribute: other streaming calls, which the client does not make."""
         return getattr(self._channel, name)
+
+
+def asked_for(listed: Iterable[_Entry], labels: Mapping[str, str], **fields: str) -> tuple[_Entry, ...]:
+    """Return those entries of a list that were asked for, each once.
+
+    A runtime that ignores a filter would otherwise have one pod's containers ended for another's, or those of somebody
+    else; and one that lists a sandbox twice would have a pod ended, since it may have only one. Two entries are the
+    same if they are one record, as `KnownItems` returns it for equal ones. A field that is "" was not asked for.
+    """
+    wanted = [(name, value) for name, value in fields.items() if value]
+    return tuple(
+        {
+            id(each): each
+            for each in listed
+            if labels.items() <= each.labels.items() and all(getattr(each, name) == value for name, value in wanted)
+        }.values()
+    )
 
 
 def is_id(text: str) -> bool:

@@ -16,7 +16,7 @@ from typing_extensions import override
 from protos.cri.containerd import content_pb2, content_pb2_grpc, tasks_pb2, tasks_pb2_grpc
 from protos.cri.v1 import api_pb2, api_pb2_grpc
 from syncpod.cri import records, telemetry
-from syncpod.cri.answers import ReadableAnswers, is_id, process_id, word
+from syncpod.cri.answers import ReadableAnswers, asked_for, is_id, process_id, word
 from syncpod.cri.endpoint import socket_path
 from syncpod.cri.errors import CriError, NotFound, Unimplemented, Unreadable, believing, classify
 from syncpod.cri.keyring import Credential
@@ -185,7 +185,7 @@ class CriClient(CriRuntime):
         selection = api_pb2.PodSandboxFilter(id=id, label_selector=labels)
         request = api_pb2.ListPodSandboxRequest(filter=selection)
         answer = await self._call("list_podsandbox", self._runtime.ListPodSandbox, request)
-        return self._sandboxes.records(answer.items)
+        return asked_for(self._sandboxes.records(answer.items), labels, id=id)
 
     # --- containers ---------------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class CriClient(CriRuntime):
         selection = api_pb2.ContainerFilter(id=id, pod_sandbox_id=sandbox_id, label_selector=labels)
         request = api_pb2.ListContainersRequest(filter=selection)
         answer = await self._call("list_containers", self._runtime.ListContainers, request)
-        return self._containers.records(answer.containers)
+        return asked_for(self._containers.records(answer.containers), labels, id=id, sandbox_id=sandbox_id)
 
     @override
     async def container_status(self, container_id: str, *, verbose: bool = False) -> ContainerAnswer:

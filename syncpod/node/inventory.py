@@ -13,8 +13,8 @@ from typing import Literal
 
 from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
 from syncpod.lifecycle.orphans import made_at
+from syncpod.node.listed_pods import why_of_no_pod
 from syncpod.node.pod_records import RecordedLife, cluster_of
-from syncpod.node.reader import why_of_no_pod
 from syncpod.translation import names
 
 

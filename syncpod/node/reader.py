@@ -15,14 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeVar
 
-from syncpod.cri.answers import is_id, word
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, RuntimeFailure, believing
 from syncpod.cri.port import ContainerAnswer, ContainerSummary, CriRuntime, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_TO_RUNTIME, Exit
@@ -36,11 +34,11 @@ from syncpod.lifecycle.observed import (
     order_sandboxes,
 )
 from syncpod.lifecycle.start_errors import without_guess
+from syncpod.node.listed_pods import ListedPod, ListedPods, require_same
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
 from syncpod.translation import names
-from syncpod.translation.paths import is_uid
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +53,6 @@ _CALLS_PER_POD = 8
 
 _MESSAGE_SECONDS: Final = 10.0
 """How long to wait for the disk that has a container's termination message."""
-
-_LARGEST_NUMBER = 2**31 - 2
-"""The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
 
 _MOST_OF_A_POD: Final = 1_000
 """How many sandboxes and containers a pod may have in the runtime. Ours have a few dozens; each costs a call, and room
@@ -95,14 +90,6 @@ class InstanceKey:
     incarnation: str
     container: str
     restart: int
-
-
-@dataclass(slots=True)
-class _Listed:
-    """The entries of both lists about one pod."""
-
-    sandboxes: list[SandboxSummary] = field(default_factory=list)
-    containers: list[ContainerSummary] = field(default_factory=list)
 
 
 class PodReader:
@@ -147,13 +134,9 @@ class PodReader:
         self._built: dict[str, tuple[tuple[ObservedContainer, ...], ObservedPod]] = {}
         """The newest listing of each pod, by UID, and its containers with whole messages: one with the same records is
         a copy of it."""
-        self._believed: dict[str, SandboxSummary | ContainerSummary] = {}
-        """Records that have passed `why_of_no_pod`, by id; the client gives the same record as long as nothing
-        changes."""
+        self._listed = ListedPods()
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
         self._hidden: set[InstanceKey] = set()
-        self._passed_over: dict[str, str] = {}
-        """By id: why something that has the owner's label can belong to no pod."""
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
 
     async def read(self, uid: str, *, made: Made | None = None) -> ObservedPod:
@@ -163,8 +146,8 @@ class PodReader:
         are requested at once.
         """
         seq, observed_at = self._begin()
-        pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self._ask_early(made))
-        return await self._complete(seq, observed_at, uid, pods.get(uid, _Listed()))
+        pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self._ask_early(uid, made))
+        return await self._complete(seq, observed_at, uid, pods.get(uid, ListedPod()))
 
     async def read_all(self) -> Relist:
         """Read every pod of the owner: the kubelet's relist (pleg/generic.go, v1.36, Relist).
@@ -219,6 +202,14 @@ class PodReader:
         """List an instance again."""
         self._hidden.discard(instance)
 
+    def belongs_to_pod(self, id: str) -> bool:
+        """Say whether the runtime's last valid list had a sandbox or container of this node as a pod's."""
+        return self._listed.belongs_to_pod(id)
+
+    def require_own(self, operation: str, id: str, uid: str) -> None:
+        """Raise Unreadable if the id that the runtime has answered with, for a thing of this pod, is another pod's."""
+        self._listed.require_own(operation, id, uid)
+
     def known_sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
         """Return what was last asked about a sandbox; None if nothing was, or it is gone."""
         return self._sandboxes.get(sandbox_id)
@@ -246,7 +237,7 @@ class PodReader:
             return 0
         return (status.pid or PID_NOT_SAID) if status.state == "SANDBOX_READY" else 0
 
-    async def _attempt(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod | CriError:
+    async def _attempt(self, seq: Seq, observed_at: datetime, uid: str, listed: ListedPod) -> ObservedPod | CriError:
         """Complete one pod's listing within its timeout, or return why not. A late one goes on and fills the cache."""
         if uid not in self._late:
             async with self._attempts:
@@ -277,42 +268,22 @@ class PodReader:
         self.newest_begun = Seq(boot=self._boot, counter=self.newest_begun.counter + 1)
         return self.newest_begun, self.now()
 
-    async def _list(self, labels: Mapping[str, str]) -> dict[str, _Listed]:
+    async def _list(self, labels: Mapping[str, str]) -> dict[str, ListedPod]:
         selection = {names.NODE_LABEL: self._owner, **labels}
         sandboxes, containers = await asyncio.gather(
             self._runtime.list_pod_sandboxes(labels=selection), self._runtime.list_containers(labels=selection)
         )
-        pods: defaultdict[str, _Listed] = defaultdict(_Listed)
-        odd: dict[str, str] = {}
-        for sandbox in sandboxes:
-            if why := self._why_of_no_pod(sandbox):
-                odd[sandbox.id] = f"sandbox {word(sandbox.id)}: {why}"
-            else:
-                pods[sandbox.labels[names.POD_UID_LABEL]].sandboxes.append(sandbox)
-        for container in containers:
-            if why := self._why_of_no_pod(container):
-                odd[container.id] = f"container {word(container.id)}: {why}"
-            elif not (self._hidden and _instance(container) in self._hidden):
-                pods[container.labels[names.POD_UID_LABEL]].containers.append(container)
-        self._pass_over(odd, whole=not labels)
-        return dict(pods)
+        return self._listed.sort(
+            sandboxes,
+            containers,
+            whole=not labels,
+            hidden=lambda container: bool(self._hidden) and _instance(container) in self._hidden,
+        )
 
-    def _why_of_no_pod(self, thing: SandboxSummary | ContainerSummary) -> str:
-        if self._believed.get(thing.id) is thing:
-            return ""
-        if not (why := why_of_no_pod(thing)):
-            self._believed[thing.id] = thing
-        return why
-
-    def _pass_over(self, odd: Mapping[str, str], *, whole: bool) -> None:
-        """Warn once about each ignored sandbox or container; if the listing is `whole`, forget those that are gone."""
-        for id_, why in odd.items():
-            if id_ not in self._passed_over:
-                log.warning("passed over, although it has this node's label: %s", why)
-        self._passed_over = dict(odd) if whole else {**self._passed_over, **odd}
-
-    async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod:
+    async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: ListedPod) -> ObservedPod:
         """Complete the listing of a pod with status calls. Raises CriError."""
+        if listed.doubt is not None:
+            raise listed.doubt
         if (many := len(listed.sandboxes) + len(listed.containers)) > _MOST_OF_A_POD:
             text = (
                 f"the runtime lists {many} sandboxes and containers of pod {uid}, and at most {_MOST_OF_A_POD} are read"
@@ -338,7 +309,7 @@ class PodReader:
         seq: Seq,
         observed_at: datetime,
         uid: str,
-        listed: _Listed,
+        listed: ListedPod,
         sandboxes: tuple[ObservedSandbox, ...],
         containers: tuple[ObservedContainer, ...],
     ) -> ObservedPod:
@@ -361,18 +332,24 @@ class PodReader:
             self._built[uid] = containers, built
         return built
 
-    async def _ask_early(self, made: Made | None) -> None:
+    async def _ask_early(self, uid: str, made: Made | None) -> None:
         """Ask for the status of what was just made; if there is none, whoever completes the listing asks again."""
         with contextlib.suppress(CriError):
             if made is None:
                 return
-            if made.container_id:
-                await self._take(await self._runtime.container_status(made.container_id, verbose=True), made.sandbox_id)
-            else:
-                self._sandboxes[made.sandbox_id] = await self._sandbox(made.sandbox_id)
+            if not made.container_id:
+                status = await self._runtime.pod_sandbox_status(made.sandbox_id)
+                if status.labels.get(names.POD_UID_LABEL) == uid:
+                    self._take_sandbox(status)
+                return
+            answer = await self._runtime.container_status(made.container_id, verbose=True)
+            if answer.labels.get(names.POD_UID_LABEL) == uid:
+                await self._take(answer, made.sandbox_id)
 
-    def _known(self, listed: _Listed) -> tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]] | None:
-        """Return all of a pod from the cache; None if anything has to be asked for."""
+    def _known(self, listed: ListedPod) -> tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]] | None:
+        """Return all of a pod from the cache; None if anything has to be asked for, or the list is doubtful."""
+        if listed.doubt is not None:
+            return None
         sandboxes = _all_of(map(self._known_sandbox, listed.sandboxes))
         containers = _all_of(map(self._known_container, listed.containers))
         return None if sandboxes is None or containers is None else (sandboxes, containers)
@@ -386,12 +363,15 @@ class PodReader:
         return known if settled else None
 
     async def _ask_sandbox(self, listed: SandboxSummary) -> ObservedSandbox:
-        observed = self._sandboxes[listed.id] = await self._sandbox(listed.id)
-        return observed
+        status = await self._runtime.pod_sandbox_status(listed.id)
+        require_same(listed, status)
+        return self._take_sandbox(status)
 
-    async def _sandbox(self, sandbox_id: str) -> ObservedSandbox:
+    def _take_sandbox(self, status: SandboxStatus) -> ObservedSandbox:
+        """Remember an answer for the listings to come."""
         with believing("podsandbox_status"):
-            return _observed_sandbox(await self._runtime.pod_sandbox_status(sandbox_id))
+            observed = self._sandboxes[status.id] = _observed_sandbox(status)
+        return observed
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
         """Return the cached status if it is still valid: an exit is final, and otherwise only a new state brings news.
@@ -413,6 +393,7 @@ class PodReader:
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Verbose, for the pid: the watcher of the process would ask for it at once.
         answer = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
+        require_same(listed, answer)
         return await self._take(answer, listed.sandbox_id)
 
     async def _take(self, answer: ContainerAnswer, sandbox_id: str) -> ObservedContainer:
@@ -449,7 +430,7 @@ class PodReader:
         except NotFound:
             return False
 
-    def _forget_all_but(self, pods: Mapping[str, _Listed]) -> None:
+    def _forget_all_but(self, pods: Mapping[str, ListedPod]) -> None:
         """Drop what is not listed.
 
         An entry that a newer listing has just added may be dropped too, and is then asked for again.
@@ -462,22 +443,6 @@ class PodReader:
         self._sandboxes = {id: known for id, known in self._sandboxes.items() if id in sandboxes}
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
         self._built = {uid: built for uid, built in self._built.items() if uid in pods}
-        self._believed = {id: thing for id, thing in self._believed.items() if id in sandboxes or id in containers}
-
-
-def why_of_no_pod(thing: SandboxSummary | ContainerSummary) -> str:
-    """Return why a sandbox or a container with our label can belong to no pod; "" if it can."""
-    uid = thing.labels.get(names.POD_UID_LABEL, "")
-    if not is_uid(uid):
-        return f"{uid[:100]!r} is not a pod's UID"
-    if thing.attempt > _LARGEST_NUMBER:
-        return f"{thing.attempt} is not an attempt's number"
-    if not is_id(thing.id):
-        return f"{thing.id[:100]!r} is not an id"
-    labels = (thing.labels.get(label, "") for label in (names.POD_NAME_LABEL, names.POD_NAMESPACE_LABEL))
-    others = (thing.name, thing.namespace) if isinstance(thing, SandboxSummary) else (thing.name,)
-    wrong = next((text for text in (*others, *labels) if text and not is_uid(text)), "")
-    return f"{wrong[:100]!r} is not a name" if wrong else ""
 
 
 def _instance(container: ContainerSummary) -> InstanceKey:
@@ -528,7 +493,7 @@ async def _together(coroutines: Iterable[Coroutine[None, None, _Record]]) -> lis
             task.cancel()
 
 
-def _identity(listed: _Listed) -> tuple[str, str]:
+def _identity(listed: ListedPod) -> tuple[str, str]:
     """Return the pod's name and namespace by its sandboxes or the labels of its containers; "" if it has none."""
     for sandbox in listed.sandboxes:
         return sandbox.name, sandbox.namespace

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from google.protobuf.message import Message
@@ -26,6 +26,8 @@ LABELS = {
     names.POD_NAMESPACE_LABEL: "default",
     names.CONTAINER_NAME_LABEL: "main",
 }
+_Entry = TypeVar("_Entry", cri.PodSandbox, cri.Container)
+_Status = TypeVar("_Status", cri.PodSandboxStatusResponse, cri.ContainerStatusResponse)
 DEEP = {"info": "[" * 200_000}
 
 
@@ -68,8 +70,14 @@ def status(
     )
 
 
-async def relisted(**answers: Message | bytes) -> Relist:
-    """What the node's reader makes of such answers."""
+def of_another(answer: _Status) -> _Status:
+    """The same status, of another pod."""
+    answer.status.labels[names.POD_UID_LABEL] = "u2"
+    return answer
+
+
+def answering(answers: Mapping[str, Message | bytes]) -> AnyCri:
+    """A runtime with one pod of one container, which gives these answers."""
     handler = AnyCri()
     honest = {
         "ListPodSandbox": sandboxes(),
@@ -79,6 +87,12 @@ async def relisted(**answers: Message | bytes) -> Relist:
     }
     for name, answer in {**honest, **answers}.items():
         handler.answers[name] = answer if isinstance(answer, bytes) else answer.SerializeToString()
+    return handler
+
+
+async def relisted(**answers: Message | bytes) -> Relist:
+    """What the node's reader makes of such answers."""
+    handler = answering(answers)
     async with serving(handler) as endpoint, CriClient(endpoint) as client:
         return await PodReader(client, boot=1, owner="n", pod_timeout_seconds=60).read_all()
 
@@ -106,9 +120,16 @@ async def test_a_list_of_more_than_16_mib_is_refused() -> None:
         ({"ContainerStatus": b"\xff\xff"}, "not a CRI message"),
         ({"PodSandboxStatus": b"\xff\xff"}, "not a CRI message"),
         ({"ContainerStatus": status("other")}, "the runtime answered about 'other', not about c1"),
+        ({"ContainerStatus": of_another(status())}, "lists c1 as 'main', number 0, in sandbox 's1' of pod u1, and its"),
+        ({"PodSandboxStatus": of_another(sandbox_status())}, "lists s1 as 'web', number 0, of pod u1, and its status"),
+        ({"ContainerStatus": status(attempt=1)}, "its status is of 'main', number 1, of pod 'u1'"),
+        (
+            {"ListContainers": containers(container(image_ref="x"))},
+            "container c1: it is listed twice, and not as the same",
+        ),
         ({"PodSandboxStatus": sandbox_status("")}, "the runtime answered about '', not about s1"),
         ({"ContainerStatus": status(attempt=2**32 - 1)}, "is not valid: restart_count: "),
-        ({"PodSandboxStatus": sandbox_status(attempt=2**32 - 1)}, "is not valid: attempt: "),
+        ({"PodSandboxStatus": sandbox_status(attempt=2**32 - 1)}, "its status is of 'web', number 4294967295"),
         (
             {"ListContainers": containers(*(container(f"x{number}") for number in range(1_000)))},
             "lists 1002 sandboxes and containers of pod u1, and at most 1000 are read",
@@ -121,6 +142,40 @@ async def test_an_invalid_answer_about_a_pod_fails_only_the_reading_of_that_pod(
     relist = await relisted(**answers)
     assert (list(relist.failures), dict(relist.pods)) == (["u1"], {})
     assert said in str(relist.failures["u1"])
+
+
+def theirs(entry: _Entry) -> _Entry:
+    """The same entry, as another pod's."""
+    entry.labels[names.POD_UID_LABEL] = "u2"
+    return entry
+
+
+async def test_what_is_listed_twice_or_was_not_asked_for_changes_nothing() -> None:
+    """A pod with two ready sandboxes is ended, and what is not this node's is no pod of it."""
+    alien = container("alien")
+    del alien.labels[names.NODE_LABEL]
+    relist = await relisted(ListPodSandbox=sandboxes(sandbox()), ListContainers=containers(container(), alien))
+    pod = relist.pods["u1"]
+    assert ([each.id for each in pod.sandboxes], [each.id for each in pod.containers]) == (["s1"], ["c1"])
+
+
+async def test_a_container_that_a_list_gives_to_another_pod_is_neither_ones_to_end() -> None:
+    """The pod that it was given to would end it, as the older of two, and its own pod would start another one."""
+    handler = answering(
+        {"ListContainers": cri.ListContainersResponse(containers=[container(), theirs(container("c2"))])}
+    )
+    async with serving(handler) as endpoint, CriClient(endpoint) as client:
+        reader = PodReader(client, boot=1, owner="n", pod_timeout_seconds=60)
+        handler.answers["ContainerStatus"] = b""
+        assert not (await reader.read_all()).pods, "their statuses cannot be read, but whose they are is known"
+        stolen = cri.ListContainersResponse(containers=[theirs(container()), theirs(container("c2"))])
+        handler.answers["ListContainers"] = stolen.SerializeToString()
+        handler.answers["ContainerStatus"] = of_another(status("c2")).SerializeToString()
+        relist = await reader.read_all()
+        assert [each.id for each in relist.pods["u2"].containers] == ["c2"]
+        assert "c1: it was listed as 'main', number 0, in sandbox 's1' of pod u1 before" in str(relist.failures["u1"])
+        with pytest.raises(TransportFault, match="the runtime answered with c1, which it has listed as 'main'"):
+            reader.require_own("create_container", "c1", "u2")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,176 @@
+"""The entries of the runtime's two lists, pod by pod.
+
+A runtime may list what it lists wrongly: without names, twice, or as another pod's than before. Such an entry is no
+reason to start, stop or remove anything: it counts as no pod's, and if it was a pod's before, that pod cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from syncpod.cri.answers import is_id, word
+from syncpod.cri.errors import Unreadable
+from syncpod.cri.port import ContainerAnswer, ContainerSummary, SandboxStatus, SandboxSummary
+from syncpod.translation import names
+from syncpod.translation.paths import is_uid
+
+log = logging.getLogger(__name__)
+
+Entry = SandboxSummary | ContainerSummary
+
+_LARGEST_NUMBER: Final = 2**31 - 2
+"""The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
+
+
+@dataclass(slots=True)
+class ListedPod:
+    """The entries of both lists about one pod."""
+
+    sandboxes: list[SandboxSummary] = field(default_factory=list)
+    containers: list[ContainerSummary] = field(default_factory=list)
+    doubt: Unreadable | None = None
+    """Why these entries cannot be all that there is of the pod."""
+
+
+class ListedPods:
+    """Sorts lists by pods, and remembers whose each entry is: what is a pod's stays that pod's."""
+
+    def __init__(self) -> None:
+        """Begin without knowledge."""
+        self._believed: dict[str, Entry] = {}
+        """By id, an entry that belongs to its pod; the client gives the same record as long as nothing changes."""
+        self._passed_over: dict[str, str] = {}
+        """By id: why something that has the owner's label can belong to no pod."""
+
+    def sort(
+        self,
+        sandboxes: Sequence[SandboxSummary],
+        containers: Sequence[ContainerSummary],
+        *,
+        whole: bool,
+        hidden: Callable[[ContainerSummary], bool],
+    ) -> dict[str, ListedPod]:
+        """Return the pods that are listed, by UID; if the lists are `whole`, forget what they lack.
+
+        Containers that are `hidden` are left out.
+        """
+        pods: defaultdict[str, ListedPod] = defaultdict(ListedPod)
+        odd: dict[str, str] = {}
+        entries: Sequence[Entry] = (*sandboxes, *containers)
+        twice = _ids_listed_twice(entries)
+        for sandbox in sandboxes:
+            if self._is_believed(sandbox, twice, pods, odd):
+                pods[sandbox.labels[names.POD_UID_LABEL]].sandboxes.append(sandbox)
+        for container in containers:
+            if self._is_believed(container, twice, pods, odd) and not hidden(container):
+                pods[container.labels[names.POD_UID_LABEL]].containers.append(container)
+        self._pass_over(odd, whole=whole)
+        if whole:
+            listed = {each.id for each in entries}
+            self._believed = {id: entry for id, entry in self._believed.items() if id in listed}
+        return dict(pods)
+
+    def belongs_to_pod(self, id: str) -> bool:
+        """Say whether something was listed as a pod's the last time that it was listed rightly."""
+        return id in self._believed
+
+    def require_own(self, operation: str, id: str, uid: str) -> None:
+        """Raise Unreadable if the runtime has given the id of another pod's to what it has just made for this pod."""
+        known = self._believed.get(id)
+        if known is not None and known.labels[names.POD_UID_LABEL] != uid:
+            text = f"the runtime answered with {id}, which it has listed as {_described(known)}"
+            raise Unreadable(operation, "INTERNAL", text)
+
+    def _is_believed(
+        self, entry: Entry, twice: frozenset[str], pods: Mapping[str, ListedPod], odd: dict[str, str]
+    ) -> bool:
+        """Say whether an entry belongs to the pod that it names; if not, note it as `odd`, and its pods as doubtful."""
+        known = self._believed.get(entry.id)
+        if known is entry and not twice:
+            return True
+        why = why_of_no_pod(entry)
+        if not why and known is not None and whose(entry) != whose(known):
+            why = f"it was listed as {_described(known)} before, and is now as {_described(entry)}"
+        if not why and entry.id in twice:
+            why = "it is listed twice, and not as the same"
+            self._doubt(entry, why, pods)
+        if not why:
+            self._believed[entry.id] = entry
+            return True
+        if known is not None:
+            self._doubt(known, why, pods)
+        odd[entry.id] = f"{_kind(entry)} {word(entry.id)}: {why}"
+        return False
+
+    @staticmethod
+    def _doubt(entry: Entry, why: str, pods: Mapping[str, ListedPod]) -> None:
+        text = f"the runtime's list is not valid: {_kind(entry)} {word(entry.id)}: {why}"
+        operation = "list_podsandbox" if isinstance(entry, SandboxSummary) else "list_containers"
+        pods[entry.labels[names.POD_UID_LABEL]].doubt = Unreadable(operation, "INTERNAL", text)
+
+    def _pass_over(self, odd: Mapping[str, str], *, whole: bool) -> None:
+        """Warn once about each ignored sandbox or container; if the listing is `whole`, forget those that are gone."""
+        for id_, why in odd.items():
+            if id_ not in self._passed_over:
+                log.warning("passed over, although it has this node's label: %s", why)
+        self._passed_over = dict(odd) if whole else {**self._passed_over, **odd}
+
+
+def why_of_no_pod(thing: Entry) -> str:
+    """Return why a sandbox or a container with our label can belong to no pod; "" if it can."""
+    uid = thing.labels.get(names.POD_UID_LABEL, "")
+    if not is_uid(uid):
+        return f"{uid[:100]!r} is not a pod's UID"
+    if thing.attempt > _LARGEST_NUMBER:
+        return f"{thing.attempt} is not an attempt's number"
+    if not is_id(thing.id):
+        return f"{thing.id[:100]!r} is not an id"
+    labels = (thing.labels.get(label, "") for label in (names.POD_NAME_LABEL, names.POD_NAMESPACE_LABEL))
+    others = (thing.name, thing.namespace) if isinstance(thing, SandboxSummary) else (thing.name,)
+    wrong = next((text for text in (*others, *labels) if text and not is_uid(text)), "")
+    return f"{wrong[:100]!r} is not a name" if wrong else ""
+
+
+def whose(thing: Entry) -> tuple[str | int, ...]:
+    """Return what never changes of a sandbox or a container: its pod, that pod's life, its name, number and place."""
+    place = (thing.name, thing.sandbox_id) if isinstance(thing, ContainerSummary) else ()
+    labels, annotations = thing.labels, thing.annotations
+    incarnation = annotations.get(names.INCARNATION_ANNOTATION, "")
+    return (labels.get(names.POD_UID_LABEL, ""), incarnation, thing.attempt, *place)
+
+
+def require_same(listed: Entry, answer: SandboxStatus | ContainerAnswer) -> None:
+    """Raise Unreadable if a status is of another pod, container or number than the list has under that id."""
+    if isinstance(answer, ContainerAnswer):
+        operation, number, name = "container_status", answer.container.restart_count, answer.container.name
+    else:
+        operation, number, name = "podsandbox_status", answer.attempt, listed.name
+    labels, annotations = answer.labels, answer.annotations
+    told = (labels.get(names.POD_UID_LABEL, ""), annotations.get(names.INCARNATION_ANNOTATION, ""), number, name)
+    uid, incarnation, attempt, *_ = whose(listed)
+    if told != (uid, incarnation, attempt, listed.name):
+        text = (
+            f"the runtime lists {listed.id} as {_described(listed)}, and its status is of {word(name)!r}, "
+            f"number {number}, of pod {word(labels.get(names.POD_UID_LABEL, ''))!r}"
+        )
+        raise Unreadable(operation, "INTERNAL", text)
+
+
+def _ids_listed_twice(entries: Sequence[Entry]) -> frozenset[str]:
+    ids = {each.id for each in entries}
+    if len(ids) == len(entries):
+        return frozenset()
+    return frozenset(id for id, times in Counter(each.id for each in entries).items() if times > 1)
+
+
+def _kind(entry: Entry) -> str:
+    return "sandbox" if isinstance(entry, SandboxSummary) else "container"
+
+
+def _described(entry: Entry) -> str:
+    place = f" in sandbox {word(entry.sandbox_id)!r}" if isinstance(entry, ContainerSummary) else ""
+    return f"{word(entry.name)!r}, number {entry.attempt},{place} of pod {word(entry.labels[names.POD_UID_LABEL])}"
