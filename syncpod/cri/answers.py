@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
+from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 
 import grpc
@@ -18,6 +19,12 @@ LONGEST_WORD: Final = 1024
 """The most characters of a reason, a name or a version."""
 LONGEST_MESSAGE: Final = 16 * 1024
 """The most characters of a message about a container; the kubelet's status has room for 12 KiB of all of a pod's."""
+_PATH_MAX: Final = 4096
+"""PATH_MAX of the kernel, with the NUL at the end."""
+_LONGEST_ADDRESS: Final = 64
+"""The most characters of an IP address with its zone, which is an interface's name."""
+_MOST_ADDRESSES: Final = 16
+"""The most addresses of a pod besides its first one."""
 _LARGEST_PID: Final = 2**22
 """PID_MAX_LIMIT of the kernel."""
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -104,8 +111,8 @@ def message(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """Return the path, or "" if it has a NUL byte, which no system call takes."""
-    return "" if "\0" in text else text
+    """Return the path, or "" if it has a NUL byte or is longer than any that a system call takes."""
+    return "" if "\0" in text or len(text) >= _PATH_MAX else text
 
 
 def address(text: str) -> str:
@@ -114,7 +121,13 @@ def address(text: str) -> str:
         ip_address(text)
     except ValueError:
         return ""
-    return text if text.isprintable() else ""  # Python takes any text for the zone of an address
+    # Python takes any text for the zone of an address.
+    return text if text.isprintable() and len(text) <= _LONGEST_ADDRESS else ""
+
+
+def addresses(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the texts that are IP addresses, at most :data:`_MOST_ADDRESSES`: a pod has two, as a rule."""
+    return tuple(islice(filter(None, map(address, texts)), _MOST_ADDRESSES))
 
 
 def process_id(number: object) -> int:

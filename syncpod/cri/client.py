@@ -393,7 +393,7 @@ class CriClient(CriRuntime):
             of_process.add(credential.secrets)
             request.auth.username, request.auth.password = credential.username, credential.password
         answer = await self._call_within(None, "pull_image", self._images.PullImage, request, about=_image(image))
-        return answer.image_ref
+        return word(answer.image_ref)
 
     @override
     async def ingests(self) -> tuple[Ingest, ...] | None:

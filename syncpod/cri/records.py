@@ -171,7 +171,7 @@ def runtime_status(answer: api_pb2.StatusResponse) -> RuntimeStatus:
         mount_options=answer.features.mount_options,
         runtime_handlers=tuple(
             RuntimeHandler(
-                name=handler.name,
+                name=answers.word(handler.name),
                 recursive_read_only_mounts=handler.features.recursive_read_only_mounts,
                 user_namespaces=handler.features.user_namespaces,
             )
@@ -182,7 +182,7 @@ def runtime_status(answer: api_pb2.StatusResponse) -> RuntimeStatus:
 
 
 def _words(condition: api_pb2.RuntimeCondition) -> str:
-    return ": ".join(part for part in (condition.reason, condition.message) if part)
+    return ": ".join(part for part in map(answers.word, (condition.reason, condition.message)) if part)
 
 
 def sandbox_summary(sandbox: api_pb2.PodSandbox) -> SandboxSummary:
@@ -216,7 +216,7 @@ def sandbox_status(answer: api_pb2.PodSandboxStatusResponse) -> SandboxStatus:
         created_at=moment(status.created_at),
         network_mode="NODE" if on_node else "POD",
         ip=answers.address(status.network.ip) if has_network else None,
-        additional_ips=tuple(filter(None, (answers.address(each.ip) for each in status.network.additional_ips))),
+        additional_ips=answers.addresses(each.ip for each in status.network.additional_ips),
         labels=dict(status.labels),
         annotations=dict(status.annotations),
         pid=pid(answer.info),
@@ -232,8 +232,8 @@ def container_summary(container: api_pb2.Container) -> ContainerSummary:
         attempt=container.metadata.attempt,
         state=container_state(container.state),
         created_at=moment(container.created_at),
-        image=container.image.image,
-        image_ref=container.image_ref,
+        image=answers.word(container.image.image),
+        image_ref=answers.word(container.image_ref),
         labels=dict(container.labels),
         annotations=dict(container.annotations),
     )
@@ -255,8 +255,8 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> ContainerAnswer
             exit_code=status.exit_code if state == "exited" else 0,
             reason=answers.word(status.reason),
             message=answers.message(status.message),
-            image=status.image.image,
-            image_ref=status.image_ref,
+            image=answers.word(status.image.image),
+            image_ref=answers.word(status.image_ref),
             log_path=answers.path(status.log_path),
             pid=pid(answer.info),
             stop_signal=stop_signal_name(status.stop_signal) or spec_stop_signal(answer.info),
@@ -355,9 +355,9 @@ def _cpu_usage(usage: api_pb2.CpuUsage) -> CpuUsage:
 def image_status(image: api_pb2.Image) -> ImageStatus:
     """Read an image on the node."""
     return ImageStatus(
-        id=image.id,
-        repo_tags=tuple(image.repo_tags),
-        repo_digests=tuple(image.repo_digests),
+        id=answers.word(image.id),
+        repo_tags=tuple(map(answers.word, image.repo_tags)),
+        repo_digests=tuple(map(answers.word, image.repo_digests)),
         size=image.size,
         uid=image.uid.value if image.HasField("uid") else None,
         username=image.username,

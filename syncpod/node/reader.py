@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeVar
 
+from syncpod.cri.answers import word
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, RuntimeFailure, believing
 from syncpod.cri.port import ContainerAnswer, ContainerSummary, CriRuntime, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_TO_RUNTIME, Exit
@@ -511,7 +512,7 @@ def _observed_sandbox(status: SandboxStatus) -> ObservedSandbox:
         network_mode=status.network_mode,
         ip=status.ip,
         additional_ips=status.additional_ips,
-        incarnation=status.annotations.get(names.INCARNATION_ANNOTATION, ""),
+        incarnation=word(status.annotations.get(names.INCARNATION_ANNOTATION, "")),
         pid=status.pid,
     )
 
@@ -521,7 +522,7 @@ def _observed_container(sandbox_id: str, answer: ContainerAnswer) -> ObservedCon
     return answer.container.model_copy(
         update={
             "sandbox_id": sandbox_id,
-            "hash": answer.annotations.get(names.CONTAINER_HASH_ANNOTATION, ""),
-            "incarnation": answer.annotations.get(names.INCARNATION_ANNOTATION, ""),
+            "hash": word(answer.annotations.get(names.CONTAINER_HASH_ANNOTATION, "")),
+            "incarnation": word(answer.annotations.get(names.INCARNATION_ANNOTATION, "")),
         }
     )

@@ -212,6 +212,9 @@ async def test_invalid_texts_numbers_and_addresses_are_sanitised() -> None:
             reason="r\n" * 5_000,
             message="m" * 1_000_000,
             log_path="/var/log/\0x",
+            image=cri.ImageSpec(image="i" * 1_000_000),
+            image_ref="sha256:\n" + "f" * 1_000_000,
+            annotations={names.CONTAINER_HASH_ANNOTATION: "h" * 1_000_000},
         ),
     )
     pod = relist.pods["u1"]
@@ -219,7 +222,24 @@ async def test_invalid_texts_numbers_and_addresses_are_sanitised() -> None:
     assert (known.ip, known.additional_ips, known.pid) == ("", (), 0)
     (ended,) = pod.containers
     assert (ended.pid, ended.log_path, ended.started_at, ended.exit_code) == (0, "", None, -(2**31))
+    assert len(ended.image) + len(ended.image_ref) + len(ended.hash) < 5_000 and ended.image_ref.isprintable()
     assert len(ended.message) < 20_000 and len(ended.reason) < 2_000 and ended.reason.isprintable()
+
+
+async def test_a_pod_has_few_addresses_and_a_runtime_few_words() -> None:
+    """Both are in each signal and in each step's result, or in the log."""
+    many = sandbox_status(ip="10.0.0.1")
+    many.status.network.additional_ips.extend(
+        cri.PodIP(ip=f"10.1.{number >> 8}.{number & 255}") for number in range(9999)
+    )
+    many.status.network.additional_ips.insert(0, cri.PodIP(ip="fe80::1%" + "z" * 1_000_000))
+    (known,) = (await relisted(PodSandboxStatus=many)).pods["u1"].sandboxes
+    assert len(known.additional_ips) < 20 and all(len(each) < 100 for each in known.additional_ips)
+    ready = cri.RuntimeCondition(type="RuntimeReady", reason="r\x1b[31m\n" * 1_000, message="m" * 1_000_000)
+    answer = cri.StatusResponse(status=cri.RuntimeStatus(conditions=[ready]))
+    async with serving(answering({"Status": answer})) as endpoint, CriClient(endpoint) as client:
+        said = (await client.status()).runtime_message
+    assert said.isprintable() and len(said) < 5_000
 
 
 async def test_malformed_process_information_gives_no_pid() -> None:
