@@ -27,6 +27,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all
+from syncpod.agent.complaints import Complaints
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.container_gc import is_dead
 from syncpod.lifecycle.observed import ObservedPod, Seq
@@ -59,6 +60,8 @@ RETRY_SECONDS = (0.1, 5.0)
 """First and longest pause before a signal that the server did not accept is sent again."""
 FORGOTTEN_SECONDS = 60.0
 """How long a removed pod keeps its last listing number; late events may still refer to it."""
+_RELIST = "relist"
+"""The subject of complaints about the whole listing."""
 _EVENTS_MAX = 50
 """How many events a signal has at most: the newest ones. Events are for people; the workflow reads `status`."""
 
@@ -131,6 +134,7 @@ class Pleg:
         """How many pods have a step now."""
         self._apart: dict[str, asyncio.Task[None]] = {}
         self._last_relist: float | None = None
+        self._complaints = Complaints(log)
 
     async def run(self) -> None:
         """Relist each second, or more rarely while the relist may rest, until cancelled."""
@@ -138,8 +142,9 @@ class Pleg:
             begun = time.monotonic()
             try:
                 await self.relist()
+                self._complaints.over(_RELIST)
             except CriError as error:
-                log.warning("relist failed: %s", error)
+                self._complaints.say(_RELIST, f"relist failed: {error}")
                 self.relist_often()
             await asyncio.sleep(max(0.0, RELIST_SECONDS - (time.monotonic() - begun)))
             await self._rest(begun)
@@ -380,8 +385,9 @@ class Pleg:
     async def _look_quietly(self, uid: str) -> None:
         try:
             await self.look(uid)
+            self._complaints.over(uid)
         except CriError as error:
-            log.warning("pod %s cannot be read: %s", uid, error)
+            self._complaints.say(uid, f"pod {uid} cannot be read: {error}")
 
 
 def rest_seconds(pods: int) -> float:

@@ -21,6 +21,8 @@ from syncpod.translation.paths import is_uid
 log = logging.getLogger(__name__)
 
 Entry = SandboxSummary | ContainerSummary
+Told = tuple[str, str, int, str]
+"""Whose something is, as its status says: UID, incarnation, number, and the name of a container."""
 
 _LARGEST_NUMBER: Final = 2**31 - 2
 """The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
@@ -34,6 +36,8 @@ class ListedPod:
     containers: list[ContainerSummary] = field(default_factory=list)
     doubt: Unreadable | None = None
     """Why these entries cannot be all that there is of the pod."""
+    vanished: list[Entry] = field(default_factory=list)
+    """What was alive when it was last listed, and is listed no more: the runtime is asked whether it is gone."""
 
 
 class ListedPods:
@@ -41,8 +45,11 @@ class ListedPods:
 
     def __init__(self) -> None:
         """Begin without knowledge."""
-        self._believed: dict[str, Entry] = {}
-        """By id, an entry that belongs to its pod; the client gives the same record as long as nothing changes."""
+        self._vouched: dict[str, Entry] = {}
+        """By id, the newest entry of what the runtime has told in the same way in its status; the client gives the same
+        record as long as nothing changes."""
+        self._ids: defaultdict[str, set[str]] = defaultdict(set)
+        """The ids of these, by their pod's UID."""
         self._passed_over: dict[str, str] = {}
         """By id: why something that has the owner's label can belong to no pod."""
 
@@ -51,36 +58,53 @@ class ListedPods:
         sandboxes: Sequence[SandboxSummary],
         containers: Sequence[ContainerSummary],
         *,
-        whole: bool,
+        of: str,
         hidden: Callable[[ContainerSummary], bool],
     ) -> dict[str, ListedPod]:
-        """Return the pods that are listed, by UID; if the lists are `whole`, forget what they lack.
+        """Return the pods that are listed, by UID: all that there are, or the one whose UID is `of`.
 
         Containers that are `hidden` are left out.
         """
         pods: defaultdict[str, ListedPod] = defaultdict(ListedPod)
         odd: dict[str, str] = {}
         entries: Sequence[Entry] = (*sandboxes, *containers)
-        twice = _ids_listed_twice(entries)
+        listed = {each.id for each in entries}
+        twice = _ids_listed_twice(entries) if len(listed) < len(entries) else frozenset()
         for sandbox in sandboxes:
             if self._is_believed(sandbox, twice, pods, odd):
                 pods[sandbox.labels[names.POD_UID_LABEL]].sandboxes.append(sandbox)
         for container in containers:
             if self._is_believed(container, twice, pods, odd) and not hidden(container):
                 pods[container.labels[names.POD_UID_LABEL]].containers.append(container)
-        self._pass_over(odd, whole=whole)
-        if whole:
-            listed = {each.id for each in entries}
-            self._believed = {id: entry for id, entry in self._believed.items() if id in listed}
+        for id in (self._ids.get(of, set()) if of else self._vouched.keys()) - listed:
+            if _was_alive(gone := self._vouched[id]):
+                pods[gone.labels[names.POD_UID_LABEL]].vanished.append(gone)
+            else:
+                self.forget(id)
+        self._pass_over(odd, whole=not of)
         return dict(pods)
 
+    def vouch(self, entry: Entry) -> None:
+        """Remember an entry as its pod's: the runtime's status of it, now or earlier, says the same."""
+        if self._vouched.get(entry.id) is not entry:
+            self._vouched[entry.id] = entry
+            self._ids[entry.labels[names.POD_UID_LABEL]].add(entry.id)
+
+    def forget(self, id: str) -> None:
+        """Forget what is gone."""
+        if (entry := self._vouched.pop(id, None)) is not None:
+            ids = self._ids[uid := entry.labels[names.POD_UID_LABEL]]
+            ids.discard(id)
+            if not ids:
+                del self._ids[uid]
+
     def belongs_to_pod(self, id: str) -> bool:
-        """Say whether something was listed as a pod's the last time that it was listed rightly."""
-        return id in self._believed
+        """Say whether something is known to be a pod's."""
+        return id in self._vouched
 
     def require_own(self, operation: str, id: str, uid: str) -> None:
         """Raise Unreadable if the runtime has given the id of another pod's to what it has just made for this pod."""
-        known = self._believed.get(id)
+        known = self._vouched.get(id)
         if known is not None and known.labels[names.POD_UID_LABEL] != uid:
             text = f"the runtime answered with {id}, which it has listed as {_described(known)}"
             raise Unreadable(operation, "INTERNAL", text)
@@ -89,7 +113,7 @@ class ListedPods:
         self, entry: Entry, twice: frozenset[str], pods: Mapping[str, ListedPod], odd: dict[str, str]
     ) -> bool:
         """Say whether an entry belongs to the pod that it names; if not, note it as `odd`, and its pods as doubtful."""
-        known = self._believed.get(entry.id)
+        known = self._vouched.get(entry.id)
         if known is entry and not twice:
             return True
         why = why_of_no_pod(entry)
@@ -99,7 +123,6 @@ class ListedPods:
             why = "it is listed twice, and not as the same"
             self._doubt(entry, why, pods)
         if not why:
-            self._believed[entry.id] = entry
             return True
         if known is not None:
             self._doubt(known, why, pods)
@@ -143,28 +166,54 @@ def whose(thing: Entry) -> tuple[str | int, ...]:
     return (labels.get(names.POD_UID_LABEL, ""), incarnation, thing.attempt, *place)
 
 
-def require_same(listed: Entry, answer: SandboxStatus | ContainerAnswer) -> None:
-    """Raise Unreadable if a status is of another pod, container or number than the list has under that id."""
-    if isinstance(answer, ContainerAnswer):
-        operation, number, name = "container_status", answer.container.restart_count, answer.container.name
-    else:
-        operation, number, name = "podsandbox_status", answer.attempt, listed.name
+def still_there(entry: Entry) -> Unreadable:
+    """Return the error for something that the runtime does not list, although it has a status of it."""
+    operation = "list_podsandbox" if isinstance(entry, SandboxSummary) else "list_containers"
+    text = f"the runtime does not list {_kind(entry)} {entry.id}, {_described(entry)}, although it answers about it"
+    return Unreadable(operation, "INTERNAL", text)
+
+
+def told_of(answer: SandboxStatus | ContainerAnswer) -> Told:
+    """Return whose a status is: UID, incarnation, number, and the name of a container."""
     labels, annotations = answer.labels, answer.annotations
-    told = (labels.get(names.POD_UID_LABEL, ""), annotations.get(names.INCARNATION_ANNOTATION, ""), number, name)
-    uid, incarnation, attempt, *_ = whose(listed)
-    if told != (uid, incarnation, attempt, listed.name):
-        text = (
-            f"the runtime lists {listed.id} as {_described(listed)}, and its status is of {word(name)!r}, "
-            f"number {number}, of pod {word(labels.get(names.POD_UID_LABEL, ''))!r}"
-        )
-        raise Unreadable(operation, "INTERNAL", text)
+    uid, incarnation = labels.get(names.POD_UID_LABEL, ""), annotations.get(names.INCARNATION_ANNOTATION, "")
+    if isinstance(answer, ContainerAnswer):
+        return uid, incarnation, answer.container.restart_count, answer.container.name
+    return uid, incarnation, answer.attempt, ""
+
+
+def is_same(listed: Entry, told: Told | None) -> bool:
+    """Say whether a status, as `told_of` gave it, is of the same pod, life, number and container as a list's entry."""
+    if told is None:
+        return False
+    uid, incarnation, number, name = told
+    if (number, name) != (listed.attempt, listed.name if isinstance(listed, ContainerSummary) else ""):
+        return False
+    labels, annotations = listed.labels, listed.annotations
+    return uid == labels.get(names.POD_UID_LABEL, "") and incarnation == annotations.get(
+        names.INCARNATION_ANNOTATION, ""
+    )
+
+
+def require_same(listed: Entry, told: Told) -> None:
+    """Raise Unreadable if a status is of another pod, container or number than the list has under that id."""
+    if is_same(listed, told):
+        return
+    uid, _, number, name = told
+    operation = "podsandbox_status" if isinstance(listed, SandboxSummary) else "container_status"
+    text = (
+        f"the runtime lists {listed.id} as {_described(listed)}, and its status is of {word(name or listed.name)!r}, "
+        f"number {number}, of pod {word(uid)!r}"
+    )
+    raise Unreadable(operation, "INTERNAL", text)
 
 
 def _ids_listed_twice(entries: Sequence[Entry]) -> frozenset[str]:
-    ids = {each.id for each in entries}
-    if len(ids) == len(entries):
-        return frozenset()
     return frozenset(id for id, times in Counter(each.id for each in entries).items() if times > 1)
+
+
+def _was_alive(entry: Entry) -> bool:
+    return entry.state in ("running", "SANDBOX_READY")
 
 
 def _kind(entry: Entry) -> str:

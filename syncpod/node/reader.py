@@ -35,7 +35,7 @@ from syncpod.lifecycle.observed import (
     order_sandboxes,
 )
 from syncpod.lifecycle.start_errors import without_guess
-from syncpod.node.listed_pods import ListedPod, ListedPods, require_same
+from syncpod.node.listed_pods import Entry, ListedPod, ListedPods, Told, is_same, require_same, still_there, told_of
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
@@ -136,6 +136,8 @@ class PodReader:
         """The newest listing of each pod, by UID, and its containers with whole messages: one with the same records is
         a copy of it."""
         self._listed = ListedPods()
+        self._told: dict[str, Told] = {}
+        """By id: whose the sandbox or container is, as its status says."""
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
         self._hidden: set[InstanceKey] = set()
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
@@ -174,6 +176,11 @@ class PodReader:
             *(self._attempt(seq, observed_at, uid, listed) for uid, listed in unknown.items())
         )
         by_uid.update(zip(unknown, outcomes, strict=True))
+        gone = [
+            uid for uid, pod in by_uid.items() if isinstance(pod, ObservedPod) and not (pod.sandboxes or pod.containers)
+        ]
+        for uid in gone:
+            del by_uid[uid]
         return Relist(
             seq=seq,
             pods={uid: outcome for uid, outcome in by_uid.items() if isinstance(outcome, ObservedPod)},
@@ -277,7 +284,7 @@ class PodReader:
         return self._listed.sort(
             sandboxes,
             containers,
-            whole=not labels,
+            of=labels.get(names.POD_UID_LABEL, ""),
             hidden=lambda container: bool(self._hidden) and _instance(container) in self._hidden,
         )
 
@@ -285,6 +292,7 @@ class PodReader:
         """Complete the listing of a pod with status calls. Raises CriError."""
         if listed.doubt is not None:
             raise listed.doubt
+        await _together(self._require_gone(each) for each in listed.vanished)
         if (many := len(listed.sandboxes) + len(listed.containers)) > _MOST_OF_A_POD:
             text = (
                 f"the runtime lists {many} sandboxes and containers of pod {uid}, and at most {_MOST_OF_A_POD} are read"
@@ -304,6 +312,21 @@ class PodReader:
             asking_sandboxes.cancel()
             asking_containers.cancel()
         return self._observed_pod(seq, observed_at, uid, listed, sandboxes, containers)
+
+    async def _require_gone(self, entry: Entry) -> None:
+        """Ask whether something that is listed no more is gone. Raises Unreadable if it is not, and CriError.
+
+        It was alive, so another one would take its place, and both would run.
+        """
+        try:
+            if isinstance(entry, SandboxSummary):
+                await self._runtime.pod_sandbox_status(entry.id)
+            else:
+                await self._runtime.container_status(entry.id)
+        except NotFound:
+            self._listed.forget(entry.id)
+            return
+        raise still_there(entry)
 
     def _observed_pod(
         self,
@@ -349,7 +372,7 @@ class PodReader:
 
     def _known(self, listed: ListedPod) -> tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]] | None:
         """Return all of a pod from the cache; None if anything has to be asked for, or the list is doubtful."""
-        if listed.doubt is not None:
+        if listed.doubt is not None or listed.vanished:
             return None
         sandboxes = _all_of(map(self._known_sandbox, listed.sandboxes))
         containers = _all_of(map(self._known_container, listed.containers))
@@ -358,20 +381,23 @@ class PodReader:
     def _known_sandbox(self, listed: SandboxSummary) -> ObservedSandbox | None:
         """Return the cached status if it is still valid: a ready sandbox keeps its address, a dead one gets none."""
         known = self._sandboxes.get(listed.id)
-        if known is None or known.state != listed.state:
+        if known is None or known.state != listed.state or not is_same(listed, self._told.get(listed.id)):
             return None
+        self._listed.vouch(listed)
         settled = known.network_mode == "NODE" or bool(known.ip) == known.ready
         return known if settled else None
 
     async def _ask_sandbox(self, listed: SandboxSummary) -> ObservedSandbox:
         status = await self._runtime.pod_sandbox_status(listed.id)
-        require_same(listed, status)
+        require_same(listed, told_of(status))
+        self._listed.vouch(listed)
         return self._take_sandbox(status)
 
     def _take_sandbox(self, status: SandboxStatus) -> ObservedSandbox:
         """Remember an answer for the listings to come."""
         with believing("podsandbox_status"):
             observed = self._sandboxes[status.id] = _observed_sandbox(status)
+        self._told[status.id] = told_of(status)
         return observed
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
@@ -382,8 +408,9 @@ class PodReader:
         process that nobody sees would run beside the next one.
         """
         known = self._containers.get(listed.id)
-        if known is None or known.state == "unknown":
+        if known is None or known.state == "unknown" or not is_same(listed, self._told.get(listed.id)):
             return None
+        self._listed.vouch(listed)
         if known.state == "exited" and listed.state != "running":
             is_unknown = known.reason in (UNKNOWN_TO_RUNTIME, STATUS_UNKNOWN)
             if is_unknown and self.exits is not None and self.exits.of(known.id) is not None:
@@ -394,7 +421,8 @@ class PodReader:
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Verbose, for the pid: the watcher of the process would ask for it at once.
         answer = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
-        require_same(listed, answer)
+        require_same(listed, told_of(answer))
+        self._listed.vouch(listed)
         return await self._take(answer, listed.sandbox_id)
 
     async def _take(self, answer: ContainerAnswer, sandbox_id: str) -> ObservedContainer:
@@ -403,6 +431,7 @@ class PodReader:
         if (exit_ := observed.exit) is not None:
             observed = observed.ended_as(await self._complete_exit(exit_, answer, sandbox_id))
         self._containers[observed.id] = observed
+        self._told[observed.id] = told_of(answer)
         return observed
 
     async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:
@@ -443,6 +472,7 @@ class PodReader:
             containers.update(container.id for container in listed.containers)
         self._sandboxes = {id: known for id, known in self._sandboxes.items() if id in sandboxes}
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
+        self._told = {id: told for id, told in self._told.items() if id in sandboxes or id in containers}
         self._built = {uid: built for uid, built in self._built.items() if uid in pods}
 
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import grpc
 import pytest
 from google.protobuf.message import Message
 
@@ -161,21 +162,40 @@ async def test_what_is_listed_twice_or_was_not_asked_for_changes_nothing() -> No
 
 async def test_a_container_that_a_list_gives_to_another_pod_is_neither_ones_to_end() -> None:
     """The pod that it was given to would end it, as the older of two, and its own pod would start another one."""
-    handler = answering(
-        {"ListContainers": cri.ListContainersResponse(containers=[container(), theirs(container("c2"))])}
-    )
+    handler = answering({})
     async with serving(handler) as endpoint, CriClient(endpoint) as client:
         reader = PodReader(client, boot=1, owner="n", pod_timeout_seconds=60)
-        handler.answers["ContainerStatus"] = b""
-        assert not (await reader.read_all()).pods, "their statuses cannot be read, but whose they are is known"
-        stolen = cri.ListContainersResponse(containers=[theirs(container()), theirs(container("c2"))])
+        assert set((await reader.read_all()).pods) == {"u1"}
+        stolen = cri.ListContainersResponse(containers=[theirs(container())])
         handler.answers["ListContainers"] = stolen.SerializeToString()
-        handler.answers["ContainerStatus"] = of_another(status("c2")).SerializeToString()
         relist = await reader.read_all()
-        assert [each.id for each in relist.pods["u2"].containers] == ["c2"]
+        assert not relist.pods
         assert "c1: it was listed as 'main', number 0, in sandbox 's1' of pod u1 before" in str(relist.failures["u1"])
         with pytest.raises(TransportFault, match="the runtime answered with c1, which it has listed as 'main'"):
             reader.require_own("create_container", "c1", "u2")
+        handler.answers["ListContainers"] = containers().SerializeToString()
+        assert set((await reader.read_all()).pods) == {"u1"}
+
+
+@pytest.mark.parametrize("list_", ["ListContainers", "ListPodSandbox"])
+async def test_what_runs_is_gone_only_when_the_runtime_says_so_when_asked(list_: str) -> None:
+    """Another one would take its place, and both would run."""
+    handler = answering({"ListPodSandbox": sandboxes()})
+    handler.answers["PodSandboxStatus"] = sandbox_status(ip="10.0.0.1").SerializeToString()
+    async with serving(handler) as endpoint, CriClient(endpoint) as client:
+        reader = PodReader(client, boot=1, owner="n", pod_timeout_seconds=60)
+        assert set((await reader.read_all()).pods) == {"u1"}
+        handler.answers[list_] = b""
+        said = (
+            "the runtime does not list .*, of pod u1, although it answers about it|in sandbox 's1' of pod u1, although"
+        )
+        with pytest.raises(TransportFault, match=said):
+            await reader.read("u1")
+        assert set((await reader.read_all()).failures) == {"u1"}
+        handler.answers["ListContainers"] = handler.answers["ListPodSandbox"] = b""
+        handler.refusals |= dict.fromkeys(("ContainerStatus", "PodSandboxStatus"), grpc.StatusCode.NOT_FOUND)
+        relist = await reader.read_all()
+        assert (dict(relist.pods), dict(relist.failures)) == ({}, {})
 
 
 @pytest.mark.parametrize(
