@@ -1,160 +1,204 @@
-"""`python -m qa.cluster_outages.kubeadm`: kubeadm's own `join` with syncpod-kubelet in the kubelet's place.
+"""`python -m qa.cluster_outages.kubeadm init|join`: kubeadm itself, with syncpod-kubelet in the kubelet's place.
 
-kubeadm writes to /etc/kubernetes and /var/lib/kubelet: it has a mount namespace in which these are directories of the
-run, so that nothing of the machine's is touched. `syncpod-kubelet` gets what kubeadm has written, as its unit would.
+`init` makes a cluster of one machine: its etcd, API server, controllers and scheduler are static pods of the node, and
+then the worker is killed and started again, which must restart none of them. `join` has a machine join a cluster.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import signal
+import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
-from qa.conformance.control_plane import ControlPlane
-from qa.conformance.namespace import ADDRESS, WITHIN, network_namespace
-from qa.conformance.nodes import own_environment, runtime
+from qa.cluster_outages.kubeadms_machine import API, PATIENCE, KubeadmsMachine
+from qa.conformance.control_plane import SERVICES, ControlPlane
+from qa.conformance.images import kubeadms_images
+from qa.conformance.namespace import ADDRESS, network_namespace
+from qa.conformance.nodes import runtime
 from qa.conformance.programs import VERSION, program
 from tests.runtimes.containerd import Containerd
-from tests.runtimes.leftovers import unmount_below
+from tests.runtimes.images import write_archive
 from tests.runtimes.require import Missing
 
 _NODE: Final = "n2"
 _TOKEN: Final = "abcdef.0123456789abcdef"  # of this run's cluster alone
-_API: Final = "kubeadm.k8s.io/v1beta4"
-_PATIENCE: Final = 300.0
 _IMAGE: Final = "registry.k8s.io/pause:3.10"
+_ADMIN: Final = "/etc/kubernetes/admin.conf"
 
 
-class Joining:
-    """One machine that kubeadm has join a cluster."""
+def _documents(machine: KubeadmsMachine, containerd: Containerd) -> list[dict[str, Any]]:
+    """kubeadm's configuration of a cluster, and the kubelets' in it."""
+    kubelet = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": containerd.cgroup_parent,
+        "podLogsDir": str(machine.directory / "logs"),
+        "failSwapOn": False,
+    }
+    first = {
+        "apiVersion": API,
+        "kind": "InitConfiguration",
+        "bootstrapTokens": [{"token": _TOKEN, "groups": ["system:bootstrappers:kubeadm:default-node-token"]}],
+        "localAPIEndpoint": {"advertiseAddress": ADDRESS},
+        # A machine of two cores that does other work takes longer than a minute.
+        "timeouts": {"kubernetesAPICall": "5m", "controlPlaneComponentHealthCheck": "5m"},
+        "nodeRegistration": {
+            "name": _NODE,
+            "criSocket": containerd.endpoint,
+            "ignorePreflightErrors": ["all"],
+            "taints": [],
+        },
+    }
+    cluster = {
+        "apiVersion": API,
+        "kind": "ClusterConfiguration",
+        "kubernetesVersion": f"v{VERSION}",
+        "networking": {"serviceSubnet": SERVICES},
+    }
+    # What it would set for the whole machine it may not set here.
+    conntrack = {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
+    proxy = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "iptables",
+        "conntrack": conntrack,
+    }
+    return [first, cluster, kubelet, proxy]
 
-    def __init__(self, cluster: ControlPlane, containerd: Containerd, directory: Path) -> None:
-        """Have kubeadm's files below `directory`."""
-        self._cluster, self._containerd, self._directory = cluster, containerd, directory
-        self.etc, self.var = directory / "etc", directory / "var"
-        for each in (self.etc, self.var):
-            each.mkdir(parents=True)
 
-    def prepare(self) -> None:
-        """Have the cluster be one of kubeadm's: its configuration, and the rights of its bootstrap tokens."""
-        kubelet = {
-            "apiVersion": "kubelet.config.k8s.io/v1beta1",
-            "kind": "KubeletConfiguration",
-            "cgroupDriver": "cgroupfs",
-            "cgroupRoot": self._containerd.cgroup_parent,
-            "failSwapOn": False,
-        }
-        runtime_socket = {"criSocket": self._containerd.endpoint}
-        documents = (
-            {
-                "apiVersion": _API,
-                "kind": "InitConfiguration",
-                "bootstrapTokens": [{"token": _TOKEN, "groups": ["system:bootstrappers:kubeadm:default-node-token"]}],
-                "localAPIEndpoint": {"advertiseAddress": ADDRESS},
-                "nodeRegistration": runtime_socket,
-            },
-            {"apiVersion": _API, "kind": "ClusterConfiguration", "kubernetesVersion": f"v{VERSION}"},
-            kubelet,
-        )
-        config = self._directory / "init.yaml"
-        config.write_text(yaml.safe_dump_all(documents))
-        for phase in (("upload-config", "all"), ("bootstrap-token",)):
-            self._kubeadm("init", "phase", *phase, f"--config={config}", f"--kubeconfig={self._cluster.admin}").wait(
-                120
-            )
+def _written(machine: KubeadmsMachine, name: str, documents: list[dict[str, Any]]) -> Path:
+    path = machine.directory / name
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
 
-    def join(self) -> subprocess.Popen[bytes]:
-        """Begin `kubeadm join`, and return once it has written the kubelet's files. Raises RuntimeError."""
-        discovery = self._directory / "discovery.conf"
-        cluster = yaml.safe_load(self._cluster.admin.read_text())["clusters"][0]["cluster"]
-        known = [{"name": "", "cluster": cluster}]
-        discovery.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "clusters": known}))
-        registration = {"name": _NODE, "criSocket": self._containerd.endpoint, "ignorePreflightErrors": ["all"]}
-        found = {"file": {"kubeConfigPath": str(discovery)}, "tlsBootstrapToken": _TOKEN}
-        config = self._directory / "join.yaml"
-        config.write_text(
-            yaml.safe_dump(
-                {"apiVersion": _API, "kind": "JoinConfiguration", "nodeRegistration": registration, "discovery": found}
-            )
-        )
-        joining = self._kubeadm("join", f"--config={config}")
-        deadline = time.monotonic() + _PATIENCE
-        while not (self.var / "kubeadm-flags.env").exists():
-            if joining.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"kubeadm join wrote no configuration: {self.log()}")
-            time.sleep(0.2)
-        return joining
 
-    @contextlib.contextmanager
-    def kubelet(self) -> Iterator[None]:
-        """Run `syncpod-kubelet` as kubeadm's unit would; its paths are the run's."""
-        written = (self.var / "config.yaml").read_text()
-        config = self._directory / "config.yaml"
-        config.write_text(written.replace("/etc/kubernetes", str(self.etc)).replace("/var/lib/kubelet", str(self.var)))
-        flags = re.search(r'"(.*)"', (self.var / "kubeadm-flags.env").read_text())
-        command = [*WITHIN, sys.executable, "-m", "syncpod.cli.kubelet.program", f"--config={config}"]
-        command += [
-            f"--bootstrap-kubeconfig={self.etc}/bootstrap-kubelet.conf",
-            f"--kubeconfig={self.etc}/kubelet.conf",
-        ]
-        command += [f"--root-dir={self._directory / 'root'}", *(flags[1].split() if flags else ())]
-        with (self._directory / "kubelet.log").open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=own_environment(self._directory),
-                start_new_session=True,
-            )
-        try:
-            yield
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            unmount_below(self._directory)
+# --- init -------------------------------------------------------------------------------------------------------------
 
-    def log(self) -> str:
-        """The end of what kubeadm has said."""
-        return "\n".join((self._directory / "kubeadm.log").read_text(errors="replace").splitlines()[-10:])
 
-    def _kubeadm(self, *arguments: str) -> subprocess.Popen[bytes]:
-        script = (
-            "mkdir -p /etc/kubernetes /var/lib/kubelet; "
-            f'mount --bind {self.etc} /etc/kubernetes; mount --bind {self.var} /var/lib/kubelet; exec "$@"'
-        )
-        command = [*WITHIN, "unshare", "-m", "sh", "-ec", script, "sh", str(program("kubeadm")), *arguments]
-        environment = os.environ | {"PATH": f"{program('kubectl').parent}:{os.environ['PATH']}"}
-        with (self._directory / "kubeadm.log").open("ab") as log:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+def init(out: Path) -> None:
+    """Make a cluster of one machine, run a Deployment, and go on without a worker for a while. Raises RuntimeError."""
+    machine = KubeadmsMachine(out)
+    try:
+        with runtime("2.4", within=machine.within) as containerd:
+            archive = containerd.directory / "kubeadms.tar"
+            write_archive(archive, kubeadms_images())
+            containerd.ctr("images", "import", archive)
+            archive.unlink()
+            config = _written(machine, "init.yaml", _documents(machine, containerd))
+            running = machine.kubeadm("init", f"--config={config}")
+            machine.until_kubelet_is_wanted(running)
+            with machine.kubelet():
+                if running.wait(PATIENCE):
+                    raise RuntimeError(f"kubeadm init failed: {machine.log()}")
+                _deploy(lambda *arguments: _kubectl(machine, *arguments))
+                before = _instances(machine)
+            _say(f"the worker is killed; the cluster has {len(before)} containers\n")
+            with machine.kubelet():
+                _until(lambda: "True" in _kubectl(machine, "get", "node", _NODE, "-o", _READY))
+                _kubectl(machine, "scale", "deployment/web", "--replicas=2")
+                _kubectl(machine, "rollout", "status", "deployment/web", "--timeout=180s")
+                after = _instances(machine)
+                if changed := sorted(name for name in before if after.get(name) != before[name]):
+                    raise RuntimeError(f"restarted with the worker: {', '.join(changed)}")
+                _say(_kubectl(machine, "get", "nodes,pods", "-A", "-o", "wide"))
+                _say("no container was restarted with the worker\n")
+    finally:
+        machine.close()
+
+
+_READY: Final = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+
+
+def _instances(machine: KubeadmsMachine) -> dict[str, str]:
+    """The id of each container's running instance, by pod and container."""
+    listed = json.loads(_kubectl(machine, "get", "pods", "-A", "-o", "json"))
+    return {
+        f"{pod['metadata']['name']}/{status['name']}": status["containerID"]
+        for pod in listed["items"]
+        for status in pod["status"].get("containerStatuses", ())
+    }
+
+
+def _kubectl(machine: KubeadmsMachine, *arguments: str) -> str:
+    command = [*machine.within, str(program("kubectl")), "--kubeconfig", _ADMIN, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    if done.returncode:
+        raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _until(met: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not met():
+        if time.monotonic() > deadline:
+            raise RuntimeError("the node did not come back")
+        time.sleep(1)
+
+
+# --- join -------------------------------------------------------------------------------------------------------------
+
+
+def join(out: Path) -> None:
+    """Have a machine join a cluster that runs elsewhere, and run a Deployment there. Raises RuntimeError."""
+    machine = KubeadmsMachine(out)
+    try:
+        with ControlPlane(out / "cluster") as cluster, runtime("2.4") as containerd:
+            _make_it_kubeadms(machine, cluster, containerd)
+            known = yaml.safe_load(cluster.admin.read_text())["clusters"][0]["cluster"]
+            found = {"apiVersion": "v1", "kind": "Config", "clusters": [{"name": "", "cluster": known}]}
+            discovery = _written(machine, "discovery.conf", [found])
+            registration = {"name": _NODE, "criSocket": containerd.endpoint, "ignorePreflightErrors": ["all"]}
+            joining: dict[str, Any] = {"apiVersion": API, "kind": "JoinConfiguration", "nodeRegistration": registration}
+            joining["discovery"] = {"file": {"kubeConfigPath": str(discovery)}, "tlsBootstrapToken": _TOKEN}
+            running = machine.kubeadm("join", f"--config={_written(machine, 'join.yaml', [joining])}")
+            machine.until_kubelet_is_wanted(running)
+            with machine.kubelet():
+                if running.wait(PATIENCE):
+                    raise RuntimeError(f"kubeadm join failed: {machine.log()}")
+                _deploy(lambda *arguments: cluster.kubectl(*arguments, timeout=200))
+                _say(cluster.kubectl("get", "nodes,pods,csr", "-o", "wide"))
+    finally:
+        machine.close()
+
+
+def _make_it_kubeadms(machine: KubeadmsMachine, cluster: ControlPlane, containerd: Containerd) -> None:
+    """Have the cluster be one of kubeadm's: its configuration, and the rights of its bootstrap tokens."""
+    config = _written(machine, "init.yaml", _documents(machine, containerd))
+    for phase in (("upload-config", "all"), ("bootstrap-token",)):
+        machine.kubeadm("init", "phase", *phase, f"--config={config}", f"--kubeconfig={cluster.admin}").wait(120)
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _deploy(kubectl: Callable[..., str]) -> None:
+    kubectl("create", "deployment", "web", f"--image={_IMAGE}")
+    kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=180s")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def main() -> int:
-    """Print whether the node has joined and runs a pod; return 0 if so, 1 if not, 2 if the machine lacks a part."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Say what the cluster has; return 0 if all went well, 1 if not, 2 if the machine lacks a part or for bad input."""
+    commands = {"init": init, "join": join}
+    if len(sys.argv) != 2 or sys.argv[1] not in commands:
+        sys.stderr.write("usage: python -m qa.cluster_outages.kubeadm init|join\n")
+        return 2
     out = Path(tempfile.mkdtemp(prefix="syncpod-kubeadm-"))
     try:
-        with network_namespace(), ControlPlane(out / "cluster") as cluster, runtime("2.4") as containerd:
-            machine = Joining(cluster, containerd, out)
-            machine.prepare()
-            joining = machine.join()
-            with machine.kubelet():
-                if joining.wait(_PATIENCE):
-                    raise RuntimeError(f"kubeadm join failed: {machine.log()}")
-                cluster.kubectl("create", "deployment", "web", f"--image={_IMAGE}")
-                cluster.kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=180s", timeout=200)
-                sys.stdout.write(cluster.kubectl("get", "nodes,pods,csr", "-o", "wide"))
+        with network_namespace():
+            commands[sys.argv[1]](out)
     except (Missing, subprocess.CalledProcessError) as error:
         sys.stderr.write(f"kubeadm: {error}\n")
         return 2

@@ -5,6 +5,7 @@ What the tests need of each image is read from the sources of Kubernetes' test i
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -21,6 +22,10 @@ _REGISTRY: Final = "registry.k8s.io"
 _TESTS: Final = f"{_REGISTRY}/e2e-test-images"
 _LIBRARY: Final = re.compile(r"(/\S+) \(0x")
 _PATH: Final = "PATH=/usr/local/bin:/usr/bin:/bin:/sbin"
+_SYSTEM_PATH: Final = f"{_PATH}:/usr/sbin"
+_SERVERS: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_KUBEADMS_ETCD: Final = "3.6.8-0"
+"""The tag that this version of kubeadm asks for; the program is the one of `programs`."""
 _PASSWD: Final = (
     b"root:x:0:0:root:/root:/bin/sh\n"
     b"user-defined-in-image:x:1000:1000::/home:/bin/sh\n"
@@ -67,6 +72,34 @@ def test_images() -> list[Image]:
         *_named(("nonewprivs:1.4",), privileges, {"Cmd": ["nnp"]}),
         *_pause(),
     ]
+
+
+def kubeadms_images() -> list[Image]:
+    """The images of a cluster that kubeadm makes, under the names that it gives them. Raises `Missing`."""
+    version, path = f"v{programs.VERSION}", {"Env": [_SYSTEM_PATH]}
+    proxy = _system() | _packet_filter() | _program("kube-proxy")
+    layers = {
+        **{f"{name}:{version}": layer_of(_program(name)) for name in _SERVERS},
+        f"kube-proxy:{version}": layer_of(proxy),
+        f"etcd:{_KUBEADMS_ETCD}": layer_of(_program("etcd")),
+    }
+    dns = layer_of({"coredns": programs.program("coredns").read_bytes()})
+    coredns = Image(f"{_REGISTRY}/coredns/coredns:v{programs.COREDNS_VERSION}", dns, {"Entrypoint": ["/coredns"]})
+    return [*(Image(f"{_REGISTRY}/{name}", layer, path) for name, layer in layers.items()), coredns]
+
+
+def _program(name: str) -> Files:
+    return {f"usr/local/bin/{name}": programs.program(name).read_bytes()}
+
+
+def _packet_filter() -> Files:
+    """iptables with its libraries and its extensions, which it looks for at the machine's place of them."""
+    files = _with_libraries("iptables-nft", "usr/sbin/xtables-nft-multi")
+    for family, verb in itertools.product(("iptables", "ip6tables"), ("", "-save", "-restore")):
+        files[f"usr/sbin/{family}{verb}"] = "/usr/sbin/xtables-nft-multi"
+    for extensions in Path("/usr/lib").glob("*/xtables"):
+        files |= {str(each).lstrip("/"): each.read_bytes() for each in extensions.glob("*.so")}
+    return files
 
 
 def _named(names: tuple[str, ...], files: Files, config: Mapping[str, object]) -> list[Image]:

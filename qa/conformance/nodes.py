@@ -30,9 +30,9 @@ _MOST_PODS: Final = 110
 
 
 @contextmanager
-def runtime(version: str) -> Iterator[Containerd]:
+def runtime(version: str, within: Sequence[str] = WITHIN) -> Iterator[Containerd]:
     """A containerd in the namespace, with the tests' images, which it can also pull. Raises `Missing`."""
-    with Containerd.launch(version, gates=False, within=WITHIN) as containerd:
+    with Containerd.launch(version, gates=False, within=within) as containerd:
         archive = containerd.directory / "images.tar"
         write_archive(archive, test_images())
         containerd.ctr("images", "import", archive)

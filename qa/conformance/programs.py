@@ -20,12 +20,19 @@ from tests.runtimes.require import Missing, cache_directory
 
 VERSION: Final = "1.36.2"
 ETCD_VERSION: Final = "3.6.16"
+COREDNS_VERSION: Final = "1.14.2"
+"""The one that kubeadm asks for."""
 _STAGED: Final = re.compile(r"^(\s*(k8s\.io/\S+) => )\./staging/src/\S+$", re.MULTILINE)
 _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 _GINKGO: Final = "github.com/onsi/ginkgo/v2"
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
-BY_NAME: Final = ("kubeadm",)
+BY_NAME: Final = ("kubeadm", "coredns")
 """Built only where they are named: no test of the suites needs them."""
+_COREDNS_PLUGINS: Final = (
+    *("metadata", "cancel", "reload", "debug", "ready", "health", "prometheus", "errors", "log", "loadbalance"),
+    *("cache", "rewrite", "hosts", "kubernetes", "loop", "forward", "whoami"),
+)
+"""Those of kubeadm's configuration, and what stands beside them in others."""
 FROM_COMMANDS: Final = (*CONTROL_PLANE, "kubelet")
 PROGRAMS: Final = ("etcd", *FROM_COMMANDS, "agnhost", "nnp", "ginkgo", "e2e.test", "e2e_node.test")
 """In the order in which they are built: the control plane comes first, since it is of use by itself."""
@@ -58,13 +65,13 @@ def build(names: Sequence[str] = PROGRAMS) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     absent = [name for name in names if not (target / name).exists()]
     with tempfile.TemporaryDirectory(prefix="syncpod-kubernetes-") as scratch:
-        if "etcd" in absent:
-            _build_etcd(Path(scratch, "etcd"), target)
-        if set(absent) - {"etcd"}:
+        for name, make in _OTHERS.items():
+            if name in absent:
+                make(Path(scratch, name), target)
+        if of_kubernetes := [name for name in absent if name not in _OTHERS]:
             source = _source(Path(scratch, "kubernetes"))
-            for name in absent:
-                if name != "etcd":
-                    _build(name, source, target)
+            for name in of_kubernetes:
+                _build(name, source, target)
             _copy_files(source, target)
     return target
 
@@ -75,6 +82,20 @@ def _build_etcd(source: Path, target: Path) -> None:
     drops = [f"-dropreplace=go.etcd.io/etcd/{part}/v3" for part in ("api", "client/pkg", "client", "pkg")]
     _go(source, "mod", "edit", *drops)
     _keep(target / "etcd", lambda out: _go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), "."))
+
+
+def _build_coredns(source: Path, target: Path) -> None:
+    """Build it without the plugins for other companies' clouds, which are most of it."""
+    _copy("github.com/coredns/coredns", COREDNS_VERSION, source)
+    plugins = source / "plugin.cfg"
+    kept = [line for line in plugins.read_text().splitlines() if line.partition(":")[0] in _COREDNS_PLUGINS]
+    plugins.write_text("\n".join(kept) + "\n")
+    _go(source, "generate", "coredns.go")
+    _keep(target / "coredns", lambda out: _go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), "."))
+
+
+_OTHERS: Final[Mapping[str, Callable[[Path, Path], None]]] = {"etcd": _build_etcd, "coredns": _build_coredns}
+"""What is no part of Kubernetes."""
 
 
 def _source(source: Path) -> Path:
