@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from syncpod.fleet.offers import Taint
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
 from syncpod.housekeeping_settings import housekeeping_settings
-from syncpod.node.capacity import CapacityInvalid, parse_capacity
+from syncpod.node.capacity import CapacityInvalid, parse_capacity, parse_reserved
 from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 from syncpod.node.verification import Verification, VerificationInvalid
 from syncpod.settings.errors import SettingsInvalid
@@ -24,6 +24,7 @@ from syncpod.settings.variables import (
     IMAGE_VERIFICATION_POLICY,
     NODE_LABELS,
     REGISTER_WITH_TAINTS,
+    RESERVED,
 )
 from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 
@@ -33,6 +34,7 @@ def require_valid(settings: NodeSettings, environ: Mapping[str, str]) -> None:
     labels(settings)
     taints(settings)
     parsed_capacity(settings)
+    parsed_reserved(settings)
     sysctls(settings, os.uname().release)
     verification(settings.image_pulls)
     housekeeping_settings(environ)
@@ -52,6 +54,14 @@ def parsed_capacity(settings: NodeSettings) -> Mapping[str, int]:
         return parse_capacity(settings.capacity)
     except CapacityInvalid as wrong:
         raise SettingsInvalid(f"{wrong} (--capacity or {CAPACITY})") from wrong
+
+
+def parsed_reserved(settings: NodeSettings) -> Mapping[str, int]:
+    """Return the resources that the machine keeps for itself."""
+    try:
+        return parse_reserved(settings.reserved)
+    except CapacityInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--reserved or {RESERVED})") from wrong
 
 
 def taints(settings: NodeSettings) -> tuple[Taint, ...]:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from syncpod.checked_settings import labels, parsed_capacity
+from syncpod.checked_settings import labels, parsed_capacity, parsed_reserved
 from syncpod.cri.endpoint import listener_pid
 from syncpod.cri.port import CriRuntime
 from syncpod.cri.records import unapplied_fields
+from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.kernel.mounting import may_mount
 from syncpod.kernel.process_end import shares_pids
+from syncpod.lifecycle.eviction import EvictionPolicy
 from syncpod.lifecycle.image_gc import ImageGcPolicy
-from syncpod.node.capacity import read_capacity
+from syncpod.node.capacity import PIDS, Amounts, CapacityInvalid, read_capacity
 from syncpod.node.host import read_host, require_own_addresses
 from syncpod.node.pod_cgroups import pids_unlimited
 from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import ImageGcSettings, NodeSettings
 from syncpod.settings.variables import MEMORY_DIR, NODE_IP, POD_MAX_PIDS
-from syncpod.translation.context import ClusterDns, NodeContext
+from syncpod.translation.context import ClusterDns, Host, NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
 from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts
 
@@ -51,12 +55,20 @@ def _require_own_addresses(addresses: tuple[str, ...]) -> None:
         ) from None
 
 
-async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *, cluster: str) -> NodeContext:
+async def node_context(
+    settings: NodeSettings,
+    cri: CriRuntime,
+    endpoint: str,
+    *,
+    cluster: str,
+    environ: Mapping[str, str] = os.environ,
+) -> NodeContext:
     """Return the node's context for steps and agent: its settings, and what this machine and its runtime allow.
 
     `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
     """
     host = read_host()
+    amounts = _amounts(settings, host, housekeeping_settings(environ).eviction)
     if settings.node_ip:
         _require_own_addresses(settings.node_ip)
         host = replace(host, addresses=settings.node_ip)
@@ -76,7 +88,10 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         log_dir=settings.log_dir,
         cluster=cluster,
         cgroup_parent=settings.cgroup_parent,
-        capacity=read_capacity(host, settings.state_dir, parsed_capacity(settings)),
+        capacity=amounts.allocatable,
+        capacity_of_pods=amounts.of_pods,
+        capacity_of_machine=amounts.machine,
+        reserved_pids=parsed_reserved(settings).get(PIDS, 0),
         labels=labels(settings),
         cluster_dns=ClusterDns(settings.cluster_dns, settings.cluster_domain),
         pod_cgroups=settings.pod_cgroups,
@@ -93,6 +108,20 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
     if why := await asyncio.to_thread(pids_unlimited, context):
         raise SettingsInvalid(f"{why} ({POD_MAX_PIDS})")
     return context
+
+
+def _amounts(settings: NodeSettings, host: Host, evictions: EvictionPolicy) -> Amounts:
+    """Return the node's resources. Raises SettingsInvalid if more is reserved than there is."""
+    try:
+        return read_capacity(
+            host,
+            settings.state_dir,
+            parsed_capacity(settings),
+            reserved=parsed_reserved(settings),
+            thresholds=evictions.thresholds,
+        )
+    except CapacityInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--reserved, SYNCPOD_EVICTION_HARD)") from wrong
 
 
 def _listener(endpoint: str) -> int:

@@ -41,13 +41,28 @@ def pressures(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> l
     return found
 
 
+def starting(*, has_cgroup_v1: bool, limits_pods: bool) -> list[Change]:
+    """Return the events of a node whose worker starts.
+
+    The kubelet deprecates cgroup v1 (kubelet_linux.go, v1.36, cgroupVersionCheck), and tells that it limits all pods
+    together (cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
+    """
+    found = [Change("Normal", "Starting", "Starting kubelet.")]
+    if has_cgroup_v1:
+        found.append(Change("Warning", "CgroupV1", "This machine has cgroup v1, which Kubernetes is going to give up"))
+    if limits_pods:
+        found.append(Change("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"))
+    return found
+
+
 def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
     """Return the events that follow when the node has made its Node of one into another.
 
-    A Node that was not ready, or of which a controller has not heard, and now is ready is told; so is a reboot.
+    A Node that was not ready, or of which a controller has not heard, and now is ready is told; so is a reboot. A new
+    Node was not ready: a kubelet registers before it is, and tells that it is a moment later.
     """
     found = []
-    was, ready = _ready(before), _ready(after)
+    was, ready = _ready(before) if before else "False", _ready(after)
     if was and ready and was != ready:
         found.append(_status(name, "NodeReady" if ready == "True" else "NodeNotReady"))
     booted, boots = _boot_id(before), _boot_id(after)

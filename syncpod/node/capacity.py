@@ -1,63 +1,109 @@
 """The resources of a node: read from the machine, unless its owner sets other amounts.
 
-Mirrors nodestatus/setters.go, MachineInfo, and cm/node_container_manager_linux.go, v1.36. Differences: nothing is
-reserved for the system or for evictions unless the owner sets less, and the number of pods is unlimited unless the
-owner sets a limit (the kubelet's is 110).
+Mirrors nodestatus/setters.go, MachineInfo, and cm/node_container_manager_linux.go, v1.36: pods may request what the
+machine has, less what is reserved for the system and what evictions keep free. Differences: an amount that the owner
+sets is what pods may request, and nothing is taken from it; and the number of pods is unlimited unless the owner sets a
+limit (the kubelet's is 110).
 """
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
+from syncpod.lifecycle.eviction import Threshold
 from syncpod.node.fit import PODS, Capacity
 from syncpod.pod import parse_quantity
 from syncpod.pod.amounts import HUGE_PAGES
 from syncpod.pod.quantity import quantity_text
 from syncpod.translation.context import Host
 
-_SETTABLE = ("cpu", "memory", "ephemeral-storage", PODS)
+PIDS: Final = "pid"
+_SETTABLE: Final = ("cpu", "memory", "ephemeral-storage", PODS)
+_RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", PIDS)
+_KEPT_FREE: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
+"""By signal of an eviction: the resource of which pods may request that much less."""
 
 
 class CapacityInvalid(ValueError):
     """A capacity is set to an invalid value; the text says which, and what a valid one looks like."""
 
 
-def read_capacity(
-    host: Host, state_dir: Path, overrides: Mapping[str, int] | None = None, root: Path = Path("/")
-) -> Capacity:
-    """Return the machine's resources, with ``overrides`` in place of what was read. Blocks. Raises OSError.
+class Amounts(NamedTuple):
+    """The resources of a node."""
 
-    Ephemeral storage is the file system of ``state_dir``, which must exist. Memory reserved for huge pages is not
-    counted as memory.
+    machine: Capacity
+    """All that there are: the Node's capacity."""
+    of_pods: Capacity
+    """What all pods together may use: without what is reserved."""
+    allocatable: Capacity
+    """What they may request: also without what evictions keep free."""
+
+
+def read_capacity(
+    host: Host,
+    state_dir: Path,
+    overrides: Mapping[str, int] | None = None,
+    *,
+    reserved: Mapping[str, int] | None = None,
+    thresholds: Iterable[Threshold] = (),
+    root: Path = Path("/"),
+) -> Amounts:
+    """Return the machine's resources, with ``overrides`` in place of what was read. Blocks.
+
+    Ephemeral storage is the file system of ``state_dir``, which must exist. Memory for huge pages is no memory that
+    pods may request. Raises OSError, and CapacityInvalid if more is reserved than there is.
     """
     pages = _huge_pages(root / "sys/kernel/mm/hugepages")
     disk = os.statvfs(state_dir)
-    found = {
+    machine = {
         "cpu": host.cpus * 1000,
-        "memory": max(0, host.memory_bytes - sum(pages.values())),
+        "memory": host.memory_bytes,
         "ephemeral-storage": disk.f_blocks * disk.f_frsize,
         **pages,
     }
-    return found | dict(overrides or {})
+    free = {name: 0 for name in machine} | {"memory": min(sum(pages.values()), host.memory_bytes)}
+    of_pods = _less(machine, free, reserved or {})
+    hard = [each for each in thresholds if each.hard and each.signal in _KEPT_FREE]
+    kept = {_KEPT_FREE[each.signal]: each.value.of(machine[_KEPT_FREE[each.signal]]) for each in hard}
+    given = dict(overrides or {})
+    return Amounts(machine | given, of_pods | given, _less(of_pods, kept, {}) | given)
+
+
+def _less(amounts: Capacity, kept: Mapping[str, int], reserved: Mapping[str, int]) -> dict[str, int]:
+    """Return the amounts without what is kept. Raises CapacityInvalid."""
+    left = {name: amount - kept.get(name, 0) - reserved.get(name, 0) for name, amount in amounts.items()}
+    for name, amount in left.items():
+        if amount < 0:
+            raise CapacityInvalid(f"more {name} is reserved, or kept free by evictions, than this machine has")
+    return left
 
 
 def parse_capacity(text: str) -> Mapping[str, int]:
     """Parse ``cpu=8,memory=32Gi,pods=110``. Raises :class:`CapacityInvalid`."""
+    return _parsed("capacity", text, _SETTABLE, f" or {HUGE_PAGES}<size>", "cpu=8,memory=32Gi")
+
+
+def parse_reserved(text: str) -> Mapping[str, int]:
+    """Parse ``cpu=500m,memory=1Gi,pid=1000``, what the machine keeps for itself. Raises :class:`CapacityInvalid`."""
+    return _parsed("reserved", text, _RESERVABLE, "", "cpu=500m,memory=1Gi")
+
+
+def _parsed(what: str, text: str, names: tuple[str, ...], more: str, example: str) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, amount = (piece.strip() for piece in part.partition("="))
-        if not equals or name in found or not (name in _SETTABLE or name.startswith(HUGE_PAGES)):
+        if not equals or name in found or not (name in names or (more and name.startswith(HUGE_PAGES))):
             raise CapacityInvalid(
-                f"capacity {part!r}: must be one of {', '.join(_SETTABLE)} or {HUGE_PAGES}<size>, each once, "
-                "and an amount, such as cpu=8,memory=32Gi"
+                f"{what} {part!r}: must be one of {', '.join(names)}{more}, each once, and an amount, such as {example}"
             )
         try:
             quantity = parse_quantity(amount)
         except ValueError as error:
-            raise CapacityInvalid(f"capacity {part!r}: {amount!r} {error}") from None
+            raise CapacityInvalid(f"{what} {part!r}: {amount!r} {error}") from None
         if quantity.number < 0:
-            raise CapacityInvalid(f"capacity {part!r}: must not be negative")
+            raise CapacityInvalid(f"{what} {part!r}: must not be negative")
         found[name] = quantity.milli_value() if name == "cpu" else quantity.value()
     return found
 

@@ -100,7 +100,8 @@ def limit_all_pods(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
     blocks; never fails. Mirrors cm/node_container_manager_linux.go, v1.36, enforceNodeAllocatableCgroups. Difference:
     the kubelet sets that memory limit too.
     """
-    wanted = limits_of_all_pods(node.capacity, node.host)
+    capacity = node.capacity if node.capacity_of_pods is None else node.capacity_of_pods
+    wanted = limits_of_all_pods(capacity, node.host, node.reserved_pids)
     missing = {entry.controller for entry in as_files(wanted, 2)}
     obstacle = ""
     for hierarchy in _hierarchies(node, mountinfo):

@@ -142,6 +142,8 @@ class NodeSettings:
     """The parent cgroup of all pods, its parts separated by slashes."""
     capacity: str
     """The sum that pods may request, for resources that differ from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
+    reserved: str
+    """What the machine keeps for itself (the kubelet's kubeReserved and systemReserved): ``cpu=500m,memory=1Gi``."""
     node_labels: str
     """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
     node_ip: tuple[str, ...]
@@ -243,6 +245,7 @@ def _read(
         tls_private_key_file=_absolute_or_none("TLS key file", told.get(v.TLS_PRIVATE_KEY_FILE)),
         cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=told.get(v.CAPACITY, ""),
+        reserved=told.get(v.RESERVED, ""),
         node_labels=told.get(v.NODE_LABELS, ""),
         node_ip=ip_addresses(v.NODE_IP, told.get(v.NODE_IP, "")),
         cluster_dns=nameservers(v.CLUSTER_DNS, told.get(v.CLUSTER_DNS, "")),

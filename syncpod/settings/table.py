@@ -41,6 +41,7 @@ from syncpod.settings.variables import (
     READ_ONLY_PORT,
     REGISTER_WITH_TAINTS,
     REGISTRY_AUTH_FILE,
+    RESERVED,
     RUNTIME_ENDPOINT,
     SERVER_TLS_BOOTSTRAP,
     SIGNED,
@@ -187,6 +188,13 @@ SETTINGS: Final = (
     ),
     Setting("cgroup_parent", CGROUP_PARENT, "the cgroup above the pods'", "--cgroup-parent"),
     Setting("capacity", CAPACITY, "what pods may request together, as cpu=8,memory=32Gi,pods=110", "--capacity"),
+    Setting(
+        "reserved",
+        RESERVED,
+        "what the machine keeps for itself, as cpu=500m,memory=1Gi; pods may request so much less",
+        "--reserved",
+        metavar="NAME=AMOUNT,...",
+    ),
     Setting(
         "node_labels",
         NODE_LABELS,

@@ -32,11 +32,11 @@ class CgroupLimits:
     """Processes and threads."""
 
 
-def limits_of_all_pods(capacity: Mapping[str, int], host: Host) -> CgroupLimits:
+def limits_of_all_pods(capacity: Mapping[str, int], host: Host, reserved_pids: int = 0) -> CgroupLimits:
     """Return the settings of the cgroup above all pods: the node's capacity, and most process ids of the machine.
 
-    `capacity` is the kubelet's allocatable, before evictions. CPU is a weight: pods may use CPU time that nothing else
-    uses. A resource that is not in `capacity` is not limited. Mirrors
+    `capacity` is the kubelet's allocatable, before evictions. At least `reserved_pids` are left. CPU is a weight: pods
+    may use CPU time that nothing else uses. A resource that is not in `capacity` is not limited. Mirrors
     cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with enforceNodeAllocatable as it is by default.
     Difference: the kubelet leaves the machine no process id unless systemReserved or kubeReserved name some.
     """
@@ -45,7 +45,7 @@ def limits_of_all_pods(capacity: Mapping[str, int], host: Host) -> CgroupLimits:
         cpu_shares=cpu_shares(capacity["cpu"]) if "cpu" in capacity else None,
         memory=capacity.get("memory"),
         hugepages={each.page_size: each.limit for each in hugepage_limits(pages, host)} if pages else None,
-        pids=int(host.max_pids * PIDS_OF_PODS) or None,
+        pids=max(0, min(int(host.max_pids * PIDS_OF_PODS), host.max_pids - reserved_pids)) or None,
     )
 
 

@@ -75,7 +75,13 @@ class NodeContext:
     cgroup_driver: CgroupDriver = "cgroupfs"
     """The runtime's answer to RuntimeConfig: whether it makes cgroups itself or has systemd make them."""
     capacity: Mapping[str, int] = field(default_factory=dict)
-    """The node's resources for pods: cpu in millicores, all others in their own units; see :mod:`syncpod.node.fit`."""
+    """What pods may request: cpu in millicores, all others in their own units; see :mod:`syncpod.node.fit`."""
+    capacity_of_pods: Mapping[str, int] | None = None
+    """What all pods together may use, if that is more than they may request: evictions keep the rest free."""
+    capacity_of_machine: Mapping[str, int] | None = None
+    """All that the machine has, if that is more."""
+    reserved_pids: int = 0
+    """How many process ids all pods together leave the machine, if that is more than they leave it anyway."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The node's own labels, for nodeSelector and node affinity."""
     labels_of_cluster: dict[str, str] = field(default_factory=dict)

@@ -169,7 +169,15 @@ def test_a_node_tells_what_becomes_of_its_node() -> None:
 
     assert reasons(node("Unknown"), node("True")) == ["NodeReady"]
     assert reasons(node("True"), node("False", "b2")) == ["NodeNotReady", "Rebooted"]
-    assert reasons({}, node("True")) == reasons(node("True"), node("True")) == []
+    assert reasons(node("True"), node("True")) == reasons({}, node("False")) == []
+    assert reasons({}, node("True")) == ["NodeReady"], "a kubelet registers before it is ready"
+    both = node_changes.starting(has_cgroup_v1=True, limits_pods=True)
+    assert [(each.type, each.reason) for each in both] == [
+        ("Normal", "Starting"),
+        ("Warning", "CgroupV1"),
+        ("Normal", "NodeAllocatableEnforced"),
+    ]
+    assert [each.reason for each in node_changes.starting(has_cgroup_v1=False, limits_pods=False)] == ["Starting"]
     cordoned = node("True", unschedulable=True)
     assert [each.reason for each in node_changes.scheduling("n1", node("True"), cordoned)] == ["NodeNotSchedulable"]
     assert [each.reason for each in node_changes.scheduling("n1", cordoned, node("True"))] == ["NodeSchedulable"]
@@ -287,20 +295,23 @@ async def test_old_events_are_not_written_and_those_of_static_pods_are(
 
 async def test_a_node_tells_that_it_starts_and_what_changes(api: ApiServer, client: ApiClient, tmp_path: Path) -> None:
     async def own_status() -> NodeStatus:
-        names = {"Ready": "True", "MemoryPressure": "False"}
+        names = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "True"}
         conditions = tuple(NodeCondition(type=name, status=status, reason="r") for name, status in names.items())
         return NodeStatus(conditions=conditions, addresses=())
 
     async with running(client, tmp_path) as (writer, _):
         node = NodeEvents(writer, "n1", own_status)
-        node.starting()
+        node.starting(has_cgroup_v1=False, limits_pods=True)
         await node.status()
         await node.status()
         unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
         node.written(unknown, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-        await until(lambda: len(written(api)) == 3)
+        await until(lambda: len(written(api)) == 6)
     assert [(each["reason"], each["message"]) for each in written(api)] == [
         ("Starting", "Starting kubelet."),
+        ("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"),
         ("NodeHasSufficientMemory", "Node n1 status is now: NodeHasSufficientMemory"),
+        ("NodeHasNoDiskPressure", "Node n1 status is now: NodeHasNoDiskPressure"),
+        ("NodeHasInsufficientPID", "Node n1 status is now: NodeHasInsufficientPID"),
         ("NodeReady", "Node n1 status is now: NodeReady"),
     ]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
+from syncpod.lifecycle.eviction_settings import EvictionSettings, eviction_policy
+from syncpod.node.capacity import CapacityInvalid, parse_capacity, parse_reserved, read_capacity
 from syncpod.node.fit import Capacity, Demand, Taken, demand_of, refusal_of_resize
 from syncpod.pod import Pod
 from syncpod.pod.host_ports import HostPort
@@ -193,15 +194,50 @@ def test_capacity_defaults_to_the_machines_without_huge_pages(tmp_path: Path) ->
         directory = tmp_path / "sys/kernel/mm/hugepages" / name
         directory.mkdir(parents=True)
         (directory / "nr_hugepages").write_text(f"{count}\n")
-    found = dict(read_capacity(HOST, tmp_path, root=tmp_path))
-    assert found.pop("ephemeral-storage") > 0
+    amounts = read_capacity(HOST, tmp_path, root=tmp_path)
+    found, whole = dict(amounts.allocatable), dict(amounts.machine)
+    assert found.pop("ephemeral-storage") == whole.pop("ephemeral-storage") > 0
     assert found == {"cpu": 4000, "memory": 7 * GIB, "hugepages-2Mi": GIB, "hugepages-1Gi": 0}
+    assert whole == {**found, "memory": 8 * GIB}
+
+
+def test_what_is_reserved_and_what_evictions_keep_free_cannot_be_requested(tmp_path: Path) -> None:
+    """Only hard thresholds of memory and of the node's file system count, and what the owner sets stays as it is."""
+    policy = eviction_policy(
+        EvictionSettings(
+            hard="memory.available<1Gi,nodefs.available<10%,imagefs.available<50%",
+            soft="memory.available<4Gi",
+            soft_grace_period="memory.available=1m",
+        )
+    )
+    amounts = read_capacity(
+        HOST,
+        tmp_path,
+        parse_capacity("pods=110"),
+        reserved=parse_reserved("cpu=500m,memory=1Gi,ephemeral-storage=1Mi,pid=1000"),
+        thresholds=policy.thresholds,
+        root=tmp_path,
+    )
+    disk = amounts.machine["ephemeral-storage"]
+    assert amounts.machine == {"cpu": 4000, "memory": 8 * GIB, "ephemeral-storage": disk, "pods": 110}
+    assert amounts.of_pods == {"cpu": 3500, "memory": 7 * GIB, "ephemeral-storage": disk - (1 << 20), "pods": 110}
+    assert amounts.allocatable == {
+        **amounts.of_pods,
+        "memory": 6 * GIB,
+        "ephemeral-storage": disk - (1 << 20) - policy.thresholds[1].value.of(disk),
+    }
+    with pytest.raises(CapacityInvalid, match="more memory is reserved, or kept free by evictions, than this machine"):
+        read_capacity(HOST, tmp_path, reserved={"memory": 9 * GIB}, root=tmp_path)
+    for wrong in ("pods=1", "cpu", "cpu=-1", "hugepages-2Mi=4Mi"):
+        with pytest.raises(CapacityInvalid, match=r"^reserved "):
+            parse_reserved(wrong)
 
 
 def test_configured_capacity_overrides_the_machines(tmp_path: Path) -> None:
     overrides = parse_capacity("cpu=1500m, memory=1Gi,pods=110,")
     assert overrides == {"cpu": 1500, "memory": GIB, "pods": 110}
-    found = read_capacity(HOST, tmp_path, overrides, root=tmp_path)
+    reserved = parse_reserved("cpu=1,memory=2Gi")
+    found = read_capacity(HOST, tmp_path, overrides, reserved=reserved, root=tmp_path).allocatable
     assert (found["cpu"], found["memory"], found["pods"]) == (1500, GIB, 110)
     assert found["ephemeral-storage"] > 0
 

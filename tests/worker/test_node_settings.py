@@ -400,6 +400,7 @@ def test_each_flag_overrides_the_environment_and_an_unknown_flag_ends_the_worker
     ("flags", "told"),
     [
         (["--capacity", "cpu"], r"--capacity or SYNCPOD_CAPACITY"),
+        (["--reserved", "pods=1"], r"--reserved or SYNCPOD_RESERVED"),
         (["--node-labels", "disk"], r"--node-labels or SYNCPOD_NODE_LABELS"),
         (["--allowed-unsafe-sysctls", "*"], r"--allowed-unsafe-sysctls or SYNCPOD_ALLOWED_UNSAFE_SYSCTLS"),
     ],

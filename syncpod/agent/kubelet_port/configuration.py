@@ -111,8 +111,14 @@ def kubelet_configuration(
         "containerLogMaxSize": str(logs.max_bytes),
         "containerLogMaxFiles": logs.max_files,
         "containerRuntimeEndpoint": settings.runtime_endpoint or "",
+        "kubeReserved": _reserved(settings.reserved),
         **_evictions(eviction),
     }
+
+
+def _reserved(text: str) -> dict[str, str]:
+    """Return what is reserved, all of it in one of the kubelet's two fields, since it adds them up."""
+    return {name: amount for name, _, amount in (part.partition("=") for part in text.split(",") if part)}
 
 
 def _cgroup_root(parent: str) -> str:

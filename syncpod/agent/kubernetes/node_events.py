@@ -7,7 +7,7 @@ everything, and is told to be Ready once it has not been.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from syncpod.agent.kubernetes.event_writer import EventWriter
@@ -25,10 +25,12 @@ class NodeEvents:
         self._writer, self._name, self._status = writer, name, status
         self._before: Mapping[str, str] = {}
         self._seen: Mapping[str, Any] = {}
+        self._last = datetime.min.replace(tzinfo=UTC)
+        """The time of the last event."""
 
-    def starting(self) -> None:
-        """Tell that the node's worker starts."""
-        self._tell([Change("Normal", "Starting", "Starting kubelet.")])
+    def starting(self, *, has_cgroup_v1: bool, limits_pods: bool) -> None:
+        """Tell that the node's worker starts, and that it limits all pods together, if it does."""
+        self._tell(node_changes.starting(has_cgroup_v1=has_cgroup_v1, limits_pods=limits_pods))
 
     async def status(self) -> NodeStatus:
         """Return the node's own status, and tell what has changed in it since the last one."""
@@ -48,6 +50,7 @@ class NodeEvents:
         self._seen = node
 
     def _tell(self, changes: Sequence[Change]) -> None:
-        at = datetime.now(UTC)
         for each in changes:
+            # An event's name is made from its time: two of the same moment would be one.
+            at = self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))
             self._writer.take(Event(node_subject(self._name), each.type, each.reason, each.message, at, at))

@@ -143,6 +143,8 @@ class Registration:
             node = documents.new_node(self._name, status, self._machine, now, self._port, self._taints)
             node["status"] = {**node["status"], **runtime}
             self._take(await self._client.ask("POST", _NODES, body=node))
+            if self._events is not None:
+                self._events.written({}, self._node)
             log.info("node %s is registered with the cluster", self._name)
             return
         except ApiError as error:

@@ -149,7 +149,9 @@ class _KubernetesLink:
                 ClusterLabels(api, node.context, registration.newest),
             )
             if not self._has_started:  # and not where this part alone begins again
-                node_events.starting()
+                node_events.starting(
+                    has_cgroup_v1=not node.context.host.unified_cgroups, limits_pods=node.context.pod_cgroups
+                )
                 self._has_started = True
 
             async def keep_mirrors() -> None:

@@ -109,15 +109,15 @@ class NodeStatusReporter:
     def status(self, report: NodeReport | None) -> NodeStatus:
         """Return the status; `report` is the latest report of the node's housekeeping."""
         self._update_ready()
-        amounts = quantities(self._context.capacity)
+        allocatable, whole = self._context.capacity, self._context.capacity_of_machine
         addresses = [NodeAddress(type="InternalIP", address=each) for each in self._context.host.addresses]
         return NodeStatus(
             boot=self._life.boot,
             identity=self._life.identity,
             conditions=(*pressures(report), self._ready),
             labels=dict(self._context.labels),
-            capacity=amounts,
-            allocatable=amounts,
+            capacity=quantities(allocatable if whole is None else whole),
+            allocatable=quantities(allocatable),
             addresses=(*addresses, NodeAddress(type="Hostname", address=self._context.name)),
             node_info=self._info(),
             sources=tuple(self._sources),

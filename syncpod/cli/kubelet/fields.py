@@ -71,7 +71,7 @@ _CLOSED: Final[Mapping[str, tuple[Any, str]]] = {
 """Settings that let strangers in: the value that does not, and what any other one opens."""
 _EVICTION: Final = "SYNCPOD_EVICTION_"
 _NO_MANAGER: Final = "a node of ours pins no processor and no memory"
-_RESERVED: Final = "the node reserves nothing for the system: give what pods may request with SYNCPOD_CAPACITY"
+_NO_CGROUP: Final = "a node of ours limits its pods, and nothing else on the machine"
 _FOLLOWED: Final = "the node is told of changes as they happen"
 _NOT_RATED: Final = "the node's own limits apply"
 _FLAG_ONLY: Final = ""
@@ -214,11 +214,11 @@ FIELDS: Final = (
     _warned("topologyManagerScope", "text", _NO_MANAGER, "container", flag="topology-manager-scope"),
     _refused("topologyManagerPolicyOptions", "map", _NO_MANAGER, flag="topology-manager-policy-options"),
     _refused("qosReserved", "map", "no memory is reserved by QoS class", flag="qos-reserved"),
-    _refused("systemReserved", "map", _RESERVED, flag="system-reserved"),
-    _refused("kubeReserved", "map", _RESERVED, flag="kube-reserved"),
-    _refused("reservedSystemCPUs", "text", _RESERVED, flag="reserved-cpus"),
-    _refused("systemReservedCgroup", "text", _RESERVED, flag="system-reserved-cgroup"),
-    _refused("kubeReservedCgroup", "text", _RESERVED, flag="kube-reserved-cgroup"),
+    _derived("systemReserved", "map", "system-reserved"),
+    _derived("kubeReserved", "map", "kube-reserved"),
+    _refused("reservedSystemCPUs", "text", _NO_MANAGER, flag="reserved-cpus"),
+    _refused("systemReservedCgroup", "text", _NO_CGROUP, flag="system-reserved-cgroup"),
+    _refused("kubeReservedCgroup", "text", _NO_CGROUP, flag="kube-reserved-cgroup"),
     _refused(
         "enforceNodeAllocatable", "words", "only pods are limited", ["pods"], ["none"], flag="enforce-node-allocatable"
     ),

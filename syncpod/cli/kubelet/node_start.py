@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final
 from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, is_true_for, is_unset
 from syncpod.cli.kubelet.reading import Given, KubeletInputInvalid
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
+from syncpod.node.capacity import CapacityInvalid, parse_reserved
 from syncpod.settings import variables as v
 
 STATE_DIRECTORY: Final = "syncpod"
@@ -126,6 +128,7 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
     yield from _healthz(given, variables)
     yield from _log_format(given, variables)
     _thresholds(given, variables)
+    yield from _reserved(given, variables)
     images, runtime = given.of("imageServiceEndpoint", ""), variables.get(v.RUNTIME_ENDPOINT, "")
     if images and images != runtime:
         yield f"imageServiceEndpoint: must be {runtime or 'absent'}: one socket serves containers and images"
@@ -186,6 +189,19 @@ def _thresholds(given: Given, variables: dict[str, str]) -> None:
         if name == "HARD" and value and not given.of("mergeDefaultEvictionSettings", False):
             entries += [f"{signal}<0%" for signal in _SIGNALS if signal not in value]
         variables[f"{_EVICTION}{name}"] = ",".join(entries)
+
+
+def _reserved(given: Given, variables: dict[str, str]) -> Iterator[str]:
+    """Put what both fields reserve, which a kubelet adds up too (cm/node_container_manager_linux.go, v1.36)."""
+    total: Counter[str] = Counter()
+    for path in ("systemReserved", "kubeReserved"):
+        value: Mapping[str, Any] = given.of(path, {})
+        try:
+            total.update(parse_reserved(",".join(f"{name}={amount}" for name, amount in value.items())))
+        except CapacityInvalid as wrong:
+            yield f"{path}: {wrong}"
+    amounts = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in total.items()}
+    variables[v.RESERVED] = ",".join(f"{name}={amount}" for name, amount in amounts.items())
 
 
 _SIGNALS: Final = (

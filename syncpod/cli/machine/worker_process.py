@@ -41,6 +41,7 @@ from syncpod.settings.variables import (
     NODE_LABELS,
     POD_CGROUPS,
     POD_MAX_PIDS,
+    RESERVED,
     RUNTIME_ENDPOINT,
     SIGNED,
 )
@@ -132,6 +133,7 @@ def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
         MANIFEST_DIR: str(node.manifest_dir or ""),
         KUBECONFIG: str(node.kubeconfig or ""),
         CAPACITY: node.capacity,
+        RESERVED: node.reserved,
         NODE_LABELS: node.node_labels,
         METRICS_ADDRESS: node.metrics_address,
         POD_CGROUPS: str(node.pod_cgroups).lower(),

@@ -31,6 +31,8 @@ DERIVED = {
     "evictionHard": "thresholds; those that are not given are none, unless `mergeDefaultEvictionSettings` is true",
     "evictionSoft": "thresholds",
     "mergeDefaultEvictionSettings": "thresholds that are not given keep their defaults",
+    "systemReserved": "added to `kubeReserved`, and so much less may be requested: cpu, memory, ephemeral-storage, pid",
+    "kubeReserved": "the same",
     "maxPods": "how many pods the node takes; 110 by default",
     "cgroupRoot": "pods' cgroups are below `kubepods` in it",
     "failSwapOn": "as with a kubelet: on a machine with swap, nothing starts unless it is false",

@@ -95,6 +95,21 @@ def test_a_kubeadm_configuration_starts_a_node(tmp_path: Path) -> None:
     }
 
 
+def test_what_is_reserved_for_the_system_and_for_kubernetes_is_added_up(tmp_path: Path) -> None:
+    start = started(
+        tmp_path,
+        "--kube-reserved=cpu=250m,memory=1Gi",
+        systemReserved={"cpu": "0.5", "memory": "512Mi", "ephemeral-storage": "1Gi", "pid": "100"},
+    )
+    assert start.variables[v.RESERVED] == f"cpu=750m,memory={1536 << 20},ephemeral-storage={1 << 30},pid=100"
+    assert started(tmp_path).variables[v.RESERVED] == ""
+    assert refusal(tmp_path, kubeReserved={"pods": "1"}, systemReserved={"cpu": "much"}) == [
+        "systemReserved: reserved 'cpu=much': 'much' must be a quantity such as 100m, 0.5, 64Mi or 129e6",
+        "kubeReserved: reserved 'pods=1': must be one of cpu, memory, ephemeral-storage, pid, each once, and an "
+        "amount, such as cpu=500m,memory=1Gi",
+    ]
+
+
 def test_a_setting_of_an_earlier_start_does_not_last(tmp_path: Path) -> None:
     assert started(tmp_path).variables[v.POD_MAX_PIDS] == "-1"
     assert started(tmp_path, podPidsLimit=77).variables[v.POD_MAX_PIDS] == "77"
