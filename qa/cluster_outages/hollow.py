@@ -24,7 +24,7 @@ def a_thousand_pods(room: Room) -> str:
     directory.mkdir(exist_ok=True)
     state, config = directory / "state", room.cluster.node_kubeconfig(NODE)
     start = ["up", "--simulate", "--state-dir", str(state), "--node", NODE, "--kubeconfig", str(config)]
-    start += ["--capacity", f"cpu=1000,memory=1000Gi,pods={PODS + 10}", "--port", "17333", "--ui-port", "18333"]
+    start += ["--port", "17333", "--ui-port", "18333"]
     try:
         _syncpod(directory, *start)
         room.until("the hollow node Ready", lambda: NODE in room.cluster.ready_nodes())
@@ -84,7 +84,10 @@ def _memory(state: Path) -> int:
 
 
 def _syncpod(directory: Path, *arguments: str) -> None:
-    environment = own_environment(directory) | {"SYNCPOD_KUBELET_PORT": "0"}
+    environment = own_environment(directory) | {
+        "SYNCPOD_KUBELET_PORT": "0",
+        "SYNCPOD_CAPACITY": f"cpu=1000,memory=1000Gi,pods={PODS + 10}",
+    }
     with (directory / "commands.log").open("ab") as log:
         done = subprocess.run(
             [*WITHIN, str(SYNCPOD), *arguments],

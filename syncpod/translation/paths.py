@@ -10,6 +10,10 @@ from syncpod.translation.context import NodeContext
 
 PODS: Final = "pods"
 """The directory of all pods' directories, in a node's state directory."""
+PLUGINS: Final = "plugins"
+"""In a node's state directory: where volumes of storage drivers are staged; drivers have their sockets there too."""
+PLUGINS_REGISTRY: Final = "plugins_registry"
+"""Where drivers register."""
 _NAME_LIMIT = 255
 """The most bytes of a file name."""
 EMPTY_DIR = "kubernetes.io~empty-dir"
@@ -86,7 +90,7 @@ def csi_target(node: NodeContext, uid: str, volume: str) -> Path:
 
 def csi_staging(node: NodeContext, driver: str, digest: str) -> Path:
     """Return the path at which a storage driver keeps a volume for all pods, the kubelet's. Raises UnsafeName."""
-    place = node.state_dir / "plugins" / CSI.replace("~", "/") / safe_name(driver, "spec.csi.driver")
+    place = node.state_dir / PLUGINS / CSI.replace("~", "/") / safe_name(driver, "spec.csi.driver")
     return place / digest / "globalmount"
 
 

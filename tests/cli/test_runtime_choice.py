@@ -291,6 +291,15 @@ def test_purge_removes_our_files_and_keeps_foreign_ones(tmp_path: Path) -> None:
     assert [path.name for path in state.iterdir()] == ["notes"]
     (state / "notes").unlink()
     prepare(state)
+    (state / "plugins_registry").mkdir()
+    (state / "plugins" / "kubernetes.io" / "csi" / "driver").mkdir(parents=True)
+    (state / "plugins" / "driver.sock").write_text("")
+    with pytest.raises(Failure, match="it has files that are not syncpod's: plugins"):
+        purging.purge(state, tmp_path / "memory", tmp_path / "logs")
+    assert [path.name for path in (state / "plugins").iterdir()] == ["driver.sock"]
+    (state / "plugins" / "driver.sock").unlink()
+    prepare(state)
+    (state / "plugins").mkdir(exist_ok=True)
     purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     assert not state.exists() and tmp_path.exists()
 

@@ -23,6 +23,7 @@ from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.csi import GROUP, RegisteredDriver, csi_node, has_drivers, node_patch, node_path
 from syncpod.kubernetes.json_values import mapping
+from syncpod.translation.paths import PLUGINS_REGISTRY
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class CsiDrivers:
     ) -> None:
         """Take drivers that register below `state_dir`; `newest` returns the newest v1 Node."""
         self._client, self._node, self._newest = client, node, newest
-        self._directory = state_dir / "plugins_registry"
+        self._directory = state_dir / PLUGINS_REGISTRY
         self._seen: dict[Path, tuple[int, int]] = {}
         self._drivers: dict[Path, Driver] = {}
         self._registering: dict[Path, asyncio.Task[None]] = {}

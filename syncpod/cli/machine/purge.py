@@ -43,6 +43,7 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
         try:
             for name in (*drafts, *names):
                 remove_tree(directory / name)
+            _purge_of_drivers(directory)
         except OSError as error:
             raise Failure(f"{directory} cannot be removed completely: {sentence_of(error)}") from None
     left = sorted(path.name for path in directory.iterdir())
@@ -55,6 +56,17 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
     if left:
         raise Failure(f"{directory} is kept, since it has files that are not syncpod's: {', '.join(left)}")
     directory.rmdir()
+
+
+def _purge_of_drivers(directory: Path) -> None:
+    """Remove what workers have made for storage drivers. The drivers' own sockets stay. Raises OSError."""
+    from syncpod.kernel.tree_removal import remove_tree
+    from syncpod.translation.paths import PLUGINS, PLUGINS_REGISTRY
+
+    remove_tree(directory / PLUGINS / "kubernetes.io")
+    for place in (directory / PLUGINS, directory / PLUGINS_REGISTRY):
+        if place.is_dir() and not any(place.iterdir()):
+            place.rmdir()
 
 
 def _purge_logs(directory: Path, logs: Path) -> None:
