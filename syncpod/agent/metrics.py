@@ -32,6 +32,10 @@ relist_interval = _meter.create_histogram(
     description="Time between the starts of two relists.",
     explicit_bucket_boundaries_advisory=SECONDS,
 )
+mirror_pods = _meter.create_gauge(
+    "kubelet_mirror_pods",
+    description="Mirrors of static pods that the API server has.",
+)
 discarded_events = counter_from_zero(
     _meter,
     "kubelet_pleg_discard_events",

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from temporalio.service import RPCError
 
+from syncpod.agent import metrics
 from syncpod.agent.kubernetes.deletions import Standing
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.mirror_pod import is_deleted, mirror_of, mirrored_uid
@@ -86,6 +87,7 @@ class MirrorPods:
         """Take all pods of the node, as the API server has them."""
         mirrors = {key: pod for key, pod in pods.items() if mirrored_uid(pod)}
         before, self._mirrors = self._mirrors, mirrors
+        metrics.mirror_pods.set(len(mirrors))
         keys = (*mirrors, *(before or {}), *(self._static if before is None else ()))
         for key in dict.fromkeys(keys):
             if before is None or mirrors.get(key) is not before.get(key):

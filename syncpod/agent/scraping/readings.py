@@ -19,6 +19,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from syncpod.agent.scraping.container_series import RunningContainer, container_series
+from syncpod.agent.scraping.lifecycle_series import lifecycle_series
 from syncpod.agent.scraping.node_usage import Disks, read_node_usage
 from syncpod.agent.scraping.pod_series import pod_series
 from syncpod.agent.scraping.pod_usage import UsageOfPods
@@ -232,6 +233,7 @@ class _Series(Collector):
         for family in self._counted.collect():
             yield _as_the_kubelet_has_it(family)
         yield from self._own
+        yield from lifecycle_series(self._pods)
         yield from pod_series(self._pods)
 
 
