@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from syncpod.cli.command_table import COMMANDS
 from syncpod.cli.examples import EXAMPLES, NOTES
-from syncpod.cli.input.flags import without_values
+from syncpod.cli.input.flags import require_dashes, without_values
 from syncpod.cli.input.kubectl_words import refuse_word
 from syncpod.cli.input.plain_values import taken_plainly
 
@@ -39,6 +39,7 @@ class Page(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; flags may have values, as with kubectl. Raises BadInput."""
+        require_dashes(self, args, ctx.command_path)
         return super().parse_args(ctx, without_values(self, args))
 
     def invoke(self, ctx: Any) -> Any:

@@ -12,7 +12,9 @@ from typing import Final
 from syncpod.journal.causes import OOM_WITHIN, End
 
 _FEW: Final = 3
-"""The fewest ends that make a pattern."""
+"""The fewest ends that make a pattern of times, or of most ends."""
+_TWO: Final = 2
+"""The fewest ends that can be alike."""
 _MOSTLY: Final = 0.8
 """The fraction of all ends from which on something counts as usual."""
 _OTHERS: Final = 2
@@ -35,7 +37,9 @@ def patterns(
     span: Callable[[timedelta], str],
     clock: Callable[[datetime], str],
 ) -> list[str]:
-    """Return what the ends of one container have in common. Fewer than three ends only show that memory ran out.
+    """Return what the ends of one container have in common.
+
+    Two ends may have their cause and their last line in common; fewer only show that memory ran out.
 
     `changed` are the times at which the pod was changed. `span` and `clock` write a length and a moment.
     """
@@ -50,19 +54,23 @@ def patterns(
 
 
 def _same_cause(ends: Sequence[End]) -> str:
-    if len(ends) < _FEW:
+    if len(ends) < _TWO:
         return ""
     kinds = Counter(end.cause.kind for end in ends)
     kind, often = kinds.most_common(1)[0]
     words = _words([end for end in ends if end.cause.kind == kind])
     if often == len(ends):
-        return f"always the same: {words}"
+        return f"always the same{_so_far(len(ends))}: {words}"
     if often >= _FEW and often / len(ends) >= _MOSTLY:
         return f"mostly the same, {often} of {len(ends)} times: {words}"
     last = [end.cause.kind for end in ends[-_FEW:]]
     if len(set(last)) == 1:
         return f"the same for the last {_FEW} times: {_words(ends[-_FEW:])}"
     return ""
+
+
+def _so_far(often: int) -> str:
+    return ", both times" if often == _TWO else ""
 
 
 def _words(ends: Sequence[End]) -> str:
@@ -122,11 +130,11 @@ def _last_lines(ends: Sequence[End]) -> str:
         for end in ends[-10:]
         if (lines := end.instance.log_end.strip().splitlines())
     ]
-    if len(last) < _FEW:
+    if len(last) < min(_FEW, max(_TWO, len(ends))):
         return ""
     usual, often = Counter(line for _, line in last).most_common(1)[0]
     if often == len(last):
-        return f'its log always ends with "{_clipped(usual)}"'
+        return f'its log always ends with "{_clipped(usual)}"{_so_far(often)}'
     if often < _FEW or often / len(last) < _MOSTLY:
         return ""
     others = [f'that of restart {restart} with "{_clipped(line)}"' for restart, line in last if line != usual]

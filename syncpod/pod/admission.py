@@ -4,7 +4,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from syncpod.pod.containers import Container, EphemeralContainer
 from syncpod.pod.defaults import with_container_defaults, with_defaults
@@ -108,15 +108,37 @@ def _problems(written: Pod, pod: Pod) -> list[Problem]:
 
 
 def _of_what_is_written(problems: list[Problem], written: Pod, defaulted: Pod) -> list[Problem]:
-    """Return the problems without those of fields that nobody wrote, if the field that filled them in has them too.
+    """Return the problems, those of fields that nobody wrote as problems of the fields that filled them in.
 
-    A request is filled in from a limit, and the node's port of a pod on its network from the container's.
+    A request is filled in from a limit, and the node's port of a pod on its network from the container's. If the field
+    that is written has the same problem itself, it is reported once.
     """
     if not problems:
         return []
     theirs, ours = to_wire(written), to_wire(defaulted)
     told = {one.message for one in problems if _has(theirs, one.path)}
-    return [one for one in problems if one.message not in told or _has(theirs, one.path) or not _has(ours, one.path)]
+    return [
+        each
+        for one in problems
+        if one.message not in told or _has(theirs, one.path) or not _has(ours, one.path)
+        for each in (one if _has(theirs, one.path) else _where_it_is_written(one, theirs),)
+    ]
+
+
+_FILLED_IN: Final = (
+    (re.compile(r"\.hostPort$"), ".containerPort", "it is a port of the node too, since hostNetwork is true"),
+    (re.compile(r"\.resources\.requests\b"), ".resources.limits", "it is the request too, since none is set"),
+)
+"""The fields that others fill in: what ends or is in their paths, what is there instead in the others', and why."""
+
+
+def _where_it_is_written(problem: Problem, written: Any) -> Problem:
+    """Return a problem of a field that nobody wrote as one of the field that filled it in, if there is such a field."""
+    for field, other, why in _FILLED_IN:
+        path, count = field.subn(other, problem.path)
+        if count and _has(written, path):
+            return Problem(path, f"{problem.message}: {why}")
+    return problem
 
 
 def _has(document: Any, path: str) -> bool:

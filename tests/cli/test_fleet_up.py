@@ -141,4 +141,10 @@ def test_ctrl_c_names_what_was_started(
     monkeypatch.setattr(local_processes, "start_server", lambda *_: local_processes.Server({"target_host": "a"}, None))
     monkeypatch.setattr(fleet_processes, "start_worker", start_worker)
     assert run(["fleet", "up", "--state-dir", str(tmp_path / "fleet")]) == 130
-    assert "The started processes keep running; `" in capsys.readouterr().err
+    assert capsys.readouterr().err == "\nNothing was left running.\n"
+    me = identify(os.getpid())
+    assert me is not None
+    (tmp_path / "fleet").mkdir(exist_ok=True)
+    write_fleet_process(tmp_path / "fleet", "worker", FleetProcess(me, "127.0.0.1:1", "default", "", []))
+    assert run(["fleet", "up", "--state-dir", str(tmp_path / "fleet")]) == 130
+    assert f"Running: fleet's worker (pid {os.getpid()}); `" in capsys.readouterr().err

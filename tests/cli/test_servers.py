@@ -472,6 +472,22 @@ def test_ctrl_c_before_any_start_reports_nothing_as_running(
     assert capsys.readouterr().err == "\nNothing was left running.\n"
 
 
+@pytest.mark.parametrize("command", [["up", "--simulate"], ["fleet", "up"]], ids=" ".join)
+def test_ctrl_c_in_the_first_moment_says_that_nothing_was_started(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It printed nothing while the settings were read, the runtime chosen and the manifests admitted."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("syncpod.cli.machine.units_of_node.require_not_installed", interrupted)
+    monkeypatch.setattr("syncpod.cli.machine.units_of_node.require_fleet_not_installed", interrupted)
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
+    assert run(command) == 130
+    assert capsys.readouterr().err.startswith("\nNothing was ")
+
+
 def test_an_interrupted_server_start_ends_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(pid: int, address: str) -> bool:
         raise KeyboardInterrupt

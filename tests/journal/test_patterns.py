@@ -25,8 +25,17 @@ def ends(*spans: tuple[float, float], memory: str = "", **more: Any) -> list[End
     return ends_of(instances, [], [event(0, container="app")], {"app": memory}).get("app", [])
 
 
-def test_two_ends_make_no_pattern() -> None:
-    assert found(ends((0, 1), (2, 3))) == []
+def test_two_ends_that_are_alike_are_said_to_be_and_make_no_other_pattern() -> None:
+    assert found(ends((0, 1), (2, 3))) == ["always the same, both times: exited 3"]
+
+
+def test_two_ends_with_one_last_line_share_it() -> None:
+    said = found(ends((0, 1), (2, 3), log_end="a\ncannot reach db\n"))
+    assert said[1:] == ['its log always ends with "cannot reach db", both times']
+    instances = [ended(0, begun=0, end=1, exit_code=1), ended(1, begun=2, end=3)]
+    assert found(ends_of(instances, [], [])["app"]) == []
+    logs = [ended(each, begun=2 * each, end=2 * each + 1, log_end="x" if each else "") for each in range(3)]
+    assert not any("its log" in each for each in found(ends_of(logs, [], [])["app"])), "the third one logged nothing"
 
 
 def test_a_regular_interval_and_run_time_are_named() -> None:

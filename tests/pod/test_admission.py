@@ -122,7 +122,14 @@ def test_a_field_that_nobody_wrote_is_not_reported_beside_the_one_that_filled_it
     container["ports"].append({"containerPort": 80})
     said = paths()
     assert said[-2:] == [f"resources.limits[{gpu}]", f"resources.requests[{gpu}]"], "what is written is reported"
-    assert "ports[2].hostPort" in said, "also what is wrong only because of how it was filled in"
+    assert "ports[2].containerPort" in said, "also what is wrong only because of how it was filled in"
+    del container["resources"], container["ports"][0]
+    with pytest.raises(PodInvalid) as caught:
+        admit(document)
+    assert str(caught.value) == (
+        "spec.containers[0].ports[1].containerPort: 80 is there twice: it is a port of the node too, since hostNetwork "
+        "is true"
+    )
 
 
 MIRROR = """

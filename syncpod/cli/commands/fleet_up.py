@@ -8,6 +8,7 @@ import typer
 
 from syncpod.cli.commands.fleet_gate import GateNames
 from syncpod.cli.console import paint, program, remark, say
+from syncpod.cli.failure import INTERRUPTED
 from syncpod.cli.input.options import ServerPort, ServerUi, ServerUiPort, StateDir
 
 if TYPE_CHECKING:
@@ -42,27 +43,43 @@ def up(
 
     The gate's address and names are kept for the next start, since invitations have them.
     """
-    from syncpod.cli import local_processes
-    from syncpod.cli.commands.fleet_gate import checked_names, parse_listen
-    from syncpod.cli.machine import fleet_processes
-    from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.units_of_node import require_fleet_not_installed
-
-    if listen:
-        parse_listen(listen)
-    names = checked_names(name) or None
-    here = settings(state_dir=state_dir)
-    require_fleet_not_installed(here.state_dir)
     try:
+        from syncpod.cli import local_processes
+        from syncpod.cli.commands.fleet_gate import checked_names, parse_listen
+        from syncpod.cli.machine import fleet_processes
+        from syncpod.cli.machine.settings import settings
+        from syncpod.cli.machine.units_of_node import require_fleet_not_installed
+
+        if listen:
+            parse_listen(listen)
+        names = checked_names(name) or None
+        here = settings(state_dir=state_dir)
+        require_fleet_not_installed(here.state_dir)
         server = local_processes.start_server(here, local_processes.Ports(port, ui_port, ui))
         if pid := fleet_processes.start_worker(here.state_dir, server.config):
             remark(paint(f"fleet's worker started (pid {pid})", "dim"))
         if pid := fleet_processes.start_gate(here.state_dir, server.config, listen, names):
             remark(paint(f"fleet's gate started (pid {pid})", "dim"))
     except KeyboardInterrupt:
-        remark(f"The started processes keep running; `{program()} fleet down` ends it")
-        raise
+        remark(f"\n{_what_runs(state_dir)}")
+        raise typer.Exit(INTERRUPTED) from None
     _tell_what_next(here.state_dir, server)
+
+
+def _what_runs(state_dir: str) -> str:
+    """Return which processes of a fleet run after Ctrl-C, in a sentence."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import running_fleet_process, running_server
+
+    directory = settings(state_dir=state_dir).state_dir
+    server = running_server(directory)
+    found = [f"Temporal server (pid {server.process.pid})"] if server and server.detached else []
+    worker, gate = running_fleet_process(directory, "worker"), running_fleet_process(directory, "gate")
+    found += [f"fleet's worker (pid {worker.process.pid})"] if worker else []
+    found += [f"fleet's gate (pid {gate.process.pid})"] if gate else []
+    if not found:
+        return "Nothing was left running."
+    return f"Running: {', '.join(found)}; `{program()} fleet down` ends that, `{program()} fleet up` goes on."
 
 
 def down(state_dir: StateDir = "") -> None:

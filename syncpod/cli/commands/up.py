@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
@@ -29,6 +30,7 @@ from syncpod.cli.input.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import timedelta
 
     from temporalio.envconfig import ClientConnectConfig
@@ -223,27 +225,37 @@ def up(
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
-    kubeconfig = _joined(bootstrap_kubeconfig, kubeconfig, node, state_dir)
-    here = _settings(
-        node=node,
-        state_dir=state_dir,
-        memory_dir=memory_dir,
-        runtime_endpoint=runtime_endpoint,
-        manifest_dir=_path_setting(manifests_dir, none=no_manifests),
-        kubeconfig=_path_setting(kubeconfig, none=no_kubeconfig),
-        node_labels=node_labels,
-        pod_max_pids=pod_max_pids,
-        adopt_cluster=adopt_cluster,
-        keep_secrets=keep_secrets or None,
-        encrypt=encrypt or None,
-        metrics_address=metrics_address,
-        journal_age=journal_age,
-        journal_size=journal_size,
-    )
-    here = _checked(here, manifests := _manifests(filename, namespace), memory_is_named=bool(memory_dir), guard=guard)
-    choice = _choice(here, runtime_endpoint, embedded=embedded, simulate=simulate)
-    ports = _ports(port, ui_port, ui, guard)
-    _tell_what_next(here, _start(here, choice, manifests, read_timeout(timeout), ports), manifests.pods)
+    with _nothing_started():
+        here = _settings(
+            node=node,
+            state_dir=state_dir,
+            memory_dir=memory_dir,
+            runtime_endpoint=runtime_endpoint,
+            manifest_dir=_path_setting(manifests_dir, none=no_manifests),
+            kubeconfig=_path_setting(_joined(bootstrap_kubeconfig, kubeconfig, node, state_dir), none=no_kubeconfig),
+            node_labels=node_labels,
+            pod_max_pids=pod_max_pids,
+            adopt_cluster=adopt_cluster,
+            keep_secrets=keep_secrets or None,
+            encrypt=encrypt or None,
+            metrics_address=metrics_address,
+            journal_age=journal_age,
+            journal_size=journal_size,
+        )
+        here = _checked(here, made := _manifests(filename, namespace), memory_is_named=bool(memory_dir), guard=guard)
+        choice = _choice(here, runtime_endpoint, embedded=embedded, simulate=simulate)
+    server = _start(here, choice, made, read_timeout(timeout), _ports(port, ui_port, ui, guard))
+    _tell_what_next(here, server, made.pods)
+
+
+@contextlib.contextmanager
+def _nothing_started() -> Iterator[None]:
+    """Print at Ctrl-C that nothing was started, and exit."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        remark("\nNothing was started.")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _path_setting(path: str, *, none: bool) -> str | None:

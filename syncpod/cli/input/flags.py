@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
-from typer.core import TyperOption
+from typer.core import TyperArgument, TyperOption
 
 from syncpod.cli.failure import BadInput
 
@@ -49,6 +50,38 @@ def without_values(command: Any, words: Sequence[str]) -> list[str]:
         if option is not None and not option.is_flag and not equals and left:
             found.append(left.pop(0))
     return found
+
+
+def require_dashes(command: Any, words: Sequence[str], path: str) -> None:
+    """Raise BadInput for options behind another program's command, ``exec web ls -d /``, without ``--`` before it.
+
+    kubectl takes no such command without ``--``. They would be read as options of `path`, such as ``syncpod exec``.
+    """
+    takes_another = any(isinstance(one, TyperArgument) and "-- " in (one.metavar or "") for one in command.params)
+    if not takes_another or "--" in words:
+        return
+    at = _beyond_first(command, words)
+    own, others = words[:at], words[at:]
+    if any(len(word) > 1 and word.startswith("-") for word in others):
+        raise BadInput(
+            f"write -- before the command, since it has options: {path} {shlex.join(own)} -- {shlex.join(others)} "
+            f"(those of `{path}` come before it)"
+        )
+
+
+def _beyond_first(command: Any, words: Sequence[str]) -> int:
+    """Return where the second word is that is neither an option nor the value of one."""
+    seen = at = 0
+    while at < len(words):
+        name, equals, _ = words[at].partition("=")
+        if not words[at].startswith("-"):
+            seen += 1
+            if seen > 1:
+                break
+        elif (option := option_of(command, name)) is not None and not option.is_flag and not equals:
+            at += 1
+        at += 1
+    return at
 
 
 def _set(option: Any, name: str, value: str, before: list[str]) -> list[str]:
