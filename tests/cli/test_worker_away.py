@@ -74,7 +74,8 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     end_workflow(environ, "alone")
 
     ways = "Note: pod alone runs without a workflow, so nothing is decided for it: `"
-    for asked in (("get", "pods"), ("get", "pods", "alone"), ("tree",), ("describe", "pod", "alone")):
+    views = (("get", "pods"), ("get", "pods", "alone"), ("tree",), ("describe", "pod", "alone"))
+    for asked in (*views, ("history", "alone"), ("events", "alone")):
         told = syncpod(*asked)
         assert told.code == 0 and ways in told.err, told
     assert (status_of(syncpod, "alone"), status_of(syncpod, "attended")) == ("Orphan", "Running?")
@@ -84,6 +85,10 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     assert "; no worker serves this node: `syncpod up` first\n" in alone
     assert "no worker serves this node: nothing of this happens until `syncpod up`" in attended
     assert "without a workflow" not in attended
+    assert "generation 1" in syncpod("history", "alone").out, "by the node's journal: the workflow does not answer"
+    assert "Container started" in syncpod("events", "alone").out
+    waited = syncpod("wait", "pod", "alone", "--for=delete", "--timeout=1s")
+    assert (waited.code, ways.removeprefix("Note: ") in waited.err) == (1, True), "it is not gone: it runs"
     refused = syncpod("delete", "pod", "alone")
     assert (refused.code, "syncpod prune alone` ends it" in refused.err) == (1, True), refused
 

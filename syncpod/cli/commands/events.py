@@ -17,6 +17,8 @@ from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames
 from syncpod.cli.node_api import NodeApi
+from syncpod.cli.orphans import note_orphans
+from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,6 +70,7 @@ def events(
         interrupts.enable()
     with NodeApi() as api:
         found = source.read(api)
+        note_orphans(source.orphans)
         if not watch:
             found = _with_gone(found, api.server, source.namespace, names, wanted)
             source.require(found)
@@ -163,6 +166,8 @@ class _Source:
         self._why: tuple[str, ...] = ()
         """Why pods did not answer: which of their nodes are away, and which are busy."""
         self._noted: frozenset[str] = frozenset()
+        self.orphans: Sequence[Mapping[str, Any]] = ()
+        """Those of the last listing that run without a workflow."""
 
     def read(self, api: NodeApi) -> list[PodEvent]:
         """Return all events, the newest last. Raises Failure."""
@@ -186,6 +191,7 @@ class _Source:
 
         def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], Any]]:
             self._why = reply.warnings
+            self.orphans = [one["pod"] for one in reports if why_orphaned(one["pod"])]
             return [
                 (
                     (one["metadata"]["namespace"], one["metadata"]["name"]),

@@ -14,6 +14,7 @@ from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import Namespace, PodNames
 from syncpod.cli.node_api import NodeApi
+from syncpod.cli.orphans import note_orphans
 from syncpod.cli.view.history_lines import lines
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from syncpod.api.client import Reply
     from syncpod.journal.records import HistoryEntry
 
-    _Told = tuple[list[dict[str, Any]], Sequence[HistoryEntry], bool]
-    """The history as JSON, its records, and whether it is made from Temporal's events alone."""
+    _Told = tuple[list[dict[str, Any]], Sequence[HistoryEntry], bool, Mapping[str, Any] | None]
+    """The history as JSON, its records, whether Temporal's events are all there is, and the pod if there is one."""
 
 
 def history(
@@ -44,17 +45,19 @@ def history(
     def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> _Told | None:
         if not reports:
             return None
-        told = reports[0]["history"]
-        return told, _read(told), "recorded" in reports[0]
+        told, pod = reports[0]["history"], reports[0]["pod"]
+        return told, _read(told), "recorded" in reports[0], pod
 
     with NodeApi() as api:
-        told = api.reports(namespace, [name], "history", query=[("ended", "true")], read=read)
+        told = api.reports(namespace, [name], "pod", "history", query=[("ended", "true")], read=read)
         if told is None:
             kept = _journaled(api.server, namespace, name)
             if kept is None:
                 raise Failure(no_such_pod(name, namespace))
-            told = *_written(kept), False
-    documents, records, is_of_events = told
+            told = *_written(kept), False, None
+    documents, records, is_of_events, pod = told
+    if pod is not None:
+        note_orphans([pod])
     if is_of_events:
         remark(
             "Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions"

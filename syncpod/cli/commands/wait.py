@@ -150,10 +150,14 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
     import asyncio
 
     from syncpod.cli.input.goals import Created, Deleted
+    from syncpod.cli.orphans import orphan_of, without_workflow
     from syncpod.cli.temporal.pod_waits import until_gone, until_seen
     from syncpod.cli.temporal.pods import not_found, read_pod
 
     first = await read_pod(client, namespace, name)
+    is_there = first is not None or isinstance(wanted, Created)
+    if not is_there and (lone := await asyncio.to_thread(orphan_of, namespace, name)) is not None:
+        raise Failure(f"pod {name} {without_workflow(lone)}")
     if isinstance(wanted, Deleted):
         if first is None:
             return None

@@ -119,6 +119,13 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--raw": "there is no API server: `-o json` prints objects, and docs/temporal.md lists what Temporal's own "
         "clients may ask",
     },
+    "describe": dict.fromkeys(("--filename", "-f"), "name the pods, or choose them with -l"),
+    "events": {
+        "--field-selector": "`--for pod/NAME` has those of one pod, and --types those of a type",
+        **dict.fromkeys(
+            ("--selector", "-l"), "name the pods: `syncpod get pods -l SELECTOR -o name` prints what to name here"
+        ),
+    },
     "delete": {
         **dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
         "--cascade": "nothing is deleted with a pod but what is the pod's own: leave it out",

@@ -23,6 +23,8 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE, ask_read_pods, read_records
 from syncpod.cli.temporal.pods import handle_of, list_pods, lone_pods, read_ended, read_pods, with_last_state
 from syncpod.cli.view.history_lines import from_events
+from syncpod.journal.reading import NoJournal, lives_of
+from syncpod.journal.records import SENDER
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.queries import read_events, read_history, write_events, write_history
 from syncpod.messages.running_steps import PendingStep
@@ -41,6 +43,19 @@ def _readable(part: str, answer: Any) -> Any:
     if part == "events":
         return write_events(read_records(read_events, answer, part))
     return answer
+
+
+def _journaled(state_dir: Path, one: FetchedPod) -> dict[str, Any]:
+    """Return what the node's journal has of the life of a pod without a workflow; {} if it has nothing. Blocks."""
+    try:
+        lives = lives_of(state_dir, *one.key)
+    except NoJournal:
+        return {}
+    records = next((each for each in reversed(lives) if each.life.uid == one.pod.metadata.uid), None)
+    if records is None:
+        return {}
+    lines = [line for line in records.lines if line.kind != SENDER]
+    return {"history": write_history(lines), "events": write_events(records.events)}
 
 
 @dataclass(frozen=True)
@@ -174,6 +189,9 @@ class TemporalPods:
             for key, answer in zip(asked, some, strict=True):
                 known[key] |= {part: _readable(part, answer)} if answer is not None else {}
         silent = {key for key, one in zip(ids, found, strict=True) if not one.current}
+        for key, one in zip(ids, found, strict=True):
+            if wanted and why_orphaned(one.wire):
+                known[key] |= await asyncio.to_thread(_journaled, self.state_dir, one)
         if "history" in wanted:
             for key in (key for key in ids if "history" not in known[key]):
                 known[key] |= await self._by_events(key)
