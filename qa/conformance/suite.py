@@ -46,9 +46,17 @@ WHY_NODE: Final[Mapping[str, str]] = {
         "the test takes for granted that the node has the pod right after its restart, and wants another start time "
         "than before, while a restart of a node of ours changes nothing"
     ),
-    "without changes should successfully recreate when file is removed and recreated": (
-        "a file that is taken away and put back unchanged at the same moment changes nothing here, and a kubelet "
-        "restarts the pod"
+    "Container Runtime Network should recover from ip leak": (
+        "it wants one container runtime on the machine, which systemd starts again whenever the test has killed it"
+    ),
+    "the container runtime is temporarily down during pod termination": (
+        "it stops the container runtime by way of systemd, which this machine does not have"
+    ),
+    "temporarily failed termination due to volume failing to unmount": (
+        "it wants the image of an NFS server, which is not made here"
+    ),
+    "should only report a metric if CRI is outdated": (
+        "it reads the kubelet's metrics at port 10255, which the configuration that it is given does not open"
     ),
     "Summary API [NodeConformance] when querying /stats/summary should report": (
         "it wants the cgroups of a system that systemd has started"
@@ -61,7 +69,6 @@ NOT_RUN: Final[Mapping[str, str]] = {
         "they need systemd's logind on D-Bus, which this machine does not have; `shutdownGracePeriod` is refused"
     ),
     "cpu_manager, memory_manager, topology_manager, device plugins, dra, swap, hugepages": "not offered",
-    "`node-serial` and `criproxy`": "not run to their end yet with either node",
     "Feature:OffByDefault": "features that a kubelet 1.36 has off",
 }
 """Tests of e2e_node.test that are left out, with the reason."""
