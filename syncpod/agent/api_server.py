@@ -64,6 +64,7 @@ class ApiServer:
             tcp_keepalive=False,
             max_line_size=_HEAD_LIMIT,
             max_field_size=_HEAD_LIMIT,
+            auto_decompress=False,  # it would happen on the loop
             logger=_LOG_OF_HTTP,
         )
         listening = await asyncio.get_running_loop().create_unix_server(server, sock=_listener(self._source.state_dir))
@@ -89,6 +90,8 @@ class ApiServer:
             return AlreadySent()
 
     async def _answered(self, request: web.BaseRequest) -> Answer:
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            return refusal(ApiError(415, "a body may not be compressed"))
         length = request.content_length or 0
         if length > BODY_LIMIT:
             return refusal(ApiError(413, f"a body may have {BODY_LIMIT} bytes, not {length}"))

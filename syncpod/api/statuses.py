@@ -10,6 +10,7 @@ _REASONS: Final = {
     405: "MethodNotAllowed",
     406: "NotAcceptable",
     413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
     500: "InternalError",
     501: "NotImplemented",
     503: "ServiceUnavailable",

@@ -37,6 +37,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.agent.published import OfNoPod
 from tests.agent.waiting import until
+from tests.unpacking import BODY, recorded
 
 
 @dataclass(frozen=True)
@@ -485,6 +486,17 @@ async def test_an_invalid_request_ends_only_its_own_connection(
     writer.close()
     assert await known(context, "default", ["web"])
     assert not caplog.records, "what any client may do is no defect"
+
+
+async def test_a_compressed_body_is_refused_and_not_unpacked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would happen on the event loop."""
+    sizes = recorded(monkeypatch)
+    reader, writer = await connected(node[0])
+    head = f"POST /x HTTP/1.1\r\nHost: n\r\nContent-Encoding: gzip\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    writer.write(head.encode() + BODY)
+    assert (await reader.readline())[9:12] == b"415"
+    writer.close()
+    assert sizes == []
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from syncpod.settings.node import PortAccess
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import Fault
 from tests.kubernetes.kubelet_port import Authority, Node, node, read_answer
+from tests.unpacking import BODY, recorded
 
 
 @pytest_asyncio.fixture
@@ -245,6 +246,7 @@ async def test_heads_and_headers_are_bounded(n1: Node) -> None:
         b"GET /" + b"x" * 2**20,
         b"GET / HTTP/1.1\r\nHost: n1\r\nX: " + b"x" * 2**20,
         b"GET / HTTP/1.1\r\n" + b"X: x\r\n" * 10_000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n" + (b"X: " + b"x" * 30_000 + b"\r\n") * 60 + b"\r\n",
     ):
         reader, writer = await n1.connect(n1.master)
         writer.write(head)
@@ -298,3 +300,17 @@ async def test_a_body_that_nobody_asked_for_is_not_kept(n1: Node) -> None:
             writer.write(b"x" * 2**16)
             await writer.drain()
             await asyncio.sleep(0.001)
+
+
+async def test_a_compressed_body_is_not_unpacked(n1: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of 11 MB from strangers, unpacked on the event loop, stopped it for 41 s."""
+    sizes = recorded(monkeypatch)
+    for pair in ("", n1.master):
+        reader, writer = await n1.connect(pair)
+        head = f"POST /healthz HTTP/1.1\r\nHost: n1\r\nContent-Encoding: gzip\r\nContent-Length: {len(BODY)}\r\n\r\n"
+        writer.write(head.encode() + BODY)
+        assert (await read_answer(reader)).code == (405 if pair else 401)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.transport.abort()
+    assert sizes == []

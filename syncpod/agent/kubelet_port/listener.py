@@ -30,8 +30,10 @@ OF_ONE_ADDRESS: Final = 128
 HANDSHAKE_SECONDS: Final = 10.0
 SILENCE_SECONDS: Final = 30.0
 """Of a connection without a request, or between two."""
-HEAD_LIMIT: Final = 32 * 1024
-"""Bytes of a request's first line, which has the whole command of an exec, and of each header."""
+LINE_LIMIT: Final = 32 * 1024
+"""Bytes of a request's first line, which has the whole command of an exec."""
+FIELD_LIMIT: Final = 8 * 1024
+"""Bytes of each header: a token has some thousand."""
 HEADERS: Final = 64
 _LINGER_SECONDS: Final = 2.0
 _GRACE_SECONDS: Final = 1.0
@@ -55,9 +57,12 @@ class _Server(web.Server):
             handler_cancellation=True,  # a follower of a log that has gone is not told of by anything else
             access_log=None,
             keepalive_timeout=SILENCE_SECONDS,  # from the connection on: also for a client that sends nothing
-            lingering_time=_LINGER_SECONDS,
-            max_line_size=HEAD_LIMIT,
-            max_field_size=HEAD_LIMIT,
+            # No request has a body that matters. One that is left is not read to its end, and never unpacked: both
+            # would happen on the loop, at the cost that its sender chooses.
+            lingering_time=0.0,
+            auto_decompress=False,
+            max_line_size=LINE_LIMIT,
+            max_field_size=FIELD_LIMIT,
             max_headers=HEADERS,
             logger=_LOG_OF_HTTP,
         )

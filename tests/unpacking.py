@@ -1,0 +1,24 @@
+"""Records whether aiohttp unpacks a compressed body, which it does on the event loop: its sender chooses the cost."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+from aiohttp import compression_utils
+
+BODY = gzip.compress(bytes(1 << 20))
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of what is unpacked from now on."""
+    sizes: list[int] = []
+    unpacked = compression_utils.ZLibDecompressor.decompress_sync
+
+    def noting(self: Any, data: Any, *arguments: Any, **options: Any) -> bytes:
+        sizes.append(len(data))
+        return unpacked(self, data, *arguments, **options)
+
+    monkeypatch.setattr(compression_utils.ZLibDecompressor, "decompress_sync", noting)
+    return sizes
