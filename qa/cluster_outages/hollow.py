@@ -15,7 +15,7 @@ from qa.conformance.nodes import SYNCPOD, own_environment
 
 PODS: Final = int(os.environ.get("SYNCPOD_HOLLOW_PODS") or 1000)
 NODE: Final = "hollow"
-_PATIENCE: Final = 1500.0
+_PATIENCE: Final = 5400.0
 
 
 def a_thousand_pods(room: Room) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -32,7 +33,7 @@ from syncpod.cri.port import (
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
-from syncpod.translation.paths import pod_directory, volume_directory
+from syncpod.translation.paths import claim_link, pod_directory, volume_directory
 from tests.agent.node_endpoint import Measuring, node_endpoint, node_of
 from tests.agent.test_metrics_endpoint import CRASHES, Shown
 from tests.agent.waiting import until
@@ -232,6 +233,9 @@ async def test_volumes_are_counted_and_those_on_disk_are_ephemeral_storage(tmp_p
             {"name": "fast", "emptyDir": {"medium": "Memory"}},
             {"name": "host", "hostPath": {"path": "/etc"}},
             {"name": "never-made", "emptyDir": {}},
+            {"name": "disk", "persistentVolumeClaim": {"claimName": "mine"}},
+            {"name": "made", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
+            {"name": "unbound", "persistentVolumeClaim": {"claimName": "other"}},
         ],
     }
     pod = Pod.model_validate({"metadata": {"name": "web", "namespace": "default", "uid": "u1"}, "spec": spec})
@@ -243,12 +247,24 @@ async def test_volumes_are_counted_and_those_on_disk_are_ephemeral_storage(tmp_p
         assert path is not None
         path.mkdir(parents=True)
         (path / "file").write_bytes(b"x" * size)
+    for volume in pod.spec.volumes[4:6]:
+        link = claim_link(node, "u1", volume)
+        assert link is not None
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to("/dev/shm")
     logs = tmp_path / "default_web_u1" / "app"
     logs.mkdir(parents=True)
     (logs / "0.log").write_bytes(b"x" * 10)
     async with served(tmp_path) as reader:
         (told,) = json.loads((await reader.get("/stats/summary"))[1])["pods"]
-    data, fast = told["volume"]
+    data, fast, *claims = told["volume"]
+    assert [(each["name"], each["pvcRef"]) for each in claims] == [
+        ("disk", {"name": "mine", "namespace": "default"}),
+        ("made", {"name": "web-made", "namespace": "default"}),
+    ]
+    shared = os.statvfs("/dev/shm")
+    assert {each["capacityBytes"] for each in claims} == {shared.f_blocks * shared.f_frsize}
+    assert not {"pvcRef"} & {*data, *fast}
     assert (data["name"], data["inodesUsed"], fast["name"]) == ("data", 2, "fast")
     assert data["usedBytes"] >= 100_000 and data["capacityBytes"] >= data["availableBytes"] > 0
     container, storage = told["containers"][0], told["ephemeral-storage"]

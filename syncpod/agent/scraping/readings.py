@@ -59,6 +59,7 @@ class NodeReadings:
         self.node, self.obstacles = node, obstacles
         self._pods, self._probes, self._usage, self._disks = pods, probes, usage, disks
         self._listings, self._volumes = listings, VolumesOfPods(node)
+        self._claims = VolumesOfPods(node, of_claims=True)
         self._kept: dict[str, tuple[float, bytes]] = {}
         """By answer: the last one, and until when it may be reused."""
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -156,6 +157,7 @@ class NodeReadings:
                 each.id: Running(at, _logs(self.node, pod, each.name)) for pod, each, at in self._running_containers()
             },
             volumes=await self._volumes.measure(),
+            claims=await self._claims.measure(),
         )
         return await asyncio.to_thread(lambda: _as_json(summary(measured)))
 

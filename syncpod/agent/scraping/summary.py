@@ -56,6 +56,8 @@ class Measured:
     """Running containers by id."""
     volumes: Mapping[str, Sequence[VolumeUsage]] = field(default_factory=dict)
     """Volumes by the UID of their pod. A pod is missing until its volumes have been measured."""
+    claims: Mapping[str, Sequence[VolumeUsage]] = field(default_factory=dict)
+    """Those of claims, in the same way."""
 
 
 def summary(measured: Measured) -> Wire:
@@ -104,8 +106,8 @@ def _pod(measured: Measured, pod: SandboxStats) -> Wire:
         **_network(pod.interfaces, _network_time(measured, pod)),
     }
     volumes = measured.volumes.get(pod.uid)
-    if volumes:
-        found["volume"] = [_volume(each) for each in volumes]
+    if told := (*(volumes or ()), *measured.claims.get(pod.uid, ())):
+        found["volume"] = [_volume(each, pod.namespace) for each in told]
     if volumes is not None and (written := _ephemeral(measured, containers, volumes)):
         found["ephemeral-storage"] = written
     if pod.processes is not None:
@@ -113,9 +115,10 @@ def _pod(measured: Measured, pod: SandboxStats) -> Wire:
     return found
 
 
-def _volume(volume: VolumeUsage) -> Wire:
+def _volume(volume: VolumeUsage, namespace: str) -> Wire:
     used = {"usedBytes": volume.used_bytes, "inodesUsed": volume.inodes}
-    return {"time": _time(volume.at), **_of_disk(volume.disk), **used, "name": volume.name}
+    claim = {"pvcRef": {"name": volume.claim, "namespace": namespace}} if volume.claim else {}
+    return {"time": _time(volume.at), **_of_disk(volume.disk), **used, "name": volume.name, **claim}
 
 
 def _ephemeral(measured: Measured, containers: Sequence[Wire], volumes: Sequence[VolumeUsage]) -> Wire:

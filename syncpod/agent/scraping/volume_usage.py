@@ -1,8 +1,10 @@
 """The usage of the volumes of the node's pods, measured at most once a minute, and only on request.
 
 Mirrors server/stats/volume_stat_calculator.go and volume/metrics_du.go, v1.36: emptyDir, configMap, secret, projected
-and downwardAPI are measured, hostPath and images are not. Differences: nothing is measured without a request, and a
-volume whose measurement takes too long is left out.
+and downwardAPI are measured, hostPath and images are not. Of a claim the file system that it is on is told, as its
+driver or metrics_statfs.go would, and measured apart, since it may be far away and not answer. Differences: nothing is
+measured without a request, a volume whose measurement takes too long is left out, a driver is not asked itself, and a
+claim to a hostPath is told too.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.lifecycle.storage_limits import storage_limits
 from syncpod.node.disks import Disk, read_disk
 from syncpod.node.pod_records import PodRecord
+from syncpod.objects.claims import claim_name
 from syncpod.translation.context import NodeContext
-from syncpod.translation.paths import UnsafeName, volume_directory
+from syncpod.translation.paths import UnsafeName, claim_link, volume_directory
 
 _FRESH_SECONDS: Final = 60.0
 """The kubelet's volumeStatsAggPeriod."""
@@ -44,6 +47,8 @@ class VolumeUsage:
     """The file system that it is on."""
     is_local: bool
     """Whether it counts as the pod's ephemeral storage: it is not in memory, and is not a Secret."""
+    claim: str = ""
+    """The name of the PersistentVolumeClaim behind it; "" = it is no claim's."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,17 @@ class _Made:
 
     name: str
     path: Path
-    is_local: bool
+    is_local: bool = False
+    claim: str = ""
 
 
 class VolumesOfPods:
     """Measures volumes, in one thread at a time. Belongs to one event loop."""
 
-    def __init__(self, node: NodeContext) -> None:
-        """Measure the volumes of this node's pods."""
-        self._records = RecordCache(node, lambda record: _made(node, record))
+    def __init__(self, node: NodeContext, *, of_claims: bool = False) -> None:
+        """Measure the volumes that are made for this node's pods, or those of their claims."""
+        made = _claimed if of_claims else _made
+        self._records = RecordCache(node, lambda record: made(node, record))
         self._known: Mapping[str, tuple[VolumeUsage, ...]] = {}
         self._stale_at = 0.0
         self._counting: asyncio.Future[Mapping[str, tuple[VolumeUsage, ...]]] | None = None
@@ -99,11 +106,25 @@ def _made(node: NodeContext, record: PodRecord) -> tuple[_Made, ...] | None:
     return tuple(_Made(name, path, name in local) for name, path in paths.items() if path is not None)
 
 
+def _claimed(node: NodeContext, record: PodRecord) -> tuple[_Made, ...] | None:
+    pod = record.pod
+    try:
+        links = [(each, claim_link(node, pod.metadata.uid, each)) for each in pod.spec.volumes]
+    except UnsafeName:
+        return None
+    found = ((each, link, claim_name(pod, each)) for each, link in links if link is not None)
+    return tuple(_Made(each.name, link, claim=claim) for each, link, claim in found if claim) or None
+
+
 def _usage(volume: _Made) -> VolumeUsage | None:
     """Measure one volume; None if it does not exist, cannot be read or takes too long."""
     try:
         if not volume.path.is_dir():
             return None
+        if volume.claim:
+            disk = read_disk(volume.path)
+            inodes = disk.inodes - disk.inodes_free
+            return VolumeUsage(volume.name, datetime.now(UTC), disk.used_bytes, inodes, disk, False, volume.claim)
         used, disk = disk_usage(volume.path, seconds=_COUNT_SECONDS), read_disk(volume.path)
     except OSError:
         return None
