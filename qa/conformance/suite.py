@@ -55,6 +55,10 @@ WHY_NODE: Final[Mapping[str, str]] = {
     "temporarily failed termination due to volume failing to unmount": (
         "it wants the image of an NFS server, which is not made here"
     ),
+    "serialize image pull should be waiting more": (
+        "a node of ours tells that a pull has begun when it has ended, with the pull's own duration, so that two pulls "
+        "of which one has waited for the other do not seem to overlap"
+    ),
     "should only report a metric if CRI is outdated": (
         "it reads the kubelet's metrics at port 10255, which the configuration that it is given does not open"
     ),

@@ -27,6 +27,7 @@ VALUES = {
     "tls_private_key_file": "/tls.key",
     "cgroup_parent": "pods",
     "capacity": "pods=7",
+    "reserved": "cpu=100m",
     "node_labels": "disk=ssd",
     "node_ip": "127.0.0.1,::1",
     "cluster_dns": "10.96.0.10,fd00::a",
