@@ -99,7 +99,11 @@ class Healer:
     def _resume(self, ref: PodRef) -> None:
         self.resumed.append(ref)
         handle = self.client.get_workflow_handle(f"pod/{ref.namespace}/{ref.name}")
-        self._telling.append(asyncio.create_task(self.node.tell(handle, self.node.list(ref.uid), "Boot")))
+
+        async def tell() -> None:
+            await self.node.tell(handle, await self.node.list(ref.uid), "Boot")
+
+        self._telling.append(asyncio.create_task(tell()))
 
 
 @pytest.fixture
@@ -163,7 +167,7 @@ async def crashed_once(client: Client, node: ScriptedNode, name: str) -> Workflo
     started = await start_pod(client, node, manifest(name))
     handle = client.get_workflow_handle(started.id)
     await until(handle, is_running)
-    await node.tell(handle, node.exits(f"uid-{name}", "web", 3))
+    await node.tell(handle, await node.exits(f"uid-{name}", "web", 3))
     await until(handle, lambda pod: restarts(pod) == 1 and is_running(pod))
     return handle
 
@@ -216,7 +220,7 @@ async def test_a_poison_signal_loses_nothing_of_a_pod(
         assert [each["subject"] for each in history if each["kind"] == "exit"] == ["web"]
 
         # The next crash is held back as the second one: the back-off has been kept.
-        await node.tell(handle, node.exits("uid-poisoned", "web", 3))
+        await node.tell(handle, await node.exits("uid-poisoned", "web", 3))
         held = await until(handle, lambda pod: "waiting" in container(pod, "web").get("state", {}))
         assert container(held, "web")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
         await handle.terminate()
@@ -332,7 +336,7 @@ async def test_without_a_stored_state_a_pod_is_restarted_from_its_record(
     node.script["create_sandbox"].append(lambda _: Outcome.ADOPTED)
     async with worker(client, node, healer):
         await forget_sticky(client, handle)
-        await node.tell(handle, node.list("uid-recorded"), "Boot")
+        await node.tell(handle, await node.list("uid-recorded"), "Boot")
         event = await restarted(handle, first)
         wire = await until(handle, is_running)
         assert "its node's record" in event["message"]
@@ -390,7 +394,7 @@ async def test_a_manual_reset_recovers_the_workflow_and_is_left_alone(
                 reset_reapply_exclude_types=[ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL],
             )
         )
-        await node.tell(handle, node.list("uid-reset"), "Boot")
+        await node.tell(handle, await node.list("uid-reset"), "Boot")
         pod = await until(handle, lambda pod: is_running(pod) and restarts(pod) == 1)
         assert container(pod, "web")["lastState"]["terminated"]["exitCode"] == 3
         assert node.steps("uid-reset") == steps, "no container was touched"

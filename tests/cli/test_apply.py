@@ -455,13 +455,15 @@ async def test_a_wait_for_a_pod_that_does_not_start_reports_the_cause(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
-    node.fault(StepName.START_CONTAINER, Fault.CREATE_CONTAINER_ERROR, "no such device: /dev/fuse")
+    for _ in range(10):
+        node.fault(StepName.START_CONTAINER, Fault.CREATE_CONTAINER_ERROR, "no such device: /dev/fuse")
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
+    while "CreateContainerError" not in (await syncpod("describe", "pod", name)).out:
+        pass
     result = await syncpod("apply", "-f", "-", "--wait", "--timeout", "2s", *on, stdin=as_json(manifest(name)))
     assert result.code == 1
     assert f'pod "{name}" is not ready after 2s: CreateContainerError, container app: ' in result.err
     assert "no such device: /dev/fuse" in result.err
-    described = await syncpod("describe", "pod", name)
-    assert "CreateContainerError" in described.out
 
 
 async def test_a_changed_pod_does_not_count_as_ready_by_its_former_status(
@@ -489,7 +491,7 @@ async def test_a_wait_ends_when_the_pod_has_failed(
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
     handle = client.get_workflow_handle(f"pod/default/{name}")
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "app", 3), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "app", 3), "ContainerDied")
     result = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
     assert result.code == 1 and f'pod "{name}" has failed: Error, container app: exit code 3\n' in result.err
     assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[1:4] == ["0/1", "Error", "0"]
@@ -783,7 +785,7 @@ async def test_watching_prints_a_line_for_each_change(
         assert (await watching.stdout.readline()).split()[1:4] == [b"1/1", b"Running", b"0"]
         handle = client.get_workflow_handle(f"pod/default/{name}")
         uid = (await query_pod(handle))["metadata"]["uid"]
-        await node.tell(handle, node.exits(uid, "app", 1), "ContainerDied")
+        await node.tell(handle, await node.exits(uid, "app", 1), "ContainerDied")
         line = (await watching.stdout.readline()).split()[1:4]
         if line == [b"0/1", b"Error", b"0"]:  # seen between its end and its restart
             line = (await watching.stdout.readline()).split()[1:4]

@@ -47,9 +47,9 @@ async def test_describe_shows_restart_settings_and_their_effects(
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
     handle = client.get_workflow_handle(f"pod/default/{name}")
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "app", 1, ago=400))
+    await node.tell(handle, await node.exits(uid, "app", 1, ago=400))
     await until(handle, partial(has_restarted, 1))
-    await node.tell(handle, node.exits(uid, "app", 1, ago=400))
+    await node.tell(handle, await node.exits(uid, "app", 1, ago=400))
     await until(handle, lambda pod: "RestartLimitReached" in str(container(pod, "app")["state"]))
     squeezed = [" ".join(line.split()) for line in (await syncpod("describe", "pod", name)).out.splitlines()]
     for line in (
@@ -160,7 +160,7 @@ async def test_a_back_off_is_described_and_planned(
     uid = (await query_pod(handle))["metadata"]["uid"]
     for restart in range(2):
         await until(handle, partial(has_restarted, restart))
-        await node.tell(handle, node.exits(uid, "app", 1), "ContainerDied")
+        await node.tell(handle, await node.exits(uid, "app", 1), "ContainerDied")
     assert (await syncpod("get", name, "--no-headers")).out.split()[2] == "CrashLoopBackOff"
     assert "Waiting For:\n  app: CrashLoopBackOff, " in (await syncpod("describe", name)).out
     planned = await syncpod("plan", name)

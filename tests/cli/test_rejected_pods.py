@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from syncpod.messages.steps import Rejection
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, query_pod, start_pod, until
 from tests.workflows.test_rejections import WHY, listed
-from tests.workflows.test_verdicts import turn_away
 
 SAYS = f"NodePorts: Pod was rejected: {WHY}"
 
@@ -25,7 +25,7 @@ async def test_of_a_pod_that_was_applied_by_itself(
     syncpod: Command, client: Client, node: ScriptedNode, command: str
 ) -> None:
     name = fresh_name()
-    turn_away(node, "NodePorts", WHY)
+    node.turn_away(Rejection(reason="NodePorts", message=WHY))
     await syncpod("apply", "-f", "-", "--node", node.queue.removeprefix("node/"), stdin=as_json(manifest(name)))
     await until(client.get_workflow_handle(f"pod/default/{name}"), has_failed)
     said = await syncpod(command, name)
@@ -37,7 +37,7 @@ async def test_of_a_pod_that_was_applied_by_itself(
 
 
 async def test_of_a_pod_of_the_nodes_manifests(syncpod: Command, client: Client, node: ScriptedNode) -> None:
-    turn_away(node, "NodePorts", WHY)
+    node.turn_away(Rejection(reason="NodePorts", message=WHY))
     handle = await start_pod(client, node, listed())
     await until(handle, has_failed)
     name = (await query_pod(handle))["metadata"]["name"]

@@ -61,10 +61,10 @@ async def test_a_plan_of_a_manifest_shows_its_resize(syncpod: Command, node: Scr
 async def test_waiting_for_a_resize_reports_why_it_is_pending(syncpod: Command, node: ScriptedNode) -> None:
     """Row 115: deferred until the time is over, or infeasible at once."""
     name = await running(syncpod, node)
-    node.room = [
+    node.no_room(
         Allocation(pending="Deferred", message="Node didn't have enough resource: cpu"),
         Allocation(pending="Infeasible", message="Node didn't have enough capacity: cpu"),
-    ]
+    )
     deferred = await syncpod("resize", name, "--limits", "cpu=1", "--wait", "--timeout", "1s")
     assert (deferred.code, deferred.out) == (1, f"pod/{name} resizing (app)\n")
     assert deferred.err == (

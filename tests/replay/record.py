@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
-from temporalio.exceptions import ApplicationError
 
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages.steps import Allocation, Fault, Rejection, StepInput, StepResult
+from syncpod.messages.steps import Allocation, Fault, Rejection
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
@@ -69,7 +68,7 @@ async def brought_up(client: Client, node: ScriptedNode) -> Handle:
     for name in ("first", "second"):
         seen = await until(handle, lambda seen, n=name: bool(container(seen, n).get("state", {}).get("running")))  # type: ignore[misc]
         uid = seen["metadata"]["uid"]
-        await node.tell(handle, node.exits(uid, name, 0), "ContainerDied")
+        await node.tell(handle, await node.exits(uid, name, 0), "ContainerDied")
     await until(handle, lambda seen: phase(seen) == "Running")
     await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": image})
     await until(handle, lambda seen: bool(container(seen, "debug").get("state", {}).get("running")))
@@ -93,13 +92,13 @@ async def chained(client: Client, node: ScriptedNode) -> Handle:
 async def crash_loop(client: Client, node: ScriptedNode) -> Handle:
     """An immediate restart, a back-off ended by a signal, one ended by the timer."""
     handle, uid = await up(client, node, pod("crash-loop"))
-    await node.tell(handle, node.exits(uid, "web", 1))
+    await node.tell(handle, await node.exits(uid, "web", 1))
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
-    await node.tell(handle, node.exits(uid, "web", 2))
+    await node.tell(handle, await node.exits(uid, "web", 2))
     await until(handle, lambda seen: "waiting" in container(seen, "web").get("state", {}))
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2)
-    await node.tell(handle, node.exits(uid, "web", 3, ago=19.0))
+    await node.tell(handle, await node.exits(uid, "web", 3, ago=19.0))
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 3)
     return handle
 
@@ -118,8 +117,7 @@ async def image_absent(client: Client, node: ScriptedNode) -> Handle:
 async def sandbox_changed(client: Client, node: ScriptedNode) -> Handle:
     """The sandbox dies and is replaced."""
     handle, uid = await up(client, node, pod("sandbox-changed"))
-    dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in node.pods[uid].sandboxes)
-    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await node.tell(handle, await node.loses_sandbox(uid))
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
     return handle
 
@@ -142,7 +140,7 @@ async def restart_all(client: Client, node: ScriptedNode) -> Handle:
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     document = pod("restart-all", restartPolicy="Never", containers=[web, {"name": "other", "image": "busybox:1"}])
     handle, uid = await up(client, node, document)
-    await node.tell(handle, node.exits(uid, "web", 42))
+    await node.tell(handle, await node.exits(uid, "web", 42))
     await until(handle, lambda seen: container(seen, "other").get("restartCount") == 1 and phase(seen) == "Running")
     return handle
 
@@ -150,7 +148,7 @@ async def restart_all(client: Client, node: ScriptedNode) -> Handle:
 async def finished_and_deleted(client: Client, node: ScriptedNode) -> Handle:
     """A pod runs to its end, stays, and is deleted."""
     handle, uid = await up(client, node, pod("finished-and-deleted", restartPolicy="Never"))
-    await node.tell(handle, node.exits(uid, "web", 0))
+    await node.tell(handle, await node.exits(uid, "web", 0))
     await until(handle, lambda seen: phase(seen) == "Succeeded")
     await handle.execute_update("delete", {"gracePeriodSeconds": 1})
     await handle.result()
@@ -175,10 +173,10 @@ async def continued(client: Client, node: ScriptedNode) -> Handle:
     latest: Handle = client.get_workflow_handle(first.id)
     running = await until(latest, lambda seen: phase(seen) == "Running")
     uid = running["metadata"]["uid"]
-    await node.tell(latest, node.exits(uid, "web", 1))
+    await node.tell(latest, await node.exits(uid, "web", 1))
     await until(latest, lambda seen: container(seen, "web").get("restartCount") == 1)
     await in_another_run(latest, first.result_run_id)
-    await node.tell(latest, node.exits(uid, "web", 1))
+    await node.tell(latest, await node.exits(uid, "web", 1))
     await until(latest, lambda seen: bool(container(seen, "web").get("state", {}).get("waiting")))
     return latest
 
@@ -190,7 +188,7 @@ async def pulled_beside(client: Client, node: ScriptedNode) -> Handle:
     containers = [{"name": "slow", "image": "gone:1"}, {"name": "quick", "image": "busybox:1"}]
     handle = await start_pod(client, node, pod("pulled-beside", containers=containers))
     seen = await until(handle, lambda seen: bool(container(seen, "quick").get("state", {}).get("running")))
-    await node.tell(handle, node.exits(seen["metadata"]["uid"], "quick", 1))
+    await node.tell(handle, await node.exits(seen["metadata"]["uid"], "quick", 1))
     await until(handle, lambda seen: container(seen, "quick").get("restartCount") == 1)
     node.gate["pull_image"].set()
     await until(handle, lambda seen: phase(seen) == "Running")
@@ -202,8 +200,7 @@ async def probed(client: Client, node: ScriptedNode) -> Handle:
     probe = {"tcpSocket": {"port": 80}}
     web = {"name": "web", "image": "busybox:1", "readinessProbe": probe, "livenessProbe": probe}
     handle, uid = await up(client, node, pod("probed", containers=[web]))
-    instance = node.pods[uid].newest("web")
-    assert instance is not None
+    instance = node.newest(uid, "web")
     for type_, result in (("readiness", "success"), ("liveness", "failure")):
         change = {"container": "web", "containerID": instance.id, "probe": type_, "result": result}
         await handle.signal("probe", change)
@@ -214,11 +211,7 @@ async def probed(client: Client, node: ScriptedNode) -> Handle:
 async def turned_away(client: Client, node: ScriptedNode) -> Handle:
     """A node rejects a pod for which it has no room; the failed pod is deleted."""
 
-    def refuse(step: StepInput) -> Any:
-        detail = StepResult(status=node.list(step.ref.uid), rejection=Rejection(reason="OutOfcpu", message="no room"))
-        raise ApplicationError("no room", detail, type=Fault.POD_REJECTED.value, non_retryable=True)
-
-    node.script["create_sandbox"].append(refuse)
+    node.turn_away(Rejection(reason="OutOfcpu", message="no room"))
     handle = await start_pod(client, node, pod("turned-away"))
     await until(handle, lambda seen: phase(seen) == "Failed")
     await handle.signal("delete_pod", {})
@@ -275,7 +268,7 @@ async def resized(client: Client, node: ScriptedNode) -> Handle:
     web = {"name": "web", "image": "busybox:1", "resources": SMALL, "resizePolicy": policy}
     document = pod("resized", containers=[web])
     handle, _ = await up(client, node, document)
-    node.room = [Allocation(pending="Deferred", message="no room")]
+    node.no_room(Allocation(pending="Deferred", message="no room"))
     node.fault("resize_pod", Fault.RESIZE_POD_IN_PLACE_ERROR, "the kernel refuses")
     more_cpu = {**SMALL, "limits": LARGE["limits"] | {"memory": "64Mi"}}
     await handle.execute_update("resize", {"containers": [{"name": "web", "resources": {"limits": {"cpu": "400m"}}}]})
@@ -298,7 +291,7 @@ async def resize_refused(client: Client, node: ScriptedNode) -> Handle:
     changed = copy.deepcopy(document)
     changed["spec"]["containers"][0]["resources"] = SMALL
     await handle.signal("update_pod", changed)
-    await node.tell(handle, node.exits(uid, "web", 1))
+    await node.tell(handle, await node.exits(uid, "web", 1))
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
     return handle
 
@@ -333,7 +326,7 @@ async def restart_all_again(client: Client, node: ScriptedNode) -> Handle:
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     handle, uid = await up(client, node, pod("restart-all-again", containers=[web]))
     for count in (1, 2):
-        await node.tell(handle, node.exits(uid, "web", 42))
+        await node.tell(handle, await node.exits(uid, "web", 42))
         if count == 2:
             await until(handle, lambda seen: "CrashLoopBackOff" in str(container(seen, "web")["state"]))
             await handle.signal("backoff_expired", {"container": "restart_all_containers"})
@@ -370,7 +363,7 @@ async def resized_past_answers(client: Client, node: ScriptedNode) -> Handle:
     whole = {"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}}
     web = {"name": "web", "image": "busybox:1", "resources": {"requests": {"memory": "64Mi"}}}
     handle, _ = await up(client, node, pod("resized-past-answers", containers=[web], resources=whole))
-    node.room = [Allocation(pending="Infeasible", message="never")]
+    node.no_room(Allocation(pending="Infeasible", message="never"))
     node.gate["allocate_resources"] = asyncio.Event()
     for limit in ("512Mi", "1Gi"):
         asked = {"containers": [{"name": "web", "resources": {"limits": {"memory": limit}}}]}
@@ -385,8 +378,7 @@ async def evicted_while_stuck(client: Client, node: ScriptedNode) -> Handle:
     """The kill before a new sandbox takes too long. The pod is evicted meanwhile, and its own kill does not wait."""
     handle, uid = await up(client, node, pod("evicted-while-stuck"))
     node.fault("kill_pod", Fault.EXCEEDED_GRACE_PERIOD, "web did not end within 15 s")
-    dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in node.pods[uid].sandboxes)
-    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await node.tell(handle, await node.loses_sandbox(uid))
     await until(handle, lambda seen: "KillOverdue" in str(seen["status"]["conditions"]))
     await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "no room", "gracePeriodSeconds": 1})
     await until(handle, lambda seen: "running" not in container(seen, "web")["state"])
@@ -398,9 +390,9 @@ async def debugged_between_rounds(client: Client, node: ScriptedNode) -> Handle:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     handle, uid = await up(client, node, pod("debugged-between-rounds", containers=[web]))
-    await node.tell(handle, node.exits(uid, "web", 42))
+    await node.tell(handle, await node.exits(uid, "web", 42))
     await until(handle, lambda seen: _runs(seen, "web", 1))
-    await node.tell(handle, node.exits(uid, "web", 42))
+    await node.tell(handle, await node.exits(uid, "web", 42))
     await until(handle, lambda seen: "CrashLoopBackOff" in str(container(seen, "web")["state"]))
     await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
     await until(handle, lambda seen: _runs(seen, "debug", 0))
@@ -421,12 +413,12 @@ async def lost_and_pruned(client: Client, node: ScriptedNode) -> Handle:
     """
     containers = [{"name": each, "image": "busybox:1"} for each in ("web", "job")]
     handle, uid = await up(client, node, pod("lost-and-pruned", restartPolicy="OnFailure", containers=containers))
-    await node.tell(handle, node.exits(uid, "job", 0))
+    await node.tell(handle, await node.exits(uid, "job", 0))
     await until(handle, lambda seen: bool(container(seen, "job").get("state", {}).get("terminated")))
-    await node.tell(handle, node.list(uid, containers=()))
+    await node.tell(handle, await node.loses(uid))
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
-    await node.tell(handle, node.list(uid, containers=(), sandboxes=()))
-    await until(handle, lambda seen: bool(seen["status"]["containerStatuses"]) and len(node.pods[uid].sandboxes) == 1)
+    await node.tell(handle, await node.loses(uid, sandboxes=True))
+    await until(handle, lambda seen: bool(seen["status"]["containerStatuses"]) and len(node.sandboxes(uid)) == 1)
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2 and phase(seen) == "Running")
     return handle
@@ -441,18 +433,18 @@ async def restart_limited(client: Client, node: ScriptedNode) -> Handle:
     }
     handle, uid = await up(client, node, document)
     for restart, code in ((1, 0), (2, 0), (3, 1)):
-        await node.tell(handle, node.exits(uid, "web", code, ago=400.0))
+        await node.tell(handle, await node.exits(uid, "web", code, ago=400.0))
         await until(handle, lambda seen, n=restart: container(seen, "web").get("restartCount") == n)  # type: ignore[misc]
-    await node.tell(handle, node.exits(uid, "web", 1, ago=400.0))
+    await node.tell(handle, await node.exits(uid, "web", 1, ago=400.0))
     await until(handle, lambda seen: "RestartLimitReached" in str(container(seen, "web")["state"]))
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 4)
     changed = copy.deepcopy(document)
     changed["metadata"]["annotations"]["syncpod.dev/restart-limit-action"] = "fail"
     await handle.execute_update("apply", changed)
-    await node.tell(handle, node.exits(uid, "web", 1, ago=400.0))
+    await node.tell(handle, await node.exits(uid, "web", 1, ago=400.0))
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 5)
-    await node.tell(handle, node.exits(uid, "web", 1, ago=400.0))
+    await node.tell(handle, await node.exits(uid, "web", 1, ago=400.0))
     await until(handle, lambda seen: phase(seen) == "Failed")
     return handle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
@@ -59,6 +60,25 @@ class Clock:
     def text(self, at: float | None = None) -> str:
         """Return a time as it is written on the wire, RFC 3339; now, where none is given."""
         return moment(self.now if at is None else at).isoformat().replace("+00:00", "Z")
+
+
+class WallClock(Clock):
+    """Real time in place of virtual time: what is due is called by the running event loop."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since :data:`EPOCH`."""
+        return (datetime.now(UTC) - EPOCH).total_seconds()
+
+    @now.setter
+    def now(self, _: float) -> None:
+        """Time goes by itself."""
+
+    def after(self, seconds: float, act: Callable[[], None]) -> Due:
+        """Have `act` called in so many seconds."""
+        due = Due(self.now + seconds, next(self._order), act)
+        asyncio.get_running_loop().call_later(seconds, lambda: due.act() if due.act is not None else None)
+        return due
 
 
 def moment(at: float) -> datetime:

@@ -91,6 +91,8 @@ class ScriptedCri:
     """How many of the next postStart hooks fail."""
     hanging_hooks: list[float] = field(default_factory=list)
     """How many seconds the next preStop hooks take."""
+    pull_seconds: float = PULL_SECONDS
+    named: RuntimeVersion = field(default_factory=lambda: RuntimeVersion("simulated", "1"))
     _stops: list[Stop] = field(default_factory=list)
 
     def abandon(self) -> None:
@@ -150,7 +152,7 @@ class ScriptedCri:
 
     async def version(self) -> RuntimeVersion:
         """Name it."""
-        return await self._ask(lambda: RuntimeVersion("simulated", "1"))
+        return await self._ask(lambda: self.named)
 
     async def status(self, *, verbose: bool = False) -> RuntimeStatus:
         """Say whether there is a network."""
@@ -398,7 +400,7 @@ class ScriptedCri:
         self, image: str, *, credential: Credential | None = None, sandbox_config: SandboxConfig | None = None
     ) -> str:
         """Pull an image; given up while its layers come, nothing of it is there."""
-        await asyncio.sleep(PULL_SECONDS)
+        await asyncio.sleep(self.pull_seconds)
 
         def begin() -> Begun[str]:
             self.runtime.answer()

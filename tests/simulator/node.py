@@ -101,27 +101,32 @@ class _Agent(RecordingAgent):
         self._acts(uid)
 
 
+def real_node(cri: ScriptedCri, directory: Path, agent: AgentPort, *, name: str, boot: int = 1) -> activities.Node:
+    """Return a node as its steps get it, over a scripted runtime, with its files in this directory."""
+    clock, runtime = cri.clock, cri.runtime
+    reader = PodReader(cri, boot=boot, owner=name, now=lambda: moment(clock.now + runtime.ahead))
+    reader.threads = Inline()
+    context = NodeContext(
+        name=name,
+        state_dir=directory / "state",
+        memory_dir=directory / "memory",
+        log_dir=directory / "logs",
+        cluster="simulated/default",
+        capacity=CAPACITY,
+        pod_cgroups=False,
+    )
+    return activities.Node(cri, reader, context, agent)
+
+
 class Worker:
     """One worker of the node: the steps, with all that they keep in memory."""
 
-    def __init__(
-        self, clock: Clock, runtime: Runtime, cri: ScriptedCri, directory: Path, boot: int, agent: AgentPort
-    ) -> None:
-        self.loop = VirtualLoop(clock)  # type: ignore[abstract]  # what no step needs is left out
+    def __init__(self, cri: ScriptedCri, directory: Path, boot: int, agent: AgentPort) -> None:
+        self.loop = VirtualLoop(cri.clock)  # type: ignore[abstract]  # what no step needs is left out
         self.tries: list[Try] = []
         with self.loop.running():
-            self.reader = PodReader(cri, boot=boot, owner="node-1", now=lambda: moment(clock.now + runtime.ahead))
-            self.reader.threads = Inline()
-            context = NodeContext(
-                name="node-1",
-                state_dir=directory / "state",
-                memory_dir=directory / "memory",
-                log_dir=directory / "logs",
-                cluster="simulated/default",
-                capacity=CAPACITY,
-                pod_cgroups=False,
-            )
-            self.node = activities.Node(cri, self.reader, context, agent)
+            self.node = real_node(cri, directory, agent, name="node-1", boot=boot)
+            self.reader = self.node.reader
             self.collector = Collector(self.node)
         self.steps = {name: step_activity(self.node, name) for name in StepName}
 
@@ -169,8 +174,7 @@ class Node:
         self.suffered: Callable[[Ill], None] = lambda _: None
         self.up = True
         self._boot = 1
-        self._directory = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None, prefix="simulated-"))
-        self._removal = weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+        self._directory, self._removal = directory_of(self)
         self._dead: list[Worker] = []
         self._worker = self._new_worker()
         self._pods: dict[str, _Pod] = {}
@@ -188,7 +192,7 @@ class Node:
 
     def _new_worker(self) -> Worker:
         agent = _Agent(self._returned, self._acts)
-        return Worker(self.clock, self.runtime, self.cri, self._directory, self._boot, agent)
+        return Worker(self.cri, self._directory, self._boot, agent)
 
     # --- tries --------------------------------------------------------------------------------------------------------
 
@@ -470,6 +474,12 @@ class _Pod:
         self.flying = False
         self.look: Due | None = None
         self.step_began = 0.0
+
+
+def directory_of(node: object) -> tuple[Path, Callable[[], object]]:
+    """Make a directory in memory for a node's files; return it, and what removes it at the latest with the node."""
+    directory = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None, prefix="simulated-"))
+    return directory, weakref.finalize(node, shutil.rmtree, directory, ignore_errors=True)
 
 
 def _facts() -> NodeFacts:

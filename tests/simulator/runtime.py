@@ -30,9 +30,11 @@ class Life:
     code: int = 0
     """What it then exits with."""
     stop: float | None = 0.1
-    """How long it takes from its SIGTERM to its exit, with code 0; None = it does not listen."""
+    """How long it takes from its SIGTERM to its exit; None = it does not listen."""
     kill: float = 0.0
     """How long it outlives its SIGKILL."""
+    stopped: int = 0
+    """What it exits with at its SIGTERM."""
 
 
 FOREVER = Life(None)
@@ -251,7 +253,7 @@ class Runtime:
         if container.terminated is None:
             container.terminated = self.clock.now
             if container.life.stop is not None:
-                self.clock.after(container.life.stop, lambda: self.end(container, 0))
+                self.clock.after(container.life.stop, lambda: self.end(container, container.life.stopped))
 
         def look() -> None:
             if stop.abandoned:

@@ -1,89 +1,137 @@
-"""A node with scripted steps: the pod's workflow runs without a runtime, and the test chooses each outcome.
+"""A node whose steps are the real ones over a scripted runtime, and whose outcomes a test may choose.
 
-It keeps a model of a runtime's state, changes it as the steps ask, and sends `pleg` signals as the agent does.
-Only workflow tests use it; the steps themselves are tested on real runtimes.
+The runtime is that of the simulator (`tests.simulator.cri`), in real time. A gate or a script stands in front of what a
+step does; its turn, its heartbeats and what it waits for are real. The test sends the `pleg` signals of the agent.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 from temporalio import activity
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from activities.node.pairs import Failed, Pairs
-from activities.pipelining import HELD_SECONDS, is_as_expected, is_kept_back, may_be_followed
-from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from activities.registry import step_activity, step_body
+from activities.step_attempt import PodFault, StepAttempt
+from syncpod.cri.port import ExecResult, RuntimeVersion
+from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.messages.step_table import STEPS
-from syncpod.messages.steps import (
-    AllocateResources,
-    Allocation,
-    CreateSandbox,
-    Fault,
-    KillContainer,
-    KillPod,
-    Outcome,
-    PullImage,
-    RemoveContainers,
-    StartContainer,
-    StepInput,
-    StepResult,
-)
-from syncpod.pod import container_hash
+from syncpod.messages.steps import Allocation, Fault, Outcome, Rejection, StepInput, StepResult
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE
+from tests.activities.recording_agent import RecordingAgent
 from tests.agent.waiting import pauses, until_asked
-from tests.workflows.sandbox import Sandbox
+from tests.simulator.clock import WallClock, moment
+from tests.simulator.cri import Caller, ScriptedCri
+from tests.simulator.loop import OWNER
+from tests.simulator.node import directory_of, real_node
+from tests.simulator.runtime import Container, Life, Runtime, Sandbox, Witness
+from tests.workflows.sandbox import Sandbox as WorkflowSandbox
 from workflows.pod.workflow import PodWorkflow
 
 DIGEST = "0" * 12
 """Of the source, in the build ids of workers in tests."""
 
-Script = Callable[[StepInput], Any]
+UNTIL_STOPPED = Life(None, stop=0.01, stopped=137)
+"""How instances run whose life no test has chosen."""
+
+Script = Callable[[StepInput], StepResult | Outcome | Awaitable[StepResult | Outcome] | None]
+"""What becomes of one call of a step: an outcome or a result in place of acting, or an error; with None it acts."""
+
+
+class _Images(set[str]):
+    """The images of a node that has all but those that are absent."""
+
+    def __init__(self, absent: set[str]) -> None:
+        super().__init__()
+        self._absent = absent
+
+    def __contains__(self, image: object) -> bool:
+        return image not in self._absent
+
+    def add(self, image: str) -> None:
+        self._absent.discard(image)
+
+
+@dataclass
+class _Cri(ScriptedCri):
+    """The runtime, in which a test chooses what becomes of a hook."""
+
+    gate: asyncio.Event | None = None
+    """What hooks wait for."""
+    hooks: int = 0
+    """How many have been begun."""
+    outcomes: list[Callable[[], ExecResult]] = field(default_factory=list)
+    """Of the next hooks; all after these succeed."""
+
+    async def exec_sync(self, container_id: str, command: tuple[str, ...], *, timeout_seconds: int) -> ExecResult:
+        self.hooks += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        return self.outcomes.pop(0)() if self.outcomes else ExecResult(b"", b"", 0)
+
+
+def _answered(answer: Allocation, _: StepInput) -> StepResult:
+    return StepResult(allocation=answer)
+
+
+@dataclass
+class _Agent(RecordingAgent):
+    """The agent of a scripted node: its steps return the node's facts."""
+
+    node: ScriptedNode = None  # type: ignore[assignment]
+
+    def facts(self) -> NodeFacts:
+        return self.node.facts
 
 
 class ScriptedNode:
-    """The model runtime of one node, and the steps that change it."""
+    """One node: a scripted runtime, and the real steps over it."""
 
     def __init__(self, *, unhurried: bool = False) -> None:
         self.unhurried = unhurried
         """Its workflow tasks may take as long as the machine needs, since some have much to read."""
-        self.queue = f"node/{uuid.uuid4().hex[:12]}"
-        self.counter = 0
-        self.pods: dict[str, ObservedPod] = {}
+        self.name = uuid.uuid4().hex[:12]
+        self.queue = f"node/{self.name}"
+        self.lives: list[Life] = []
+        """Of the next instances to start."""
+        clock = WallClock()
+        self.runtime = Runtime(clock, Mock(spec=Witness), lambda *_: self.lives.pop(0) if self.lives else UNTIL_STOPPED)
+        self.absent: set[str] = set()
+        """Images that the node does not have."""
+        self.runtime.images = _Images(self.absent)
+        self.cri = _Cri(self.runtime, clock, pull_seconds=0.02, named=RuntimeVersion("containerd", "2.2.0"))
+        directory, self._remove = directory_of(self)
+        self.agent = _Agent(node=self)
+        self.real = real_node(self.cri, directory, self.agent, name=self.name)
         self.taken: list[tuple[str, StepInput]] = []
         """Each step taken, in order."""
         self.script: dict[str, list[Script]] = defaultdict(list)
-        """Scripts by step name, which replace the next calls' success; a script returns an outcome, or raises."""
-        self.absent: set[str] = set()
-        """Images that the node does not have."""
+        """Scripts by step name, for the next calls."""
         self.foreseen: list[str] = []
         """Its answer to a client that asks why it would not run a pod."""
         self.asked_beside: list[list[dict[str, Any]]] = []
         """The pods before, of each such question."""
         self.recursive_read_only_handlers: tuple[str, ...] = ()
         """The handlers of its runtime that can mount read-only recursively."""
-        self.room: list[Allocation] = []
-        """The answers of the next calls of allocate_resources; after these, there is room for everything."""
         self.gate: dict[str, asyncio.Event] = {}
-        """By step name, or name of the question: an event that its calls wait for, heartbeating, before they act."""
-        self._pairs = Pairs()
+        """By step name, or name of the question: an event that its calls wait for before they act."""
         self.deaf: set[str] = set()
         """Steps whose calls keep waiting at their gate even if they are cancelled."""
 
@@ -92,10 +140,23 @@ class ScriptedNode:
     def fault(self, step: str, fault: Fault, message: str = "it failed") -> None:
         """Have the next call of a step fail as a pod-level fault."""
 
-        def fail(_: StepInput) -> Any:
-            raise ApplicationError(message, type=fault.value, non_retryable=True)
+        def fail(_: StepInput) -> None:
+            raise PodFault(fault, message)
 
         self.script[step].append(fail)
+
+    def turn_away(self, rejection: Rejection) -> None:
+        """Have the node reject the next pod that it is to admit."""
+
+        def refuse(_: StepInput) -> None:
+            raise PodFault(Fault.POD_REJECTED, rejection.message, rejection=rejection)
+
+        self.script["create_sandbox"].append(refuse)
+
+    def no_room(self, *answers: Allocation) -> None:
+        """Have the next calls of allocate_resources answer this."""
+        for answer in answers:
+            self.script["allocate_resources"].append(partial(_answered, answer))
 
     def steps(self, uid: str = "") -> list[str]:
         """The steps taken so far, as `name` or `name container`."""
@@ -108,38 +169,55 @@ class ScriptedNode:
         return names
 
     def end_at_once(self, *codes: int) -> None:
-        """Let the next init containers end within their starts, with these codes."""
+        """Let the next containers end within their starts, with these codes."""
+        self.lives += [Life(0.0, code) for code in codes]
 
-        def ended(code: int, step: StepInput) -> Outcome:
-            assert isinstance(step, StartContainer)
-            self.start(step, self.pods[step.ref.uid], step.container, step.restart)
-            self.exits(step.ref.uid, step.container, code)
-            return Outcome.DONE
+    def newest(self, uid: str, container: str) -> Container:
+        """The newest instance of a container that the runtime has."""
+        its = [each for each in self.runtime.containers.values() if (each.uid, each.name) == (uid, container)]
+        assert its, f"{container} is not there"
+        return max(its, key=lambda each: each.created)
 
-        self.script["start_init_container"].extend(partial(ended, code) for code in codes)
+    def containers(self, uid: str) -> list[str]:
+        """The names of the pod's containers that the runtime has."""
+        return [each.name for each in self.runtime.containers.values() if each.uid == uid]
 
-    def change(self, uid: str, container: str, **update: Any) -> ObservedPod:
-        """Change a container's newest instance and return the listing that shows it."""
-        pod = self.pods[uid]
-        newest = pod.newest(container)
-        assert newest is not None, f"{container} is not there"
-        changed = tuple(c.model_copy(update=update) if c.id == newest.id else c for c in pod.containers)
-        return self.list(uid, containers=changed)
+    def sandboxes(self, uid: str) -> list[Sandbox]:
+        """The pod's sandboxes that the runtime has, newest first."""
+        its = [each for each in self.runtime.sandboxes.values() if each.uid == uid]
+        return sorted(its, key=lambda each: each.attempt, reverse=True)
 
-    def exits(self, uid: str, container: str, code: int, *, ago: float = 0.0) -> ObservedPod:
+    async def exits(self, uid: str, container: str, code: int, *, ago: float = 0.0) -> ObservedPod:
         """Let a container exit with `code`, `ago` seconds before the listing that is returned."""
-        reason = "Completed" if code == 0 else "Error"
-        finished = datetime.now(UTC) - timedelta(seconds=ago)
-        return self.change(uid, container, state="exited", exit_code=code, reason=reason, finished_at=finished)
+        instance = self.newest(uid, container)
+        self.runtime.end(instance, code)
+        instance.dated["finished"] = moment(self.runtime.clock.now - ago)
+        return await self.list(uid)
 
-    def list(self, uid: str, **update: Any) -> ObservedPod:
-        """A fresh listing of a pod, with `update` made to it."""
-        self.counter += 1
-        seq = Seq(boot=1, counter=self.counter)
-        known = self.pods.get(uid, ObservedPod(uid=uid))
-        pod = known.model_copy(update={"seq": seq, "observed_at": datetime.now(UTC), **update}).ordered()
-        self.pods[uid] = pod
-        return pod
+    async def loses_sandbox(self, uid: str) -> ObservedPod:
+        """Let the pod's sandboxes end, though not its containers, and return the listing that shows it."""
+        for sandbox in self.sandboxes(uid):
+            sandbox.ready = False
+        return await self.list(uid)
+
+    async def loses(self, uid: str, *, sandboxes: bool = False) -> ObservedPod:
+        """Have the runtime forget the pod's containers, and its sandboxes too, and return the listing that shows it."""
+        for each in [each for each in self.runtime.containers.values() if each.uid == uid]:
+            self.runtime.end(each, 137)
+            del self.runtime.containers[each.id]
+        for sandbox in self.sandboxes(uid) if sandboxes else ():
+            del self.runtime.sandboxes[sandbox.id]
+        return await self.list(uid)
+
+    async def list(self, uid: str, **update: Any) -> ObservedPod:
+        """A fresh listing of a pod; `update`: what it says otherwise than the runtime."""
+        return (await self.real.reader.read(uid)).model_copy(update=update)
+
+    async def list_with(self, uid: str, **update: Any) -> ObservedPod:
+        """A fresh listing of a pod in which the containers have this otherwise than in the runtime."""
+        listing = await self.list(uid)
+        changed = tuple(each.model_copy(update=update) for each in listing.containers)
+        return listing.model_copy(update={"containers": changed})
 
     async def tell(self, handle: WorkflowHandle[Any, Any], listing: ObservedPod, *events: str) -> None:
         """Signal a listing as the agent does."""
@@ -153,7 +231,7 @@ class ScriptedNode:
     @property
     def facts(self) -> NodeFacts:
         return NodeFacts(
-            name=self.queue.removeprefix("node/"),
+            name=self.name,
             runtime="scripted",
             recursive_read_only_handlers=self.recursive_read_only_handlers,
         )
@@ -161,14 +239,7 @@ class ScriptedNode:
     # --- the steps ---
 
     def activities(self) -> Sequence[Callable[..., Any]]:
-        """The scripted steps, under the names and with the types of the table."""
-
-        def scripted(name: StepName) -> Callable[..., Any]:
-            async def step(argument: StepInput) -> StepResult:
-                return await self._take(name, argument)
-
-            step.__annotations__ = {"argument": STEPS[name].input, "return": StepResult}
-            return activity.defn(name=name.value)(step)
+        """The activities of a node's worker."""
 
         async def foresee(document: dict[str, Any], before: list[dict[str, Any]]) -> list[str]:
             if (gate := self.gate.get(FORESEE_ADMISSION)) is not None:
@@ -176,142 +247,25 @@ class ScriptedNode:
             self.asked_beside.append(before)
             return [*self.foreseen]
 
-        return [*(scripted(name) for name in STEPS), activity.defn(name=FORESEE_ADMISSION)(foresee)]
+        steps = [step_activity(self.real, name, partial(self._take, name)) for name in STEPS]
+        return [*steps, activity.defn(name=FORESEE_ADMISSION)(foresee)]
 
-    async def _take(self, name: StepName, step: StepInput) -> StepResult:
-        """Take a step. As on a node, a start that follows another step waits for it, and the last two end together."""
-        if (pod := may_be_followed(step)) is None:
-            return await self._take_in_turn(name, step)
-        pair = self._pairs.of(step.ref, step.fence)
-        end = pair.begin_first()
-        try:
-            result = await self._take_in_turn(name, step)
-        except BaseException as error:
-            end.set_result(Failed(str(error), is_tried_again=True))
-            raise
-        end.set_result(result)
-        if is_kept_back(pair.second, pod, result):
-            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
-                async with asyncio.timeout(HELD_SECONDS):
-                    await pair.second_is_over.wait()
-        return result
-
-    async def _take_in_turn(self, name: StepName, step: StepInput) -> StepResult:
-        if not isinstance(step, StartContainer) or not step.follows:
-            return await self._take_alone(name, step)
-        pair = self._pairs.of(step.ref, step.follows)
-        pair.second = step
-        pair.second_is_over.clear()
-        try:
-            await pair.came.wait()  # the server sends the step before it first
-            while pair.first is not None and not pair.first.done():  # a further attempt may take its place
-                activity.heartbeat("waits for the step before it")
-                await asyncio.wait({pair.first}, timeout=0.05)
-            first = pair.first.result() if pair.first is not None else None
-            if not isinstance(first, StepResult) or not is_as_expected(first, step):
-                return StepResult(outcome=Outcome.NOT_BEGUN, node=self.facts)
-            return await self._take_alone(name, step.model_copy(update={"sandbox_id": step.sandbox_id or first.id}))
-        except asyncio.CancelledError:
-            return StepResult(outcome=Outcome.CANCELLED, node=self.facts)
-        finally:
-            pair.second_is_over.set()
-
-    async def _take_alone(self, name: StepName, step: StepInput) -> StepResult:
+    async def _take(self, name: StepName, attempt: StepAttempt, step: Any) -> StepResult:
+        """Wait at the step's gate; then do what is scripted, or act."""
         self.taken.append((name.value, step))
+        attempt.doing = f"waits at the gate of {name.value}"
         gate = self.gate.get(name.value)
         while gate is not None and not gate.is_set():
-            try:
-                activity.heartbeat(f"waits at the gate of {name.value}")
-                await asyncio.sleep(0.05)
-            except asyncio.CancelledError:
-                if name.value not in self.deaf:
-                    kills = name.value.startswith("kill")
-                    return self._result(step, Outcome.STOPPING if kills else Outcome.CANCELLED)
+            activity.heartbeat(attempt.doing)
+            await (asyncio.sleep(0.05) if name.value in self.deaf else attempt.pause(0.05, until=gate))
         if self.script[name.value]:
-            outcome = self.script[name.value].pop(0)(step)
-            if isinstance(outcome, StepResult):
-                return outcome
-            return self._result(step, outcome)
-        return self._result(step, self._act(step))
-
-    def _result(self, step: StepInput, outcome: Outcome, **more: Any) -> StepResult:
-        if isinstance(step, CreateSandbox | PullImage):
-            containers = (*step.pod.spec.init_containers, *step.pod.spec.containers)
-            more["missing_images"] = tuple(c.name for c in containers if c.image in self.absent)
-        if isinstance(step, CreateSandbox) and outcome in (Outcome.DONE, Outcome.ADOPTED):
-            more["id"] = f"sandbox-{step.attempt}"
-        if isinstance(step, AllocateResources):
-            more["allocation"] = self.room.pop(0) if self.room else Allocation()
-        if isinstance(step, StartContainer) and (made := self.pods[step.ref.uid].newest(step.container)) is not None:
-            more["id"] = made.id
-        if isinstance(step, KillPod) and outcome == Outcome.DONE:
-            more["over"] = step.deleted
-        attempt = activity.info().attempt
-        return StepResult(status=self.list(step.ref.uid), outcome=outcome, node=self.facts, attempt=attempt, **more)
-
-    def _act(self, step: StepInput) -> Outcome:
-        uid = step.ref.uid
-        pod = self.pods.get(uid, ObservedPod(uid=uid, name=step.ref.name, namespace=step.ref.namespace))
-        self.pods[uid] = pod
-        match step:
-            case CreateSandbox(attempt=attempt):
-                self.counter += 1
-                sandbox = ObservedSandbox(
-                    id=f"sandbox-{attempt}",
-                    attempt=attempt,
-                    state="SANDBOX_READY",
-                    ip=f"10.0.0.{self.counter % 250 + 1}",
-                    created_at=datetime.now(UTC),
-                    incarnation=step.ref.incarnation,
-                )
-                self.list(uid, sandboxes=(sandbox, *pod.sandboxes))
-            case PullImage(container=container):
-                spec = step.pod.spec
-                self.absent -= {c.image for c in (*spec.init_containers, *spec.containers) if c.name == container}
-            case StartContainer(container=container, restart=restart):
-                return self.start(step, pod, container, restart)
-            case KillContainer(target=target):
-                self._stop(uid, {target.id})
-            case KillPod():
-                self._stop(uid, {c.id for c in pod.containers})
-                dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in pod.sandboxes)
-                self.list(uid, sandboxes=dead)
-            case RemoveContainers(ids=ids):
-                self.list(uid, containers=tuple(c for c in pod.containers if c.id not in ids))
-        return Outcome.DONE
-
-    def start(self, step: StartContainer, pod: ObservedPod, container: str, restart: int) -> Outcome:
-        """Let the container run, as its start does before the postStart hook."""
-        spec = step.pod.spec
-        every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
-        image = next(c.image for c in every if c.name == container)
-        if image in self.absent:
-            return Outcome.IMAGE_ABSENT
-        now = datetime.now(UTC)
-        started = ObservedContainer(
-            id=f"{container}-{restart}-{uuid.uuid4().hex[:6]}",
-            name=container,
-            sandbox_id=step.sandbox_id,
-            state="running",
-            hash=container_hash(container, image),
-            restart_count=restart,
-            image=image,
-            created_at=now,
-            started_at=now,
-            incarnation=step.ref.incarnation,
-        )
-        kept = tuple(c for c in pod.containers if c.id not in step.prune)
-        self.list(step.ref.uid, containers=(started, *kept))
-        return Outcome.DONE
-
-    def _stop(self, uid: str, ids: set[str]) -> None:
-        now = datetime.now(UTC)
-        stopped = {"state": "exited", "exit_code": 137, "reason": "Error", "finished_at": now}
-        pod = self.pods[uid]
-        containers = tuple(
-            c.model_copy(update=stopped) if c.id in ids and c.state != "exited" else c for c in pod.containers
-        )
-        self.list(uid, containers=containers)
+            answer = self.script[name.value].pop(0)(step)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            if answer is not None:
+                return answer if isinstance(answer, StepResult) else StepResult(outcome=answer)
+        OWNER.set(Caller(name.value, getattr(step, "kind", "")))
+        return await step_body(name)(attempt, step)
 
 
 async def under_way(handle: WorkflowHandle[Any, Any], step: str, number: int) -> None:
@@ -345,7 +299,7 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
         activities=node.activities(),
         **{
             "build_id": build_id("syncpod-test", DIGEST),
-            "workflow_runner": Sandbox(),
+            "workflow_runner": WorkflowSandbox(),
             "interceptors": [ResizeMetricsInterceptor()],
             # As in the node's worker: by the SDK's default, a step would hear of its cancellation up to 12 s late.
             "max_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,

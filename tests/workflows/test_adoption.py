@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages.steps import CreateSandbox, KillPod, Outcome, StepInput
-from syncpod.pod import container_hash
-from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
+from syncpod.messages.steps import CreateSandbox, KillPod, Outcome
+from syncpod.pod import admit_pod
+from syncpod.translation.labels import container_annotations, container_labels, sandbox_annotations, sandbox_labels
+from tests.simulator.runtime import Container, Sandbox
+from tests.workflows.scripted import UNTIL_STOPPED, ScriptedNode, container, phase, start_pod, until
 from workflows.pod.start import initial_state
 
 LIFE = "life-of-before"
@@ -41,48 +42,28 @@ def recorded(**spec: Any) -> dict[str, Any]:
     }
 
 
-def in_runtime(node: ScriptedNode, document: dict[str, Any], **state: Any) -> None:
-    """Make the runtime list the pod's sandbox 3 and the third instance of `web`."""
-    meta = document["metadata"]
-    ended = state.get("state") == "exited"
-    node.pods[meta["uid"]] = ObservedPod(
-        uid=meta["uid"],
-        name=meta["name"],
-        namespace="default",
-        sandboxes=(
-            ObservedSandbox(
-                id="sandbox-3",
-                attempt=3,
-                state="SANDBOX_NOTREADY" if ended else "SANDBOX_READY",
-                ip="" if ended else "10.0.0.7",
-                created_at=STARTED,
-                incarnation=LIFE,
-            ),
-        ),
-        containers=(
-            ObservedContainer(
-                id="web-2",
-                name="web",
-                sandbox_id="sandbox-3",
-                hash=container_hash("web", "busybox:1"),
-                restart_count=2,
-                image="busybox:1",
-                created_at=STARTED,
-                started_at=STARTED,
-                incarnation=LIFE,
-                **{"state": "running", **state},
-            ),
-        ),
-    )
-
-
-def adopts(_: StepInput) -> Outcome:
-    """The outcome of the step that adopts a pod: it creates nothing."""
-    return Outcome.ADOPTED
+def in_runtime(node: ScriptedNode, document: dict[str, Any], *, code: int | None = None) -> None:
+    """Make the runtime list the pod's sandbox 3 and the third instance of `web`, which has exited with this code."""
+    uid, admitted, context = document["metadata"]["uid"], admit_pod(document), node.real.context
+    pod = admitted.model_copy(update={"metadata": admitted.metadata.model_copy(update={"uid": uid})})
+    web, began = pod.spec.containers[0], node.runtime.clock.now
+    labels, notes = sandbox_labels(pod, context), sandbox_annotations(pod, context, LIFE)
+    node.runtime.sandboxes["sandbox-3"] = Sandbox(
+        id="sandbox-3", uid=uid, attempt=3, incarnation=LIFE, ready=code is None, dated=STARTED,
+        name=pod.metadata.name, namespace="default", labels=labels, annotations=notes,
+    )  # fmt: skip
+    node.runtime.containers["web-2"] = Container(
+        id="web-2", uid=uid, name="web", restart=2, sandbox="sandbox-3", image=web.image, incarnation=LIFE,
+        created=began, kind="container", life=UNTIL_STOPPED, state="running", started=began,
+        dated={"created": STARTED, "started": STARTED},
+        labels=container_labels(pod, web, context), annotations=container_annotations(pod, web, 2, LIFE),
+    )  # fmt: skip
+    if code is not None:
+        node.runtime.end(node.runtime.containers["web-2"], code)
+        node.runtime.containers["web-2"].dated["finished"] = STARTED
 
 
 async def adopt(client: Client, node: ScriptedNode, document: dict[str, Any]) -> WorkflowHandle[Any, Any]:
-    node.script["create_sandbox"].append(adopts)
     return await start_pod(client, node, document, adopt={"incarnation": LIFE})
 
 
@@ -103,14 +84,14 @@ async def test_an_adopted_pod_keeps_running_with_its_identity_and_restart_counts
     assert (meta["uid"], meta["creationTimestamp"], meta["generation"]) == (uid, APPLIED, 4)
     assert pod["status"]["startTime"] == APPLIED, "a deadline of the pod has been running since"
     assert next(event["reason"] for event in await handle.query("events")) == "Adopted"
-    await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "web", 1), "ContainerDied")
     await until(handle, lambda pod: container(pod, "web")["restartCount"] == 3)
     assert node.steps() == ["create_sandbox", "start_container web"], "in the sandbox that there is"
 
 
 async def test_an_adopted_finished_pod_is_not_run_again(client: Client, node: ScriptedNode) -> None:
     document = recorded(restartPolicy="Never")
-    in_runtime(node, document, state="exited", exit_code=0, reason="Completed", finished_at=STARTED)
+    in_runtime(node, document, code=0)
     handle = await adopt(client, node, document)
     await until(handle, lambda pod: phase(pod) == "Succeeded")
     assert "start_container web" not in node.steps()
@@ -122,7 +103,7 @@ async def test_nothing_is_created_before_the_adoption_step_has_completed(client:
     in_runtime(node, document)
     node.script["create_sandbox"].append(lambda step: Outcome.CANCELLED)
     handle = await adopt(client, node, document)
-    await node.tell(handle, node.list(document["metadata"]["uid"]))
+    await node.tell(handle, await node.list(document["metadata"]["uid"]))
     await until(handle, lambda pod: phase(pod) == "Running" and bool(node.steps()))
     assert all(step.adopt for _, step in node.taken if isinstance(step, CreateSandbox))
     assert set(node.steps()) == {"create_sandbox"}

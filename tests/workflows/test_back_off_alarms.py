@@ -60,15 +60,15 @@ async def test_a_timer_that_fires_during_a_step_does_not_lead_to_two_timers(clie
     async with scripted_worker(client, node):
         handle = await start_pod(client, node, document)
         uid = (await until(handle, lambda pod: phase(pod) == "Running"))["metadata"]["uid"]
-        await node.tell(handle, node.exits(uid, "a", 1))
+        await node.tell(handle, await node.exits(uid, "a", 1))
         await until(handle, restarts("a", 1))
-        await node.tell(handle, node.exits(uid, "a", 1, ago=8.0))
+        await node.tell(handle, await node.exits(uid, "a", 1, ago=8.0))
         await until(handle, lambda pod: "waiting" in container(pod, "a")["state"])
 
         node.gate["start_container"] = asyncio.Event()
-        node.script["start_container"].append(node._act)
+        node.script["start_container"].append(lambda _: None)
         node.fault("start_container", Fault.RUN_CONTAINER_ERROR)
-        await node.tell(handle, node.exits(uid, "b", 1))
+        await node.tell(handle, await node.exits(uid, "b", 1))
         async with asyncio.timeout(30):
             while EventType.EVENT_TYPE_TIMER_FIRED not in [each.event_type for each in await events(handle)]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)

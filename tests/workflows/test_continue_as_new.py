@@ -53,7 +53,7 @@ async def test_every_kind_of_step_survives_continuing_as_new_around_it(client: C
     latest = client.get_workflow_handle(handle.id)
     uid = (await until(latest, runs_with(first=0), 40))["metadata"]["uid"]
     run = await in_another_run(latest, handle.result_run_id)
-    await node.tell(latest, node.exits(uid, "first", 0))
+    await node.tell(latest, await node.exits(uid, "first", 0))
     await until(latest, is_ready, 40)
     run = await in_another_run(latest, run)
     await latest.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
@@ -71,10 +71,10 @@ async def test_every_kind_of_step_survives_continuing_as_new_around_it(client: C
     await until(latest, lambda _: "sync_volumes" in node.steps(), 40)
     run = await in_another_run(latest, run)
 
-    await node.tell(latest, node.exits(uid, "web", 42))
+    await node.tell(latest, await node.exits(uid, "web", 42))
     await until(latest, runs_with(first=1), 40)
     run = await in_another_run(latest, run)
-    await node.tell(latest, node.exits(uid, "first", 0))
+    await node.tell(latest, await node.exits(uid, "first", 0))
     await until(latest, runs_with(helper=1, web=1, api=2), 40)
     await in_another_run(latest, run)
     exits = [line["outcome"] for line in await latest.query("history") if line["kind"] == "exit"]

@@ -72,9 +72,9 @@ async def test_the_last_activation_of_a_workflow_that_ends_with_its_alarm_set_is
         handle = await start_pod(client, node, manifest())
         await until(handle, is_ready)
         uid = (await query_pod(handle))["metadata"]["uid"]
-        await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+        await node.tell(handle, await node.exits(uid, "web", 1), "ContainerDied")
         await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
-        await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+        await node.tell(handle, await node.exits(uid, "web", 1), "ContainerDied")
         await until(handle, is_in_backoff)
         await handle.signal("delete_pod", {})
         await handle.result()

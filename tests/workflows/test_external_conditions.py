@@ -37,7 +37,7 @@ async def test_a_pod_with_a_readiness_gate_becomes_ready_with_its_condition(clie
     await until(latest, is_ready)
     uid = pod["metadata"]["uid"]
     for code in (1, 2, 3):  # on to another run
-        await node.tell(latest, node.exits(uid, "web", code, ago=400.0))
+        await node.tell(latest, await node.exits(uid, "web", code, ago=400.0))
         await until(latest, lambda pod, n=code: pod["status"]["containerStatuses"][0]["restartCount"] == n)  # type: ignore[misc]
     pod = await until(latest, is_ready)
     assert condition(pod, GATE)["status"] == "True"

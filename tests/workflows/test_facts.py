@@ -464,14 +464,14 @@ def manifest(name: str, policy: str, *names: str, init: Sequence[str] = ()) -> d
 async def test_a_restart_never_pod_of_a_wiped_runtime_has_failed(client: Client, node: ScriptedNode) -> None:
     handle = await start_pod(client, node, manifest("run-once-wiped", "Never", "a", "b"))
     uid = (await until(handle, lambda pod: phase(pod) == "Running"))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "a", 0))
+    await node.tell(handle, await node.exits(uid, "a", 0))
     await until(handle, lambda pod: "terminated" in container(pod, "a").get("state", {}))
-    await node.tell(handle, node.list(uid, containers=(), sandboxes=()))
+    await node.tell(handle, await node.loses(uid, sandboxes=True))
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert container(pod, "a")["state"]["terminated"]["exitCode"] == 0
     ended = container(pod, "b")["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
-    await node.tell(handle, node.list(uid), "Boot", "RuntimeReady")
+    await node.tell(handle, await node.list(uid), "Boot", "RuntimeReady")
     assert (await query_pod(handle))["status"]["phase"] == "Failed"
     started = [step for step in node.steps(uid) if step.startswith(("start", "create"))]
     assert started == ["create_sandbox", "start_container a", "start_container b"]
@@ -483,12 +483,11 @@ async def test_an_instance_that_a_start_finds_missing_is_not_started_again(
 ) -> None:
     found: list[ObservedContainer] = []
 
-    def adopted(step: StepInput) -> StepResult:
+    async def adopted(step: StepInput) -> StepResult:
         assert isinstance(step, StartContainer)
         found.append(gone(step.pod, "job").model_copy(update={"incarnation": step.ref.incarnation}))
-        status = node.list(step.ref.uid)
-        told = status.model_copy(update={"containers": tuple(found)})
-        return StepResult(outcome=Outcome.ADOPTED, id=found[0].id, status=told, node=node.facts)
+        told = await node.list(step.ref.uid, containers=tuple(found))
+        return StepResult(outcome=Outcome.ADOPTED, id=found[0].id, status=told)
 
     node.script["start_container"].append(adopted)
     handle = await start_pod(client, node, manifest("found-gone", policy, "job"))
@@ -501,7 +500,7 @@ async def test_an_instance_that_a_start_finds_missing_is_not_started_again(
         pod = await until(handle, lambda pod: container(pod, "job").get("restartCount") == 1)
         assert container(pod, "job")["lastState"]["terminated"]["exitCode"] == 137
     uid = pod["metadata"]["uid"]
-    await node.tell(handle, node.list(uid))
+    await node.tell(handle, await node.list(uid))
     await query_pod(handle)
     assert [step for step in node.steps(uid) if "start" in step] == ["start_container job", *again]
 
@@ -513,15 +512,13 @@ async def test_a_pruned_finished_container_stays_finished_and_the_others_continu
     handle = await start_pod(client, node, document, maxEvents=40)
     seen_pod = await until(handle, lambda pod: bool(container(pod, "first").get("state", {}).get("running")))
     uid = seen_pod["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "first", 0))
+    await node.tell(handle, await node.exits(uid, "first", 0))
     await until(handle, lambda pod: phase(pod) == "Running")
-    await node.tell(handle, node.exits(uid, "job", 0))
-    await node.tell(handle, node.exits(uid, "web", 1))
+    await node.tell(handle, await node.exits(uid, "job", 0))
+    await node.tell(handle, await node.exits(uid, "web", 1))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
-    web = node.pods[uid].newest("web")
-    assert web is not None
     # The runtime loses all ended instances, and the running one ends unseen.
-    await node.tell(handle, node.list(uid, containers=()))
+    await node.tell(handle, await node.loses(uid))
     # Its end counts for the back-off, although nobody saw it.
     await until(
         handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"

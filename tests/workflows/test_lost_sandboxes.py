@@ -32,9 +32,8 @@ async def test_of_an_init_container_that_ends_well_with_its_sandbox(
     handle = await start_pod(client, node, document)
     await until(handle, lambda pod: "running" in str(pod["status"].get("initContainerStatuses")))
     uid = (await query_pod(handle))["metadata"]["uid"]
-    dead = tuple(each.model_copy(update={"state": "SANDBOX_NOTREADY"}) for each in node.pods[uid].sandboxes)
-    node.list(uid, sandboxes=dead)
-    await node.tell(handle, node.exits(uid, "first", 0))
+    await node.loses_sandbox(uid)
+    await node.tell(handle, await node.exits(uid, "first", 0))
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert (pod["status"]["reason"], pod["status"]["message"]) == (
         "SandboxLost",
@@ -53,8 +52,7 @@ async def test_an_init_container_that_outlives_its_sandbox_is_said_to_have_lost_
     handle = await start_pod(client, node, never())
     await until(handle, lambda pod: "running" in str(pod["status"].get("initContainerStatuses")))
     uid = (await query_pod(handle))["metadata"]["uid"]
-    dead = tuple(each.model_copy(update={"state": "SANDBOX_NOTREADY"}) for each in node.pods[uid].sandboxes)
-    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await node.tell(handle, await node.loses_sandbox(uid))
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert container(pod, "first")["state"]["terminated"]["exitCode"] == 137
     (said,) = [each["reason"] for each in await handle.query("history") if each["kind"] == "exit"]

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
-from syncpod.messages.steps import Fault, KillContainer
+from syncpod.messages.steps import Fault, KillContainer, Outcome, StepInput
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
 
@@ -55,16 +55,16 @@ async def test_an_operator_restarts_a_container_despite_policy_never(
     handle = await running(client, node, manifest(restartPolicy=policy))
     uid = (await query_pod(handle))["metadata"]["uid"]
 
-    def end(_: Any) -> Any:
-        node.exits(uid, "web", code)
-        return node._result(_, "done")  # type: ignore[arg-type]
+    async def end(_: StepInput) -> Outcome:
+        await node.exits(uid, "web", code)
+        return Outcome.DONE
 
     node.script["kill_container"].append(end)
     await handle.signal("restart", {"container": "web"})
     pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     assert phase(pod) == "Running"
     assert "kill_pod" not in node.steps()
-    await node.tell(handle, node.exits(uid, "web", 0))
+    await node.tell(handle, await node.exits(uid, "web", 0))
     assert phase(await until(handle, lambda pod: phase(pod) != "Running")) == "Succeeded", "once, not for ever"
 
 
@@ -75,12 +75,12 @@ async def test_an_operators_restart_starts_a_waiting_or_finished_container_at_on
     handle = await running(client, node, manifest(restartPolicy="OnFailure", containers=containers))
     uid = (await query_pod(handle))["metadata"]["uid"]
     for count in (1, 2):
-        await node.tell(handle, node.exits(uid, "web", 1))
+        await node.tell(handle, await node.exits(uid, "web", 1))
         if count == 2:
             await until(handle, lambda pod: "waiting" in container(pod, "web")["state"])
             await handle.signal("restart", {"container": "web"})
         await until(handle, lambda pod, n=count: container(pod, "web").get("restartCount") == n)  # type: ignore[misc]
-    await node.tell(handle, node.exits(uid, "web", 0))
+    await node.tell(handle, await node.exits(uid, "web", 0))
     await until(handle, lambda pod: "terminated" in container(pod, "web")["state"])
     await handle.signal("restart", {"container": "web"})
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 3)
@@ -105,7 +105,7 @@ async def test_an_impossible_restart_is_refused_with_the_reason(client: Client, 
         "signal restart: container: is 'none', must be a main container or a sidecar, one of proxy, web"
     ]
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "web", 0))
+    await node.tell(handle, await node.exits(uid, "web", 0))
     await until(handle, lambda pod: phase(pod) == "Succeeded")
     await handle.signal("restart", {})
     await until(handle, lambda _: True)
@@ -121,9 +121,9 @@ async def test_a_container_ended_for_a_new_image_runs_again_whatever_its_policy_
     handle = await running(client, node, document)
     uid = (await query_pod(handle))["metadata"]["uid"]
 
-    def end(step: Any) -> Any:
-        node.exits(uid, "web", 0)
-        return node._result(step, "done")  # type: ignore[arg-type]
+    async def end(_: StepInput) -> Outcome:
+        await node.exits(uid, "web", 0)
+        return Outcome.DONE
 
     node.script["kill_container"].append(end)
     changed = copy.deepcopy(document)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import uuid
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,12 +22,12 @@ from temporalio.client import (
     WorkflowFailureError,
     WorkflowUpdateFailedError,
 )
-from temporalio.exceptions import ApplicationError
 
+from syncpod.cri.port import ExecResult
 from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages.steps import Fault, Outcome, StartContainer, StepEvent, StepInput, StepResult
+from syncpod.messages.steps import Fault, Outcome, StepInput, StepResult
 from tests.workflows.scripted import (
     ScriptedNode,
     container,
@@ -100,9 +101,9 @@ async def test_a_pod_comes_up_in_the_kubelets_order(client: Client, node: Script
     assert phase(pod) == "Pending"
     assert container(pod, "a")["state"]["waiting"]["reason"] == "PodInitializing"
 
-    await node.tell(handle, node.exits(uid, "first", 0), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "first", 0), "ContainerDied")
     await until(handle, lambda pod: bool(container(pod, "second").get("state", {}).get("running")))
-    await node.tell(handle, node.exits(uid, "second", 0), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "second", 0), "ContainerDied")
     pod = await until(handle, is_ready)
 
     assert node.steps(uid) == [
@@ -133,11 +134,11 @@ async def test_an_ephemeral_container_is_added_by_update(client: Client, node: S
 async def test_a_crashed_container_restarts_at_once_then_backs_off(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "web", 1), "ContainerDied")
     pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     assert container(pod, "web")["lastState"]["terminated"]["exitCode"] == 1
 
-    await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "web", 1), "ContainerDied")
     pod = await until(
         handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
     )
@@ -155,9 +156,9 @@ async def test_a_backoff_ends_by_the_workflows_own_timer_when_nobody_signals(
 ) -> None:
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "web", 1))
+    await node.tell(handle, await node.exits(uid, "web", 1))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
-    await node.tell(handle, node.exits(uid, "web", 1, ago=9.0))
+    await node.tell(handle, await node.exits(uid, "web", 1, ago=9.0))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
 
 
@@ -175,7 +176,7 @@ async def test_a_finished_pod_is_stopped_and_its_workflow_stays_queryable(
 ) -> None:
     handle = await running(client, node, manifest(restartPolicy=policy))
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "web", code))
+    await node.tell(handle, await node.exits(uid, "web", code))
     pod = await until(handle, lambda pod: phase(pod) == last)
     assert container(pod, "web")["state"]["terminated"]["exitCode"] == code
     assert node.steps(uid)[-1] == "kill_pod"
@@ -205,11 +206,10 @@ async def test_a_changed_image_restarts_only_its_container(client: Client, node:
 async def test_a_dead_sandbox_is_replaced_with_the_next_attempt(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
-    dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in node.pods[uid].sandboxes)
-    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await node.tell(handle, await node.loses_sandbox(uid))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     assert node.steps(uid)[2:] == ["kill_pod", "create_sandbox", "start_container web"]
-    assert [s.attempt for s in node.pods[uid].sandboxes] == [1, 0]
+    assert [s.attempt for s in node.sandboxes(uid)] == [1, 0]
     events = await handle.query("events")
     assert "SandboxChanged" in [event["reason"] for event in events]
 
@@ -217,7 +217,6 @@ async def test_a_dead_sandbox_is_replaced_with_the_next_attempt(client: Client, 
 @replayed
 async def test_a_missing_image_is_pulled_and_a_failed_pull_backs_off(client: Client, node: ScriptedNode) -> None:
     """Holds: Every back-off is visible."""
-    node.absent.add("docker.io/library/gone:1")
     node.absent.add("gone:1")
     node.fault("pull_image", Fault.ERR_IMAGE_PULL, "no such image")
     document = manifest(containers=[{"name": "web", "image": "gone:1"}])
@@ -260,9 +259,9 @@ async def test_a_pod_waits_for_the_network_without_using_a_sandbox_attempt(clien
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.05)
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.list(uid), "RuntimeReady")
+    await node.tell(handle, await node.list(uid), "RuntimeReady")
     await until(handle, is_ready)
-    assert [s.attempt for s in node.pods[uid].sandboxes] == [0]
+    assert [s.attempt for s in node.sandboxes(uid)] == [0]
 
 
 async def test_a_failed_sandbox_creation_is_the_waiting_reason_of_each_container(
@@ -284,7 +283,7 @@ async def test_a_used_sandbox_attempt_is_followed_by_the_next_number(client: Cli
     node.script["create_sandbox"].append(lambda _: Outcome.SPENT)
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
-    assert [s.attempt for s in node.pods[uid].sandboxes] == [1]
+    assert [s.attempt for s in node.sandboxes(uid)] == [1]
 
 
 @pytest.mark.parametrize("step", ["create_sandbox", "pull_image", "start_container"])
@@ -320,9 +319,11 @@ async def test_a_container_that_appears_after_the_kill_is_killed_before_the_run_
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
 
-    def find_it_alive(_: StepInput) -> StepResult:
-        late = node.pods[uid].containers[0].model_copy(update={"id": "late", "state": "running", "restart_count": 1})
-        return StepResult(status=node.list(uid, containers=(late,)), outcome=Outcome.STOPPING)
+    def find_it_alive(_: StepInput) -> Outcome:
+        web = node.newest(uid, "web")
+        node.runtime.end(web, 137)
+        node.runtime.containers["late"] = replace(web, id="late", state="running", restart=1)
+        return Outcome.STOPPING
 
     node.script["kill_pod"].append(find_it_alive)
     await handle.execute_update("delete", {})
@@ -488,7 +489,7 @@ async def test_poison_signals_leave_the_pod_working_and_are_seen(client: Client,
     for name, args in POISON:
         await handle.signal(name, args=args)
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "web", 1))
+    await node.tell(handle, await node.exits(uid, "web", 1))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     rejected = [event for event in await handle.query("events") if event["reason"] == "Rejected"]
     assert sum(event["count"] for event in rejected) == len(POISON)
@@ -511,7 +512,7 @@ async def test_a_step_result_with_unknown_containers_does_not_break_the_pod(clie
     uid = str(uuid.uuid4())
 
     def nonsense(_: StepInput) -> StepResult:
-        return StepResult(status=node.list(uid), missing_images=("nobody", "web"))
+        return StepResult(missing_images=("nobody", "web"))
 
     node.absent.add("gone:1")
     node.script["pull_image"].append(nonsense)
@@ -614,12 +615,12 @@ async def test_continuing_as_new_between_any_two_steps_loses_nothing(client: Cli
     pod = await until(latest, lambda pod: bool(container(pod, "first").get("state", {}).get("running")))
     uid = pod["metadata"]["uid"]
     run = await in_another_run(latest, handle.result_run_id)
-    await node.tell(latest, node.exits(uid, "first", 0))
+    await node.tell(latest, await node.exits(uid, "first", 0))
     await until(latest, is_ready, 40)
     for code in (1, 2):
         run = await in_another_run(latest, run)
         restarts = container(await query_pod(latest), "a")["restartCount"]
-        await node.tell(latest, node.exits(uid, "a", code))
+        await node.tell(latest, await node.exits(uid, "a", code))
         await latest.signal("backoff_expired", {"container": "a"})
         await until(latest, lambda pod, n=restarts: container(pod, "a").get("restartCount") == n + 1, 40)  # type: ignore[misc]
     starts = [name for name in node.steps(uid) if name.startswith(("start", "create"))]
@@ -666,11 +667,11 @@ async def test_listings_with_lower_sequence_numbers_are_accepted_after_a_state_l
     """
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
-    listing = node.pods[uid]
+    listing = await node.list(uid)
     await node.tell(handle, listing.model_copy(update={"seq": Seq(boot=2_000_000_000, counter=1)}))
     await handle.signal("restart", {"container": "web"})
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1 and is_ready(pod))
-    await node.tell(handle, node.exits(uid, "web", 3))
+    await node.tell(handle, await node.exits(uid, "web", 3))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
     assert "ListingsRenumbered" in [event["reason"] for event in await handle.query("events")]
     assert node.steps()[2:] == ["kill_container web", "start_container web", "start_container web"]
@@ -681,31 +682,29 @@ async def test_a_container_with_a_failed_post_start_hook_restarts_like_a_crashed
 ) -> None:
     """Row 53: PostStartHookError with the hook's words at first, then CrashLoopBackOff; no event has the words."""
 
-    def fails(step: StepInput) -> Any:
-        assert isinstance(step, StartContainer)
-        uid = step.ref.uid
-        node.start(step, node.pods[uid], step.container, step.restart)
-        listing = node.exits(uid, step.container, 137)
-        told = StepEvent(type="Warning", reason="FailedPostStartHook", message="PostStartHook failed")
-        detail = StepResult(status=listing, events=(told,))
-        raise ApplicationError("what the hook said", detail, type=Fault.POST_START_HOOK_ERROR.value, non_retryable=True)
+    def fails() -> ExecResult:
+        return ExecResult(b"what the hook said", b"", 1)
 
-    def fails_later(step: StepInput) -> Any:
+    def fails_later() -> ExecResult:
         node.gate["start_container"] = asyncio.Event()
-        fails(step)
+        return fails()
 
-    node.script["start_container"] += [fails_later, fails]
-    handle = await start_pod(client, node, manifest())
+    node.cri.outcomes += [fails_later, fails]
+    hook = {"postStart": {"exec": {"command": ["hook"]}}}
+    handle = await start_pod(
+        client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "lifecycle": hook}])
+    )
 
     def waiting(pod: dict[str, Any]) -> Any:
         return container(pod, "web").get("state", {}).get("waiting", {})
 
     pod = await until(handle, lambda pod: waiting(pod).get("reason") == "PostStartHookError")
-    assert waiting(pod)["message"] == "what the hook said"
+    said = waiting(pod)["message"]
+    assert said.startswith("Exec lifecycle hook ([hook]) for Container") and "what the hook said" in said
     node.gate["start_container"].set()
     pod = await until(handle, lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff")
     assert waiting(pod)["message"].startswith("back-off 10s restarting failed container=web")
-    assert waiting(pod)["message"].endswith("): PostStartHookError: what the hook said")
+    assert waiting(pod)["message"].endswith(f"): PostStartHookError: {said}")
     told = str(await handle.query("events")) + str(await handle.query("history"))
     assert "what the hook said" not in told
     await handle.signal("backoff_expired", {"container": "web"})

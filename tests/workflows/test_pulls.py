@@ -33,7 +33,7 @@ async def test_other_containers_start_and_restart_while_an_image_is_pulled(clien
     pod = await until(handle, lambda pod: runs(pod, "quick"))
     uid = pod["metadata"]["uid"]
     assert container(pod, "slow")["state"]["waiting"]["reason"] == "ContainerCreating"
-    await node.tell(handle, node.exits(uid, "quick", 1), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "quick", 1), "ContainerDied")
     await until(handle, lambda pod: container(pod, "quick").get("restartCount") == 1 and runs(pod, "quick"))
     node.gate["pull_image"].set()
     await until(handle, is_ready)
@@ -114,7 +114,7 @@ async def test_an_image_volume_that_is_always_pulled_is_pulled_before_each_start
     pod = await until(handle, is_ready)
     uid = pod["metadata"]["uid"]
     assert node.steps(uid) == ["create_sandbox", *["pull_image web"] * pulls, "start_container web"]
-    await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "web", 1), "ContainerDied")
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1 and runs(pod, "web"))
     assert node.steps(uid)[-1 - pulls :] == [*["pull_image web"] * pulls, "start_container web"]
 

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowHandle
-from temporalio.exceptions import ApplicationError
 
-from syncpod.messages.steps import CreateSandbox, Fault, Rejection, StepInput, StepResult
+from syncpod.messages.steps import CreateSandbox, Rejection
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
-from tests.workflows.test_verdicts import turn_away
 
 WHY = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 UID = "0123456789abcdef0123456789abcdef"
@@ -30,7 +28,7 @@ def listed() -> dict[str, Any]:
 
 
 async def rejected(client: Client, node: ScriptedNode, document: dict[str, Any]) -> WorkflowHandle[Any, Any]:
-    turn_away(node, "NodePorts", WHY)
+    node.turn_away(Rejection(reason="NodePorts", message=WHY))
     handle = await start_pod(client, node, document)
     await until(handle, lambda pod: phase(pod) == "Failed")
     return handle
@@ -67,7 +65,7 @@ async def test_the_end_of_its_back_off_has_the_node_asked_again(client: Client, 
 async def test_a_new_worker_has_the_node_asked_again(client: Client, node: ScriptedNode) -> None:
     """Its node may have other labels, or more room."""
     handle = await rejected(client, node, listed())
-    await node.tell(handle, node.list(UID), "Boot", "RuntimeReady")
+    await node.tell(handle, await node.list(UID), "Boot", "RuntimeReady")
     await is_admitted(handle, node)
 
 
@@ -125,7 +123,7 @@ async def test_no_other_pod_is_asked_again(client: Client, node: ScriptedNode, n
     document = listed()
     document["metadata"]["annotations"] = notes
     handle = await rejected(client, node, document)
-    await node.tell(handle, node.list(UID), "Boot")
+    await node.tell(handle, await node.list(UID), "Boot")
     assert (await handle.query("plan"))["holds"] == []
     assert phase(await query_pod(handle)) == "Failed"
     assert node.steps() == ["create_sandbox"]
@@ -134,12 +132,7 @@ async def test_no_other_pod_is_asked_again(client: Client, node: ScriptedNode, n
 async def test_a_final_rejection_is_not_asked_again(client: Client, node: ScriptedNode) -> None:
     """As of a pod for another operating system: nothing that could change would admit it."""
 
-    def refuse(step: StepInput) -> Any:
-        rejection = Rejection(reason="PodOSNotSupported", message=WHY, final=True)
-        detail = StepResult(status=node.list(step.ref.uid), rejection=rejection)
-        raise ApplicationError(WHY, detail, type=Fault.POD_REJECTED.value, non_retryable=True)
-
-    node.script["create_sandbox"].append(refuse)
+    node.turn_away(Rejection(reason="PodOSNotSupported", message=WHY, final=True))
     handle = await start_pod(client, node, listed())
     await until(handle, lambda pod: phase(pod) == "Failed")
     assert (await handle.query("plan"))["holds"] == []

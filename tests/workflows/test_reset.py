@@ -68,12 +68,12 @@ async def test_the_end_of_an_older_instance_is_recorded_though_a_reset_has_put_n
 ) -> None:
     """A reset keeps the signals that came after its event, and a task takes signals before results of steps."""
 
-    def adopted(step: StepInput) -> StepResult:
+    async def adopted(step: StepInput) -> StepResult:
         assert isinstance(step, StartContainer)
         found = gone(step.pod, "first", sandbox=step.sandbox_id)
         mine = found.model_copy(update={"incarnation": step.ref.incarnation})
-        told = node.list(step.ref.uid).model_copy(update={"containers": (mine,)})
-        return StepResult(outcome=Outcome.ADOPTED, id=mine.id, status=told, node=node.facts)
+        told = await node.list(step.ref.uid, containers=(mine,))
+        return StepResult(outcome=Outcome.ADOPTED, id=mine.id, status=told)
 
     node.script["start_init_container"].append(adopted)
     document = manifest(initContainers=[{"name": "first", "image": "busybox:1"}])
@@ -81,7 +81,7 @@ async def test_the_end_of_an_older_instance_is_recorded_though_a_reset_has_put_n
     pod = await until(handle, lambda pod: bool(container(pod, "first").get("state", {}).get("running")))
     uid = pod["metadata"]["uid"]
     assert container(pod, "first")["restartCount"] == 1
-    await node.tell(handle, node.exits(uid, "first", 0))
+    await node.tell(handle, await node.exits(uid, "first", 0))
     await until(handle, lambda pod: phase(pod) == "Running")
 
     adoption = task_after(await events_of(client, handle), EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED, 1)

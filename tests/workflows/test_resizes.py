@@ -14,7 +14,10 @@ from opentelemetry.metrics import CallbackOptions
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
-from syncpod.messages.steps import AllocateResources, Allocation, Fault, ResizePod, StartContainer, StepResult
+from activities.step_attempt import PodFault
+from syncpod.messages.steps import AllocateResources, Allocation, Fault, ResizePod, StartContainer, StepInput
+from syncpod.node import pod_cgroups
+from syncpod.pod import ConfigMap, ResourceRequirements
 from syncpod.temporal import resize_metrics
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
@@ -58,6 +61,16 @@ async def event(handle: Any, reason: str) -> str:
     return next(str(event["message"]) for event in await handle.query("events") if event["reason"] == reason)
 
 
+def refuse_resize(node: ScriptedNode, given: dict[str, Any]) -> None:
+    """Have the kernel refuse the next resize, once these containers have these resources."""
+
+    def refuse(_: StepInput) -> None:
+        actuated = {name: ResourceRequirements(**amounts) for name, amounts in given.items()}
+        raise PodFault(Fault.RESIZE_POD_IN_PLACE_ERROR, "the kernel refuses", actuated=actuated)
+
+    node.script["resize_pod"].append(refuse)
+
+
 async def test_a_running_container_is_resized_in_place(client: Client, node: ScriptedNode) -> None:
     """Row 116: one step asks for room, one applies; the container runs on. Row 100: both conditions are gone then."""
     handle = await running(client, node, sized())
@@ -75,7 +88,7 @@ async def test_a_running_container_is_resized_in_place(client: Client, node: Scr
     (memory,), (cpu,) = step.memory, step.cpu
     assert (memory.name, memory.current.memory_limit, memory.desired.memory_limit) == ("web", 64 * MIB, 128 * MIB)
     assert (cpu.current.cpu_limit, cpu.desired.cpu_limit) == (200, 400)
-    assert step.sandbox_id == "sandbox-0"
+    assert step.sandbox_id == node.sandboxes(step.ref.uid)[0].id
     assert await reasons(handle) == ["ResizeStarted", "ResizeCompleted"]
     assert await event(handle, "ResizeCompleted") == (
         'Pod resize completed: {"containers":[{"name":"web","resources":{"limits":{"cpu":"400m","memory":"128Mi"},'
@@ -86,6 +99,7 @@ async def test_a_running_container_is_resized_in_place(client: Client, node: Scr
 async def test_a_resize_by_a_cluster_has_the_clusters_generation(client: Client, node: ScriptedNode) -> None:
     document = sized()
     document["metadata"] |= {"generation": 4, "annotations": {"kubernetes.io/config.source": "kubernetes"}}
+    node.real.objects.keep(ConfigMap.model_validate({"metadata": {"name": "all", "namespace": "default"}}), "services")
     handle = await running(client, node, document)
     changed = copy.deepcopy(document)
     changed["spec"]["containers"][0]["resources"] = LARGE
@@ -118,7 +132,7 @@ async def test_an_applied_manifest_resizes_too(client: Client, node: ScriptedNod
 
 async def test_a_resize_without_room_is_deferred_until_there_is_room(client: Client, node: ScriptedNode) -> None:
     """Row 115: the pod keeps its resources; the workflow asks again when the node reports room."""
-    node.room = [DEFERRED, DEFERRED]
+    node.no_room(DEFERRED, DEFERRED)
     handle = await running(client, node, sized())
     uid = (await query_pod(handle))["metadata"]["uid"]
     await handle.execute_update("resize", resize_to(LARGE))
@@ -131,7 +145,7 @@ async def test_a_resize_without_room_is_deferred_until_there_is_room(client: Cli
     assert container(pod, "web")["resources"] == SMALL
     assert pod["status"]["allocatedResources"] == SMALL["requests"]
 
-    await node.tell(handle, node.exits(uid, "web", 1))
+    await node.tell(handle, await node.exits(uid, "web", 1))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     (_, again) = [step for _, step in node.taken if isinstance(step, StartContainer)]
     assert again.pod.spec.containers[0].resources.limits == SMALL["limits"], "started with what is allocated"
@@ -169,7 +183,7 @@ async def test_resizes_are_counted_once_however_often_the_run_is_replayed(
     client: Client, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Counted(monkeypatch)
-    node.room = [DEFERRED]
+    node.no_room(DEFERRED)
     gate = node.gate["resize_pod"] = asyncio.Event()
     handle = await running(client, node, sized())
     assert (counted.requested, counted.stand()) == ([], ({}, 0))
@@ -186,7 +200,7 @@ async def test_resizes_are_counted_once_however_often_the_run_is_replayed(
         for resource, requirement in (("memory", "requests"), ("memory", "limits"), ("cpu", "limits"))
     ]
 
-    node.room = [NEVER]
+    node.no_room(NEVER)
     await handle.execute_update("resize", resize_to(SMALL))
     await until(handle, lambda _: counted.stand() == ({"infeasible": 1}, 0))
     assert [each["operation"] for each in counted.requested[3:]] == ["decrease"] * 3
@@ -196,7 +210,7 @@ async def test_resizes_are_counted_once_however_often_the_run_is_replayed(
 
 
 async def test_a_notice_of_room_before_the_answer_is_not_lost(client: Client, node: ScriptedNode) -> None:
-    node.room = [DEFERRED]
+    node.no_room(DEFERRED)
     handle = await running(client, node, sized())
     node.gate["allocate_resources"] = asyncio.Event()
     await handle.execute_update("resize", resize_to(LARGE))
@@ -211,7 +225,7 @@ async def test_a_notice_of_room_before_the_answer_is_not_lost(client: Client, no
 async def test_a_late_refusal_of_an_earlier_resize_does_not_affect_the_current_one(
     client: Client, node: ScriptedNode, answer: Allocation
 ) -> None:
-    node.room = [answer, answer]
+    node.no_room(answer, answer)
     handle = await running(client, node, sized())
     taken_back, followed = (LARGE, SMALL), ({"limits": {"cpu": "300m"}}, LARGE)
     for asked, (first, second) in enumerate((taken_back, followed), 1):
@@ -227,7 +241,7 @@ async def test_a_late_refusal_of_an_earlier_resize_does_not_affect_the_current_o
 
 
 async def test_a_withdrawn_deferred_resize_leaves_nothing_pending(client: Client, node: ScriptedNode) -> None:
-    node.room = [DEFERRED]
+    node.no_room(DEFERRED)
     handle = await running(client, node, sized())
     await handle.execute_update("resize", resize_to(LARGE))
     await until(handle, is_under_way)
@@ -238,17 +252,17 @@ async def test_a_withdrawn_deferred_resize_leaves_nothing_pending(client: Client
 
 async def test_an_infeasible_resize_is_not_requested_again(client: Client, node: ScriptedNode) -> None:
     """Row 115: until something else is desired, or the node's worker has restarted."""
-    node.room = [NEVER, NEVER]
+    node.no_room(NEVER, NEVER)
     handle = await running(client, node, sized())
     uid = (await query_pod(handle))["metadata"]["uid"]
     await handle.execute_update("resize", resize_to(LARGE))
     pod = await until(handle, is_under_way)
     assert conditions(pod)["PodResizePending"]["reason"] == "Infeasible"
-    await node.tell(handle, node.list(uid))
+    await node.tell(handle, await node.list(uid))
     await handle.signal("backoff_expired", {"container": "allocate_resources", "appeared": "room on the node"})
     pod = await until(handle, is_under_way)
     assert node.steps().count("allocate_resources") == 1
-    await node.tell(handle, node.list(uid), "Boot")
+    await node.tell(handle, await node.list(uid), "Boot")
     await until(handle, lambda _: node.steps().count("allocate_resources") == 2)
     await handle.execute_update("resize", resize_to({"limits": {"cpu": "300m"}}))
     await until(handle, lambda pod: not conditions(pod))
@@ -276,14 +290,8 @@ async def test_a_resize_restarts_the_container_if_its_resize_policy_says_so(clie
 async def test_a_failed_resize_is_reported_and_retried(client: Client, node: ScriptedNode) -> None:
     """Row 116: resources that were applied before the failure are remembered."""
 
-    def half(step: Any) -> Any:
-        given = {"web": {"limits": {"cpu": "200m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}}}
-        detail = StepResult.model_validate({"status": node.list(step.ref.uid), "actuated": given})
-        raise ApplicationError(
-            "the kernel refuses", detail, type=Fault.RESIZE_POD_IN_PLACE_ERROR.value, non_retryable=True
-        )
-
-    node.script["resize_pod"].append(half)
+    half = {"limits": {"cpu": "200m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}}
+    refuse_resize(node, {"web": half})
     handle = await running(client, node, sized())
     await handle.execute_update("resize", resize_to(LARGE))
     pod = await until(handle, lambda pod: conditions(pod).get("PodResizeInProgress", {}).get("reason") == "Error")
@@ -302,15 +310,10 @@ async def test_resources_that_cannot_be_resized_do_not_keep_a_resize_pending(
 ) -> None:
     """One container is done when another fails; its storage, which no runtime gets, delays nothing."""
 
-    def only_web(step: Any) -> Any:
-        detail = StepResult.model_validate({"status": node.list(step.ref.uid), "actuated": {"web": LARGE}})
-        fault = Fault.RESIZE_POD_IN_PLACE_ERROR.value
-        raise ApplicationError("the kernel refuses", detail, type=fault, non_retryable=True)
-
     storage = {kind: {**amounts, "ephemeral-storage": "1Gi"} for kind, amounts in SMALL.items()}
     names = ("web", "db")
     document = manifest(containers=[{"name": name, "image": "busybox:1", "resources": storage} for name in names])
-    node.script["resize_pod"].append(only_web)
+    refuse_resize(node, {"web": LARGE})
     handle = await running(client, node, document)
     await handle.execute_update("resize", {"containers": [{"name": name, "resources": LARGE} for name in names]})
     await until(handle, lambda pod: conditions(pod).get("PodResizeInProgress", {}).get("reason") == "Error")
@@ -323,9 +326,10 @@ async def test_resources_that_cannot_be_resized_do_not_keep_a_resize_pending(
 
 
 async def test_a_container_limit_equal_to_the_former_pod_limit_needs_no_resize(
-    client: Client, node: ScriptedNode
+    client: Client, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A container without a limit is bounded by the pod's; if that becomes its own limit, it already has it."""
+    monkeypatch.setattr(pod_cgroups, "_refused_as_a_whole", lambda *_: ())
     whole = {"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}}
     web = {"name": "web", "image": "busybox:1", "resources": {"requests": {"memory": "64Mi"}}}
     handle = await running(client, node, manifest(containers=[web], resources=whole))
@@ -364,7 +368,7 @@ async def test_an_invalid_resize_is_refused_by_its_path(
 async def test_a_pod_that_ends_is_not_resized(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, sized(restartPolicy="Never"))
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "web", 0))
+    await node.tell(handle, await node.exits(uid, "web", 0))
     await until(handle, lambda pod: phase(pod) == "Succeeded")
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await handle.execute_update("resize", resize_to(LARGE))
@@ -376,7 +380,7 @@ async def test_a_pod_that_ends_is_not_resized(client: Client, node: ScriptedNode
 
 async def test_a_resize_continues_in_the_next_run(client: Client, node: ScriptedNode) -> None:
     """Row 115: what is allocated, and what was last applied, is carried from run to run."""
-    node.room = [DEFERRED]
+    node.no_room(DEFERRED)
     handle = await running(client, node, sized(), maxEvents=12)
     latest = client.get_workflow_handle(handle.id)
     await latest.execute_update("resize", resize_to(LARGE))

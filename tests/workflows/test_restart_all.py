@@ -37,7 +37,7 @@ async def came_up(client: Client, node: ScriptedNode, handle: Any, restarts: int
         ),
     )
     uid = str(pod["metadata"]["uid"])
-    await node.tell(handle, node.exits(uid, "init", 0))
+    await node.tell(handle, await node.exits(uid, "init", 0))
     await until(
         handle,
         lambda pod: all(
@@ -67,9 +67,9 @@ async def held_back(client: Client, node: ScriptedNode) -> tuple[Any, str]:
     """A pod in the back-off of its second restart of all containers; and its UID."""
     handle = await start_pod(client, node, looping())
     uid = await came_up(client, node, handle, 0)
-    await node.tell(handle, node.exits(uid, "web", 42))
+    await node.tell(handle, await node.exits(uid, "web", 42))
     await came_up(client, node, handle, 1)
-    await node.tell(handle, node.exits(uid, "web", 42))
+    await node.tell(handle, await node.exits(uid, "web", 42))
     await until(handle, lambda pod: "CrashLoopBackOff" in str(container(pod, "other")["state"]))
     return handle, uid
 
@@ -78,16 +78,16 @@ async def test_repeated_restarts_of_all_containers_back_off_as_a_whole(client: C
     """Row 75: with a back-off, which the kubelet lacks; the condition stays True meanwhile."""
     handle = await start_pod(client, node, looping())
     uid = await came_up(client, node, handle, 0)
-    await node.tell(handle, node.exits(uid, "web", 42))
+    await node.tell(handle, await node.exits(uid, "web", 42))
     await came_up(client, node, handle, 1)
     assert restarting(await query_pod(handle)) == "False", "the first time nothing holds it"
     (removal,) = [step for _, step in node.taken if isinstance(step, RemoveContainers)]
     assert (bool(removal.kill), removal.cause) == (True, "rule"), "the journal hears of it by the step alone"
     for round_, delay in ((2, "10s"), (3, "20s")):
-        await node.tell(handle, node.exits(uid, "web", 42))
+        await node.tell(handle, await node.exits(uid, "web", 42))
         pod = await until(handle, lambda pod: "CrashLoopBackOff" in str(container(pod, "other")["state"]))
         assert restarting(pod) == "True"
-        assert node.pods[uid].containers == (), "nothing runs meanwhile"
+        assert node.containers(uid) == [], "nothing runs meanwhile"
         why = container(pod, "web")["state"]["waiting"]
         assert why["reason"] == "CrashLoopBackOff"
         assert why["message"].startswith(f"back-off {delay} restarting all containers of pod=")
@@ -118,7 +118,7 @@ async def test_an_operator_retry_ends_the_back_off_of_all(
     pod = await until(handle, lambda pod: "running" in container(pod, "init")["state"])
     assert (container(pod, "init")["restartCount"], restarting(pod)) == (2, "False")
     assert await rang(handle) == [], "the back-off was ended, and did not end by itself"
-    assert [each.name for each in node.pods[uid].containers] == ["init"]
+    assert node.containers(uid) == ["init"]
     told = [each for each in await handle.query("history") if each["kind"] == "signal" and "operator" in each["reason"]]
     assert [each["fact"] for each in told] == ["back-off of all ended"], "all containers had waited for it"
 
@@ -132,7 +132,7 @@ async def test_an_ephemeral_container_starts_during_the_back_off_of_a_restart_of
     pod = await until(handle, lambda pod: "running" in container(pod, "debug").get("state", {}))
     assert "CrashLoopBackOff" in str(container(pod, "other")["state"])
     assert restarting(pod) == "True"
-    assert [each.name for each in node.pods[uid].containers] == ["debug"]
+    assert node.containers(uid) == ["debug"]
     await handle.signal("backoff_expired", {"container": SUBJECT})
     await until(handle, lambda pod: container(pod, "init").get("restartCount") == 2)
 
@@ -144,10 +144,10 @@ async def test_the_back_off_of_a_restart_of_all_ends_by_itself_and_across_runs(
     handle = await running(client, node, manifest(containers=[web]), maxEvents=20)
     latest = client.get_workflow_handle(handle.id)
     uid = (await query_pod(latest))["metadata"]["uid"]
-    await node.tell(latest, node.exits(uid, "web", 42))
+    await node.tell(latest, await node.exits(uid, "web", 42))
     await until(latest, lambda pod: container(pod, "web").get("restartCount") == 1)
     await until(latest, lambda pod: "running" in container(pod, "web")["state"])
-    await node.tell(latest, node.exits(uid, "web", 42, ago=8.0))
+    await node.tell(latest, await node.exits(uid, "web", 42, ago=8.0))
     await until(latest, lambda pod: "CrashLoopBackOff" in str(container(pod, "web")["state"]))
     await until(latest, lambda pod: "running" in container(pod, "web")["state"])
     assert container(await query_pod(latest), "web")["restartCount"] == 2

@@ -35,7 +35,7 @@ async def crash(handle: Any, node: ScriptedNode, uid: str, name: str, count: int
     before = container(await query_pod(handle), name)["restartCount"]
     pod: dict[str, Any] = {}
     for restart in range(before + 1, before + 1 + count):
-        await node.tell(handle, node.exits(uid, name, code, ago=LONG_AGO))
+        await node.tell(handle, await node.exits(uid, name, code, ago=LONG_AGO))
         pod = await until(handle, lambda pod, n=restart: container(pod, name)["restartCount"] == n)  # type: ignore[misc]
     return pod
 
@@ -55,7 +55,7 @@ async def test_the_pods_back_off_settings_apply_and_changes_take_effect_at_once(
     document = governed({"backoff-initial": "50s", "backoff-factor": "1.5"})
     handle, uid = await up(client, node, document)
     await crash(handle, node, uid, "web", 2)
-    await node.tell(handle, node.exits(uid, "web", 1))
+    await node.tell(handle, await node.exits(uid, "web", 1))
     pod = await until(handle, lambda pod: bool(waiting(pod)))
     assert waiting(pod)["message"].startswith("back-off 1m15s restarting failed container=web")
 
@@ -80,7 +80,7 @@ async def test_a_restart_limit_holds_a_container_until_an_operator_retries(clien
     two = [{"name": name, "image": "busybox:1"} for name in ("web", "other")]
     handle, uid = await up(client, node, governed({"restart-limit": "2"}, containers=two))
     await crash(handle, node, uid, "web", 2)
-    await node.tell(handle, node.exits(uid, "web", 1, ago=LONG_AGO))
+    await node.tell(handle, await node.exits(uid, "web", 1, ago=LONG_AGO))
     pod = await until(handle, lambda pod: bool(waiting(pod)))
     why = (
         "restarted container web 2 times in a row, which is the pod's syncpod.dev/restart-limit; waits for "
@@ -98,7 +98,7 @@ async def test_a_restart_limit_holds_a_container_until_an_operator_retries(clien
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, lambda pod: container(pod, "web")["restartCount"] == 3)
     await crash(handle, node, uid, "web", 2)
-    await node.tell(handle, node.exits(uid, "web", 1, ago=LONG_AGO))
+    await node.tell(handle, await node.exits(uid, "web", 1, ago=LONG_AGO))
     await until(handle, lambda pod: waiting(pod).get("reason") == "RestartLimitReached")
     await handle.signal("restart", {"container": "web"})
     await until(handle, lambda pod: container(pod, "web")["restartCount"] == 6)
@@ -110,7 +110,7 @@ async def test_a_restart_limit_may_fail_the_pod_with_a_reason(client: Client, no
     document = governed({"restart-limit": "1", "restart-limit-action": "fail"}, initContainers=[init])
     handle, uid = await up(client, node, document)
     await crash(handle, node, uid, "init", 1)
-    await node.tell(handle, node.exits(uid, "init", 1, ago=LONG_AGO))
+    await node.tell(handle, await node.exits(uid, "init", 1, ago=LONG_AGO))
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     why = "restarted container init once in a row, which is the pod's syncpod.dev/restart-limit"
     assert (pod["status"]["reason"], pod["status"]["message"]) == ("RestartLimitReached", why)
@@ -124,28 +124,28 @@ async def test_a_restart_limit_holds_init_containers_too(client: Client, node: S
     handle = await start_pod(client, node, document)
     pod = await until(handle, lambda pod: "running" in container(pod, "init").get("state", {}))
     uid = pod["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "init", 1))
+    await node.tell(handle, await node.exits(uid, "init", 1))
     pod = await until(handle, lambda pod: waiting(pod, "init").get("reason") == "RestartLimitReached")
     assert phase(pod) == "Pending"
     await handle.signal("backoff_expired", {"container": "init"})
     await until(handle, lambda pod: container(pod, "init").get("restartCount") == 1)
-    await node.tell(handle, node.exits(uid, "init", 0))
+    await node.tell(handle, await node.exits(uid, "init", 0))
     await until(handle, lambda pod: phase(pod) == "Running")
 
 
 async def test_exempt_exits_restart_at_once_unless_too_frequent(client: Client, node: ScriptedNode) -> None:
     handle, uid = await up(client, node, governed({"backoff-exempt-exit-codes": "0,7", "restart-limit": "1"}))
     for restart, code in enumerate((0, 7, 0, 7, 0), 1):
-        await node.tell(handle, node.exits(uid, "web", code))
+        await node.tell(handle, await node.exits(uid, "web", code))
         await until(handle, lambda pod, n=restart: container(pod, "web")["restartCount"] == n)  # type: ignore[misc]
-    await node.tell(handle, node.exits(uid, "web", 0))
+    await node.tell(handle, await node.exits(uid, "web", 0))
     pod = await until(handle, lambda pod: bool(waiting(pod)))
     assert waiting(pod)["reason"] == "CrashLoopBackOff"
     assert waiting(pod)["message"].endswith("it exits with 0 too often to be restarted at once each time")
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, lambda pod: container(pod, "web")["restartCount"] == 6)
     await crash(handle, node, uid, "web", 1)
-    await node.tell(handle, node.exits(uid, "web", 1, ago=LONG_AGO))
+    await node.tell(handle, await node.exits(uid, "web", 1, ago=LONG_AGO))
     await until(handle, lambda pod: waiting(pod).get("reason") == "RestartLimitReached")
 
 
@@ -156,7 +156,7 @@ async def test_a_restart_limit_holds_a_restart_of_all_containers(client: Client,
     handle, uid = await up(client, node, governed({"restart-limit": "1"}, containers=[web, other]))
     await crash(handle, node, uid, "web", 1, code=42)
     await until(handle, lambda pod: "running" in container(pod, "other")["state"])
-    await node.tell(handle, node.exits(uid, "web", 42, ago=LONG_AGO))
+    await node.tell(handle, await node.exits(uid, "web", 42, ago=LONG_AGO))
     pod = await until(handle, lambda pod: waiting(pod, "other").get("reason") == "RestartLimitReached")
     why = "restarted all containers together once in a row, which is the pod's syncpod.dev/restart-limit; waits for "
     assert waiting(pod) == {"reason": "RestartLimitReached", "message": f"{why}`syncpod retry`"}

@@ -77,7 +77,7 @@ async def test_a_flood_of_signals_leads_to_continue_as_new_before_the_server_sug
         signals: list[tuple[str, Any]] = []
         for number in range(500):
             signals += [
-                ("pleg", {"status": node.list(uid).model_dump(mode="json"), "node": facts}),
+                ("pleg", {"status": (await node.list(uid)).model_dump(mode="json"), "node": facts}),
                 (
                     "probe",
                     {"container": "web", "containerID": f"other-{number}", "probe": "liveness", "result": "failure"},
@@ -86,10 +86,10 @@ async def test_a_flood_of_signals_leads_to_continue_as_new_before_the_server_sug
             ]
         await asyncio.gather(
             flood(handle, signals),
-            node.tell(handle, node.exits(uid, "web", 1, ago=400)),
+            node.tell(handle, await node.exits(uid, "web", 1, ago=400)),
         )
         await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1, patience=60)
-        await node.tell(handle, node.exits(uid, "web", 1, ago=400))
+        await node.tell(handle, await node.exits(uid, "web", 1, ago=400))
         pod = await until(handle, lambda pod: container(pod, "web")["restartCount"] == 2, patience=60)
         assert (phase(pod), pod["metadata"]["uid"]) == ("Running", uid)
         await in_another_run(handle, first.result_run_id)
@@ -119,10 +119,10 @@ async def test_signals_queued_without_a_worker_are_processed_in_parts(
         uid = (await query_pod(handle))["metadata"]["uid"]
     signals = []
     for number in range(part + 20):
-        listing = node.change(uid, "web", message=f"listing {number}")
+        listing = await node.list_with(uid, message=f"listing {number}")
         signals.append(("pleg", {"status": listing.model_dump(mode="json")}))
     await flood(handle, signals)
-    await node.tell(handle, node.exits(uid, "web", 1, ago=400))
+    await node.tell(handle, await node.exits(uid, "web", 1, ago=400))
     flooded = await handle.describe()
     run = client.get_workflow_handle(handle.id, run_id=flooded.run_id)  # this long run continues as new soon after
     if ends == "put out":

@@ -13,7 +13,6 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from activities.step_attempt import delay_between
-from syncpod.messages.steps import Outcome, StartContainer
 from tests.workflows.scripted import ScriptedNode, container, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
 from tests.workflows.test_probes import TCP, instance, says
@@ -61,7 +60,7 @@ async def test_readiness_and_exits_are_shown_while_a_container_is_killed(client:
     await says(handle, "other", "readiness", "failure", "refused")
     pod = await until(handle, lambda pod: not container(pod, "other").get("ready", True))
     assert next(each for each in pod["status"]["conditions"] if each["type"] == "Ready")["status"] != "True"
-    await node.tell(handle, node.exits(pod["metadata"]["uid"], "other", 4), "ContainerDied")
+    await node.tell(handle, await node.exits(pod["metadata"]["uid"], "other", 4), "ContainerDied")
     pod = await until(handle, lambda pod: "terminated" in container(pod, "other").get("state", {}))
     assert node.steps()[-1] == "kill_container web", "nothing is decided before the step has ended"
     node.gate["kill_container"].set()
@@ -72,20 +71,18 @@ async def test_a_container_does_not_count_as_started_before_its_post_start_hook_
     client: Client, node: ScriptedNode
 ) -> None:
     """Row 53: until then the pod is neither running nor ready."""
-    hook = {"postStart": {"sleep": {"seconds": 20}}}
+    hook = {"postStart": {"exec": {"command": ["hook"]}}}
     containers = [{"name": "web", "image": "busybox:1", "lifecycle": hook}]
-    node.gate["start_container"] = asyncio.Event()
-    node.script["start_container"].append(lambda _: Outcome.DONE)  # by then it runs
+    gate = node.cri.gate = asyncio.Event()
     handle = await start_pod(client, node, manifest(containers=containers))
-    await until(handle, lambda _: node.steps()[-1:] == ["start_container web"])
-    step = node.taken[-1][1]
-    assert isinstance(step, StartContainer)
-    node.start(step, node.pods[step.ref.uid], "web", 0)
-    await node.tell(handle, node.list(step.ref.uid), "ContainerStarted")
+    await until(handle, lambda _: bool(node.cri.hooks))
+    uid = node.taken[-1][1].ref.uid
+    assert node.newest(uid, "web").state == "running"
+    await node.tell(handle, await node.list(uid), "ContainerStarted")
     pod = await query_pod(handle)
     assert container(pod, "web")["state"] == {"waiting": {"reason": "ContainerCreating"}}
     assert pod["status"]["phase"] == "Pending"
-    node.gate["start_container"].set()
+    gate.set()
     pod = await until(handle, lambda pod: bool(container(pod, "web").get("ready")))
     assert pod["status"]["phase"] == "Running"
 
@@ -119,7 +116,7 @@ async def test_exits_are_shown_while_other_containers_of_an_evicted_pod_use_thei
     node.gate["kill_pod"] = asyncio.Event()
     await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "low", "gracePeriodSeconds": 3600})
     await until(handle, lambda _: node.steps()[-1] == "kill_pod")
-    await node.tell(handle, node.exits(uid, "quick", 0), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "quick", 0), "ContainerDied")
     pod = await until(handle, lambda pod: "terminated" in container(pod, "quick")["state"])
     assert "running" in container(pod, "slow")["state"]
     node.gate["kill_pod"].set()
@@ -135,7 +132,7 @@ async def test_an_eviction_during_a_pull_kills_running_containers_at_once(client
     handle = await start_pod(client, node, manifest(containers=containers))
     pod = await until(handle, lambda pod: "running" in container(pod, "web").get("state", {}))
     uid = pod["metadata"]["uid"]
-    await node.tell(handle, node.change(uid, "web", message="woken once"))
+    await node.tell(handle, await node.list_with(uid, message="woken once"))
     await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "low", "gracePeriodSeconds": 1})
     await until(handle, lambda _: "kill_pod" in node.steps())
     node.gate["pull_image"].set()
@@ -172,9 +169,9 @@ async def test_a_restart_of_all_containers_does_not_end_the_pod(client: Client, 
     handle = await start_pod(client, node, manifest(containers=[one, two], restartPolicy="Never"))
     pod = await until(handle, lambda pod: bool(container(pod, "two").get("state", {}).get("running")))
     node.gate["remove_container"] = asyncio.Event()
-    await node.tell(handle, node.exits(pod["metadata"]["uid"], "one", 88), "ContainerDied")
+    await node.tell(handle, await node.exits(pod["metadata"]["uid"], "one", 88), "ContainerDied")
     await until(handle, lambda _: node.steps()[-1].startswith("remove_container"))
-    await node.tell(handle, node.exits(pod["metadata"]["uid"], "two", 137), "ContainerDied")
+    await node.tell(handle, await node.exits(pod["metadata"]["uid"], "two", 137), "ContainerDied")
     await until(handle, lambda pod: bool(container(pod, "two").get("state", {}).get("terminated")))
     node.gate["remove_container"].set()
     await until(handle, lambda pod: container(pod, "two").get("restartCount") == 1)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
 
+from activities.step_attempt import PodFault
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
-from syncpod.messages.steps import Fault, StepEvent, StepInput, StepResult
+from syncpod.messages.steps import Fault, StepEvent, StepInput
 from tests.agent.waiting import until_asked
 from tests.workflows.scripted import ScriptedNode, container, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
@@ -24,11 +24,9 @@ OVERDUE = "syncpod.dev/KillOverdue"
 def stick(node: ScriptedNode, step_name: str) -> None:
     """Let the next kill give up, as if it had taken too long."""
 
-    def give_up(step: StepInput) -> Any:
+    def give_up(_: StepInput) -> None:
         told = StepEvent(type="Warning", reason="ExceededGracePeriod", message="not within the grace period")
-        detail = StepResult(status=node.list(step.ref.uid), events=(told,))
-        fault = Fault.EXCEEDED_GRACE_PERIOD.value
-        raise ApplicationError("web did not end within 15 s", detail, type=fault, non_retryable=True)
+        raise PodFault(Fault.EXCEEDED_GRACE_PERIOD, "web did not end within 15 s", told)
 
     node.script[step_name].append(give_up)
 
@@ -85,7 +83,7 @@ async def test_an_exit_during_the_kill_back_off_ends_the_back_off(client: Client
         stick(node, "kill_pod")
     await handle.signal("delete_pod", {})
     await held_for_minutes(node, handle, 5)
-    await node.tell(handle, node.exits(uid, "web", 137), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "web", 137), "ContainerDied")
     async with asyncio.timeout(60):
         await handle.result()
 
@@ -111,8 +109,7 @@ async def test_a_deletion_does_not_wait_for_the_back_off_of_an_earlier_kill(
     uid = (await query_pod(handle))["metadata"]["uid"]
     for _ in range(5):
         stick(node, "kill_pod")
-    dead = tuple(each.model_copy(update={"state": "SANDBOX_NOTREADY"}) for each in node.pods[uid].sandboxes)
-    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await node.tell(handle, await node.loses_sandbox(uid))
     await held_for_minutes(node, handle, 5)
     if why == "deleted":
         await handle.signal("delete_pod", {})
@@ -143,9 +140,9 @@ async def test_every_exit_is_an_event_with_container_exit_code_and_cause(client:
     """Also after exits for which the kubelet has none: a spontaneous, a clean and a requested one."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "web", 3))
+    await node.tell(handle, await node.exits(uid, "web", 3))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
-    await node.tell(handle, node.exits(uid, "web", 0, ago=30.0))
+    await node.tell(handle, await node.exits(uid, "web", 0, ago=30.0))
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
     await handle.signal("restart", {})
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 3)

@@ -140,7 +140,7 @@ async def test_a_pod_with_a_long_init_container_takes_one_step_at_a_time(client:
 
     await until_asked(is_told)
     node.end_at_once(0, 0)
-    await node.tell(handle, node.exits(uid, "a", 0), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "a", 0), "ContainerDied")
     await until(handle, is_ready)
     assert len(await told()) == 1
     assert {name: follows(node)[name] for name in "bc"} == {"b": 0, "c": 0}

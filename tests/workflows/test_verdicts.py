@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from typing import Any
 
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
 
-from syncpod.messages.steps import Fault, Rejection, StepInput, StepResult
+from syncpod.messages.steps import Fault, Rejection
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
 
 
-def turn_away(node: ScriptedNode, reason: str, message: str) -> None:
-    """Have the node refuse the next pod, as admission does."""
-
-    def refuse(step: StepInput) -> Any:
-        detail = StepResult(status=node.list(step.ref.uid), rejection=Rejection(reason=reason, message=message))
-        raise ApplicationError(message, detail, type=Fault.POD_REJECTED.value, non_retryable=True)
-
-    node.script["create_sandbox"].append(refuse)
-
-
 async def test_a_rejected_pod_has_failed_and_is_not_retried(client: Client, node: ScriptedNode) -> None:
     """Row 5: rejected, with an event; the status has nothing else (row 100: no conditions)."""
-    turn_away(node, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000")
+    why = "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000"
+    node.turn_away(Rejection(reason="OutOfcpu", message=why))
     handle = await start_pod(client, node, manifest())
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert pod["status"]["reason"] == "OutOfcpu"
-    assert pod["status"]["message"] == (
-        "Pod was rejected: Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000"
-    )
+    assert pod["status"]["message"] == (f"Pod was rejected: {why}")
     assert "conditions" not in pod["status"]
     assert "containerStatuses" not in pod["status"], "as the kubelet has it: kubectl then shows the reason"
     events = await handle.query("events")
@@ -180,7 +167,7 @@ async def test_a_pod_whose_sidecar_ends_last_is_terminated_on_its_node(client: C
     sidecar = {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always"}
     handle = await running(client, node, manifest(restartPolicy="Never", initContainers=[sidecar]))
     uid = (await query_pod(handle))["metadata"]["uid"]
-    await node.tell(handle, node.exits(uid, "web", 0), "ContainerDied")
+    await node.tell(handle, await node.exits(uid, "web", 0), "ContainerDied")
     await until(handle, lambda pod: phase(pod) == "Succeeded")
     await until(handle, lambda _: getattr(node.taken[-1][1], "final", False))
     assert node.steps()[3:] == ["kill_pod", "kill_pod"]

@@ -82,7 +82,7 @@ async def test_newer_decisions_renew_a_run_once_and_an_older_worker_takes_it_ove
         uid = (await until(handle, lambda pod: phase(pod) == "Running"))["metadata"]["uid"]
         begun = await newest_run(client, handle)
         await handle.signal("pleg", {})
-        await node.tell(handle, node.exits(uid, "web", 1))
+        await node.tell(handle, await node.exits(uid, "web", 1))
         await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1)
         assert await newest_run(client, handle) == begun, "this worker has no newer decisions than the run"
 
@@ -99,7 +99,7 @@ async def test_newer_decisions_renew_a_run_once_and_an_older_worker_takes_it_ove
 
     async with served(client, node, DECISION_VERSION, monkeypatch):
         await handle.signal("pleg", {})
-        await node.tell(handle, node.exits(uid, "web", 1))
+        await node.tell(handle, await node.exits(uid, "web", 1))
         held = "RestartLimitReached"
         await until(handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == held)
         assert await newest_run(client, handle) == fresh
@@ -149,17 +149,17 @@ async def test_a_run_keeps_its_older_decisions_and_the_run_that_follows_has_the_
         first = await start_pod(client, node, manifest())
         handle = client.get_workflow_handle(first.id)
         uid = (await until(handle, lambda pod: phase(pod) == "Running"))["metadata"]["uid"]
-        await node.tell(handle, node.exits(uid, "web", 1))
+        await node.tell(handle, await node.exits(uid, "web", 1))
         await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1)
         older = await newest_run(client, handle)
 
     with monkeypatch.context() as planting:
         plant_a_newer_version(planting)
         async with served(client, node, NEWER, planting):
-            await node.tell(handle, node.exits(uid, "web", 1, ago=600.0))
+            await node.tell(handle, await node.exits(uid, "web", 1, ago=600.0))
             newer = await another_run(client, handle, older)
             await until(handle, lambda pod: container(pod, "web")["restartCount"] == 2)
-            await node.tell(handle, node.exits(uid, "web", 1, ago=600.0))
+            await node.tell(handle, await node.exits(uid, "web", 1, ago=600.0))
             await until(handle, lambda pod: container(pod, "web")["restartCount"] == 3)
         start, restart = ["create_sandbox", "start_container web"], ["start_container web"]
         assert node.steps(uid) == [*start, *restart, *restart, "pull_image web", *restart]

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
 
-from syncpod.messages.steps import Fault, StepInput
+from syncpod.messages.steps import Fault
 from tests.workflows.scripted import ScriptedNode, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest, running
 
 MISSING = 'MountVolume.SetUp failed for volume "v" : configmap "settings" not found'
 
 
-def lacks_object(_: StepInput) -> Any:
-    raise ApplicationError(MISSING, type=Fault.FAILED_MOUNT.value, non_retryable=True)
-
-
 async def test_a_pod_continues_when_the_missing_object_of_its_volume_appears(
     client: Client, node: ScriptedNode
 ) -> None:
-    node.script["create_sandbox"].append(lacks_object)
+    node.fault("create_sandbox", Fault.FAILED_MOUNT, MISSING)
     handle = await start_pod(client, node, manifest())
 
     async def lines(kind: str) -> list[str]:
