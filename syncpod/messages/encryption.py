@@ -8,6 +8,7 @@ ciphertext, readable, for readers that have no other; a reader that knows its wo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,8 @@ UNKNOWN_KEY: Final = "it is encrypted with a key that this node does not have"
 """Why a payload cannot be decrypted whose key is not among those that are given."""
 
 _VERSION: Final = b"syncpod encryption 1"
+_KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
+"""As `syncpod.messages.signature.key_id` makes them."""
 
 
 class Undecipherable(ValueError):
@@ -44,8 +47,12 @@ def is_encrypted(metadata: Mapping[str, bytes]) -> bool:
 
 
 def lacks_key(keys: Mapping[str, bytes], metadata: Mapping[str, bytes]) -> bool:
-    """Say whether a payload with this metadata is encrypted with a key that is not among these."""
-    return is_encrypted(metadata) and metadata.get(KEY, b"").decode(errors="replace") not in keys
+    """Say whether a payload with this metadata is encrypted with a key that is not among these, and may come later.
+
+    What names no key at all, or something that is not the id of one, can never be decrypted.
+    """
+    named = metadata.get(KEY, b"").decode(errors="replace")
+    return is_encrypted(metadata) and named not in keys and _KEY_ID.fullmatch(named) is not None
 
 
 def is_of_another_fleet(fleet: str, metadata: Mapping[str, bytes]) -> bool:

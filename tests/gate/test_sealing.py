@@ -32,7 +32,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from syncpod.fleet_client import FleetAccess
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.sealing_keys import FleetSealingKeys
-from syncpod.messages.encryption import Undecipherable
+from syncpod.messages.encryption import ENCRYPTED, KEY, UNKNOWN_KEY, Undecipherable
 from syncpod.messages.sealing import Fresh, Unsealable, open_sealed, public_key_id, seal
 from syncpod.messages.signature import Keys, PayloadPlace
 from syncpod.messages.signed import Refused
@@ -41,6 +41,7 @@ from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.sealed_questions import QUIET_SECONDS, RefusesUnsealed
 from syncpod.temporal.sealing import FleetCodec, FleetKey, NodeCodec, fleet_converter, node_codec
+from syncpod.temporal.signing import REFUSAL
 from tests.gate.conftest import Gated
 
 FLEET, NODE, OTHER = (generate_private_key(SECP256R1()) for _ in range(3))
@@ -272,6 +273,17 @@ async def test_a_client_reads_nothing_that_the_fleet_has_not_encrypted(door: Gat
     for forged in await DATA_CONVERTER.encode(["a lie"]):
         with pytest.raises(Undecipherable, match="not encrypted, so none of the fleet's workers has written it"):
             await here.decode([forged])
+
+
+@pytest.mark.parametrize("named", [b"", b"x", b"\xff\xfe", b"0123456789ABCDEF", b"0" * 17])
+async def test_what_can_never_be_decrypted_is_refused_and_stops_no_workflow(door: Gated, named: bytes) -> None:
+    """A missing key may come later, so the task is tried again; what names no id of a key waits for none."""
+    context = WorkflowSerializationContext(namespace="default", workflow_id="workload/a")
+    codec = FleetCodec(_keys(door.fleet), FleetSealingKeys(door.fleet, now), verifies=True).with_context(context)
+    [answer] = await codec.decode([Payload(metadata={"encoding": ENCRYPTED, KEY: named}, data=b"\xff\xfe")])
+    assert UNKNOWN_KEY in answer.metadata[REFUSAL].decode()
+    with pytest.raises(Undecipherable, match="which the fleet does not have here"):
+        await codec.decode([Payload(metadata={"encoding": ENCRYPTED, KEY: b"0" * 16}, data=b"\xff\xfe")])
 
 
 class Earlier(FleetSealingKeys):
