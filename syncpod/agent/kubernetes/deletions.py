@@ -19,7 +19,7 @@ from typing import Final
 from temporalio.exceptions import ApplicationError
 
 from syncpod.agent.kubernetes.statuses import StatusWriter, path_of
-from syncpod.agent.node_workflow.desired_pods import Orders
+from syncpod.agent.node_workflow.desired_pods import AT_ONCE, Orders
 from syncpod.kubernetes.bound_pod import BoundPod
 from syncpod.kubernetes.client import ApiClient, ApiError
 from syncpod.kubernetes.reflector import Backoff, ObjectKey
@@ -67,6 +67,8 @@ class Deletions:
         self._client, self._orders, self._require, self._standing = client, orders, require, standing
         self._statuses = statuses
         self._deletions: dict[str, _Deletion] = {}
+        self._room = asyncio.Semaphore(AT_ONCE)
+        """For orders: a thousand at once would answer none of them in its time, and each would be given again."""
 
     def take(self, deleted: Sequence[BoundPod]) -> None:
         """Take which pods the cluster deletes now."""
@@ -127,11 +129,13 @@ class Deletions:
 
     async def _tell(self, deletion: _Deletion) -> int | None:
         """Have the pod's workflow end it; return the grace period that it was given."""
-        pod = deletion.pod
-        await self._require()
-        result = await self._orders.end(
-            DeletePodWorkflow(namespace=pod.namespace, name=pod.name, uids=(pod.uid,), grace_period_seconds=pod.grace)
-        )
+        async with self._room:
+            pod = deletion.pod
+            await self._require()
+            uids, grace = (pod.uid,), pod.grace
+            result = await self._orders.end(
+                DeletePodWorkflow(namespace=pod.namespace, name=pod.name, uids=uids, grace_period_seconds=grace)
+            )
         if result.absent:
             deletion.is_gone_here = True
         elif result.refused:

@@ -1,0 +1,54 @@
+"""The deletion of a thousand pods of a cluster: their workflows are told a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from syncpod.agent.kubernetes.deletions import Deletions
+from syncpod.agent.kubernetes.statuses import StatusWriter
+from syncpod.agent.node_workflow.desired_pods import AT_ONCE, Orders
+from syncpod.kubernetes.bound_pod import BoundPod
+from syncpod.kubernetes.client import ApiClient
+from syncpod.messages.node import DeletePodWorkflow, PodWorkflowResult
+
+
+class Workflows:
+    """The workflows of pods, which count how many orders there are at once."""
+
+    def __init__(self) -> None:
+        self.under_way = self.most = 0
+        self.told: list[str] = []
+
+    async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        self.told.append(request.name)
+        return PodWorkflowResult(uid=request.uids[0])
+
+
+async def test_a_thousand_pods_that_are_deleted_at_once_are_told_a_few_at_a_time() -> None:
+    """All at once, no order was answered in its time, and each was given again: six pods a minute ended."""
+    workflows = Workflows()
+
+    async def ours() -> None:
+        """It is the node's server."""
+
+    deletions = Deletions(
+        cast("ApiClient", None), cast("Orders", workflows), ours, cast("Any", None), cast("StatusWriter", None)
+    )
+    deletions.take([cast("BoundPod", _Deleted(number)) for number in range(1000)])
+    await deletions.told()
+    assert (len(set(workflows.told)), len(workflows.told), workflows.most) == (1000, 1000, AT_ONCE)
+    await deletions.close()
+
+
+class _Deleted:
+    """What a deletion reads of a pod."""
+
+    namespace, grace = "default", 1
+
+    def __init__(self, number: int) -> None:
+        self.name, self.uid = f"web{number}", f"u{number}"
