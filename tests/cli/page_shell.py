@@ -17,8 +17,13 @@ from typing import Self
 from tests.cli.conftest import Result, program
 from tests.cli.page_blocks import not_printed
 
-READS = ("get", "tree", "--trace", "logs", "history", "events", "plan", "fleet explain", "list")
-"""What may have to be looked at again. A node's `explain` need not: the journal has what the worker has heard."""
+READS = ("get", "tree", "--trace", "logs", "history", "events", "plan", "fleet explain", "list", "fleet remove")
+"""What may have to be looked at again. A node's `explain` need not: the journal has what the worker has heard.
+
+`fleet remove` is refused until its node counts as Unknown, and changes nothing then.
+"""
+PATIENCE_SECONDS = 120
+"""A node is Unknown after 50 s of silence."""
 SERVES = ("temporal server start-dev", "syncpod runtime", "python worker.py")
 """Commands that go on until they are interrupted: each has a terminal of its own until the shell is closed."""
 FOLLOWS = re.compile(r"syncpod (fleet )?logs .*-f\b|syncpod (fleet )?logs -f\b")
@@ -52,8 +57,8 @@ class Shell:
         A pod's state reaches the journal within a second, and a log within five. Only commands that read are repeated.
         `log` is a file for what a command that serves prints.
         """
-        code = 2 if any(line.startswith("syncpod: ") for line in shown) else 0
-        deadline = time.monotonic() + 60
+        codes = (1, 2) if any(line.startswith("syncpod: ") for line in shown) else (0,)
+        deadline = time.monotonic() + PATIENCE_SECONDS
         if command.startswith(SERVES):
             self._serve(command, log)
             while missing := not_printed(shown, printed := log.read_text()):
@@ -63,7 +68,7 @@ class Shell:
         while True:
             done = self.run(command)
             missing = not_printed(shown, done.out + done.err)
-            if not missing and done.code == code:
+            if not missing and done.code in codes:
                 return
             reads = any(re.search(rf"(^| |-){word}\b", command) for word in READS)
             assert reads and time.monotonic() < deadline, (command, done.code, missing, done.out, done.err)

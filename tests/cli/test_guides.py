@@ -49,6 +49,7 @@ ON_A_NODE = (
     )),
     Part("docs/security.md", ("`temporal` and `tctl` on a signed node",), before=(WEB,)),
     Part("docs/upgrading.md", ("For operators",), before=(WEB,)),
+    Part("docs/engineering/node-api.md", ("The node's API",), before=(WEB,)),
     Part("docs/runtimes.md", ("Images with files of their own",)),
     Part("docs/metrics.md", ("Alerts and dashboards", "Who may read")),
     Part("examples/pods/README.md", ("Examples",), after=(
@@ -59,8 +60,10 @@ ON_A_NODE = (
 
 ON_A_FLEET = (
     Part("docs/fleet.md", (
-        "Try it", "ConfigMaps and Secrets", "From anywhere", "Workloads", "Before maintenance, and after a loss",
+        "Try it", "ConfigMaps and Secrets", "From anywhere", "Workloads", "Why a pod is where it is",
+        "Before maintenance, and after a loss",
     ), after=("fleet uncordon n1",)),
+    Part("docs/fleet.md", ("Revisions", "Leaving")),
     Part("docs/security.md", (
         "Change the key of commands and histories", "Change the sealing key", "A node was stolen",
     )),
@@ -97,8 +100,8 @@ NOT_RUN = (
            "53 restarts take five minutes: the guide of crash loops has the same with three"),
     NotRun("docs/differential.md", "Compared with a kubelet", "python -m qa.conformance.programs kubelet",
            "it builds a kubelet: `make differential`"),
-    NotRun("docs/engineering/node-api.md", "The node's API", "",
-           "`tests/agent/test_node_api.py` asks at the same paths; curl and kubectl are needed"),
+    NotRun("docs/engineering/node-api.md", "The node's API", "socat",
+           "it goes on, and socat is needed: `tests/agent/test_node_api.py` has kubectl's requests"),
     NotRun("docs/fleet-cluster.md", "Start it", "export PATH", CLUSTER),
     NotRun("docs/fleet-cluster.md", "Start it", "SCHEMA=", CLUSTER),
     NotRun("docs/fleet-cluster.md", "Start it", "export DB", CLUSTER),
@@ -108,18 +111,12 @@ NOT_RUN = (
            "it prints another address each time: `tests/signing/test_codec_server.py`"),
     NotRun("docs/fleet.md", "On several machines", "syncpod fleet up",
            "its address is another machine's: the same commands are run with one of this machine"),
-    NotRun("docs/fleet.md", "Revisions", "syncpod fleet rollout history",
-           "its second template fails after a back-off: `test_fleet_undo.py`, `test_fleet_explain.py`"),
     NotRun("docs/fleet.md", "Why a pod is where it is", "syncpod fleet explain --placement",
            "it has three nodes, one of which is full: `test_fleet_explain.py`"),
-    NotRun("docs/fleet.md", "Why a pod is where it is", "syncpod fleet explain web-2",
-           "a node is Unknown after 50 s of silence: `test_fleet_unheard.py`"),
     NotRun("docs/fleet.md", "Why a pod is where it is", "syncpod fleet get nodes",
            "two machines with one invitation: `tests/workflows/test_duplicate_nodes.py`"),
     NotRun("docs/fleet.md", "Where a node listens", "syncpod join",
            "it takes a terminal and an address of another machine: `tests/e2e/test_fleet_remote_commands.py`"),
-    NotRun("docs/fleet.md", "Leaving", "syncpod fleet drain",
-           "a node is Unknown after 50 s of silence: `test_fleet_remove.py`"),
     NotRun("docs/guides/from-a-standalone-kubelet.md", "Move from a standalone kubelet", "systemctl", CHANGES),
     NotRun("docs/guides/from-podman.md", "Move from podman", "podman kube generate",
            "podman is needed: its files in `examples/from-podman` are those of podman 4.3"),
@@ -169,6 +166,12 @@ def write_deployment(path: Path) -> None:
     path.write_text(example.replace("name: web", "name: shop").replace("busybox:1", "nginx:1.27"))
 
 
+def write_bad_deployment(path: Path) -> None:
+    """Write the Deployment with a container that exits at once."""
+    example = (ROOT / "examples" / "fleet" / "deployment.yaml").read_text()
+    path.write_text(example.replace("while true; do date; sleep 10; done", "exit 3"))
+
+
 def write_secret(path: Path) -> None:
     """Write a Secret with one key."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": {"a": "YQ=="}}
@@ -178,8 +181,10 @@ def write_secret(path: Path) -> None:
 FILES: dict[str, dict[str, Callable[[Path], None]]] = {
     "docs/guides/from-a-standalone-kubelet.md": {"manifests/web.yaml": write_manifest},
     "docs/runtimes.md": {"nginx.tar": write_image},
-    "docs/fleet.md": {"shop.yaml": write_deployment, "keys.yaml": write_secret},
-}
+    "docs/fleet.md": {
+        "shop.yaml": write_deployment, "keys.yaml": write_secret, "bad.yaml": write_bad_deployment,
+    },
+}  # fmt: skip
 """Files that a page takes for granted."""
 
 
@@ -241,6 +246,7 @@ def node(request: pytest.FixtureRequest, directory: Path) -> Iterator[Place]:
             "$(hostname)": "guide", "new/bin/": "", "sudo ": "", ":9105": f":{port}",
             "/etc/kubernetes/manifests": manifests, "/etc/syncpod/pods": manifests,
             "/var/lib/syncpod": environ["SYNCPOD_STATE_DIR"], "/root/": f"{directory}/",
+            "~/.local/state/syncpod": environ["SYNCPOD_STATE_DIR"],
         }  # fmt: skip
         yield Place(directory, environ, names)
 

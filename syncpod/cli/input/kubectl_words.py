@@ -114,6 +114,7 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--show-managed-fields": "fields have no managers here: leave it out",
         "--allow-missing-template-keys": "a field that is not there is printed as nothing, or as <none>: leave it out",
         "--subresource": "the status is part of what `-o yaml` prints: leave it out",
+        "--timeout": "`timeout 10 syncpod get ... -w` ends a watch",
         "--watch-only": "--watch prints what there is, then each change",
         "--output-watch-events": "--watch prints a line for each change",
         "--raw": "there is no API server: `-o json` prints objects, and docs/temporal.md lists what Temporal's own "
@@ -133,7 +134,11 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "exec": dict.fromkeys(("-q", "--quiet"), "notes are on standard error: `2>/dev/null` hides them"),
     "create": {"--edit": "edit the file first, or the pod afterwards: `syncpod edit POD`"},
     "run": {"--expose": "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here"},
-    "version": dict.fromkeys(("--output", "-o"), "one line has it all"),
+    "version": dict.fromkeys(("--output", "-o"), "its lines have all that there is: a name and a version each"),
+    "explain": dict.fromkeys(
+        ("--recursive", "--api-version"),
+        "this explains the state of a pod; https://kubernetes.io/docs/reference/kubernetes-api/ explains its fields",
+    ),
     "fleet apply": {
         **dict.fromkeys(("--kustomize", "-k"), "pipe `kubectl kustomize DIR` into `-f -`"),
         "--dry-run": "a fleet cannot say what an apply would do, without doing it",

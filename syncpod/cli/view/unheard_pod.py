@@ -143,12 +143,14 @@ def explained_document(pod: UnheardPod, now: datetime) -> dict[str, Any]:
 
 def explained_node(node: FleetNodeView, now: datetime, silent: str = "") -> list[str]:
     """Return what ``explain`` prints of a node that is Unknown, or has not answered as `silent` says."""
-    count = "1 pod is" if len(node.placed) == 1 else f"{len(node.placed)} pods are"
+    ending = sum(each.state == "ending" for each in node.placed)
+    count = "1 pod is" if len(node.placed) - ending == 1 else f"{len(node.placed) - ending} pods are"
+    withdrawn = f", and {ending} withdrawn" if ending else ""
     rows = [
         ("Node", [node.name]),
         ("Now", [silent or silence(node, now)]),
         *([("Why", [node.trouble])] if node.trouble else []),
-        ("Pods", [f"{count} placed there: `syncpod fleet describe node {node.name}` lists them"]),
+        ("Pods", [f"{count} placed there{withdrawn}: `syncpod fleet describe node {node.name}` lists them"]),
         ("Next", ["`syncpod fleet explain POD` says of each pod whether another one replaces it, and when"]),
     ]
     return list(_labelled(rows))
