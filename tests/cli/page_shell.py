@@ -92,7 +92,7 @@ class Shell:
             ["bash", "-ec", self._kept + command],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
             env={**os.environ, **self._environ},
         )

@@ -144,3 +144,11 @@ def test_a_run_continues_as_new_before_its_replay_takes_long(
     state = NodeState(name="n1", max_events=limit)
     owner: Any = None
     assert Entity(owner, state, NodeInbox(), Commands({}), part=1).is_due() is due
+
+
+def test_a_pod_of_a_manifest_that_has_ended_is_told_of_without_a_guess_at_who_ended_it() -> None:
+    """Somebody may have, or the node itself, for a pod that was deleted and that a restored database brought back."""
+    state = NodeState(since=START)
+    absorb.absorb(state, "static_pods", ({"boot": 1, "pods": [], "gone": [{"name": "web"}]},), START)
+    (told,) = (each.message for each in state.events if each.reason == "PodGone")
+    assert told == "pod default/web has ended although its manifest is there, and is made anew"

@@ -259,8 +259,7 @@ def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
             now,
             "Normal",
             "PodGone",
-            f"pod {key_of(each.namespace, each.name)} has ended without an order of the node, and is made anew: "
-            f"{FILE_SOURCE} has it",
+            f"pod {key_of(each.namespace, each.name)} has ended although its manifest is there, and is made anew",
         )
     for problem in signal.problems:
         state.event(now, "Warning", "FailedManifest", problem)
