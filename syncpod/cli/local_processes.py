@@ -26,7 +26,7 @@ from syncpod.cli.machine.state_directory import (
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.runtime_record import RuntimeRecord, running_runtime
 from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, NODE_LABELS, POD_MAX_PIDS
-from syncpod.settings.worker_record import WorkerRecord
+from syncpod.settings.worker_record import WorkerRecord, serving
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
@@ -289,7 +289,7 @@ def _labels(text: str) -> str:
 
 def _require_workers(here: NodeSettings, address: str, namespace: str) -> None:
     """Raise Failure if a worker runs that uses another server."""
-    worker = worker_process.serving(here.state_dir)
+    worker = serving(here.state_dir)
     if worker is not None:
         _require_server(here, worker, address, namespace)
 

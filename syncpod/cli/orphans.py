@@ -64,8 +64,7 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
     from syncpod.api import client
     from syncpod.cli.machine.pods_at_rest import pods_at_rest
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.worker_process import serving
-    from syncpod.settings.worker_record import read_worker_record
+    from syncpod.settings.worker_record import read_worker_record, serving
 
     try:
         directory = settings().state_dir

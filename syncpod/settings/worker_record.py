@@ -55,6 +55,20 @@ def read_worker_record(state_dir: Path) -> WorkerRecord | None:
         return None
 
 
+def serving(state_dir: Path) -> WorkerRecord | None:
+    """Return the record of the live worker of a state directory, whoever started it; None = none lives."""
+    record = read_worker_record(state_dir)
+    return record if record is not None and _is_worker(record.pid) else None
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return any(Path(part.decode(errors="replace")).name == "worker.py" for part in command)
+
+
 def remove_worker_record(state_dir: Path) -> None:
     """Remove the record: the worker no longer serves."""
     (state_dir / _FILE_NAME).unlink(missing_ok=True)

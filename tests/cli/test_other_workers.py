@@ -171,6 +171,7 @@ def test_a_worker_that_has_just_begun_lists_what_was_recorded_of_pods_to_which_i
     )
     done = syncpod("get", "pods")
     assert done.code == 0 and done.heavy == set(), done.err
+    assert not {"sqlite3", "syncpod.journal.records"} & done.modules, "the journal is not read"
     assert [line.split()[:4] for line in done.out.splitlines()[1:2]] == [["late", "?", "CrashLoopBackOff?", "12?"]]
     assert "what is marked with ? is what was last recorded of pod late" in done.err and done.err.count("\n") == 1
     assert "late" not in syncpod("get", "pods", "-o", "name").out, "who wants names alone would not see the mark"

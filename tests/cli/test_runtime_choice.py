@@ -138,7 +138,7 @@ def test_the_runtime_of_a_running_worker_is_chosen(here: NodeSettings, monkeypat
     prepare(here.state_dir)
     worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
     write_worker_record(here.state_dir, worker)
-    monkeypatch.setattr("syncpod.cli.machine.worker_process._is_worker", lambda pid: True)
+    monkeypatch.setattr("syncpod.settings.worker_record._is_worker", lambda pid: True)
     assert choose(here).endpoint == "unix:///run/a.sock"
     with pytest.raises(BadInput, match=r"runs pods on unix:///run/a\.sock"):
         choose(here, embedded=True)

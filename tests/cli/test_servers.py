@@ -448,7 +448,7 @@ def foreign_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerRec
     prepare(tmp_path)
     worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
     write_worker_record(tmp_path, worker)
-    monkeypatch.setattr("syncpod.cli.machine.worker_process._is_worker", lambda pid: True)
+    monkeypatch.setattr("syncpod.settings.worker_record._is_worker", lambda pid: True)
     return worker
 
 

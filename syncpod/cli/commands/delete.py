@@ -345,8 +345,7 @@ async def _until_left_alone(waits: Mapping[asyncio.Task[None], FetchedPod]) -> N
     import asyncio
 
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.worker_process import serving
-    from syncpod.settings.worker_record import read_worker_record
+    from syncpod.settings.worker_record import read_worker_record, serving
 
     state_dir, loop = settings().state_dir, asyncio.get_running_loop()
     since = loop.time()

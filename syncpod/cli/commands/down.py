@@ -12,6 +12,7 @@ import typer
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import Node, StateDir
+from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +110,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     If `everything` is removed next, simulated pods that do not end are not waited for: they are files and workflows.
     """
     from syncpod.cli import local_processes
-    from syncpod.cli.machine import runtime_process, worker_process
+    from syncpod.cli.machine import runtime_process
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.machine.state_directory import recorded_worker
@@ -129,7 +130,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                     remark(
                         f"The worker followed {followed}: another one, which does not, is started to delete the pods"
                     )
-                elif worker_process.serving(directory) is None:
+                elif serving(directory) is None:
                     remark("No worker runs: one is started to delete the pods")
                 local_processes.start_node(here, choose(here), server)
                 try:
@@ -143,7 +144,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                         f"{failure}\nNote: nothing of them runs, since they are simulated: they are removed as they are"
                     )
                     return
-        elif (worker := worker_process.serving(directory)) is not None:
+        elif (worker := serving(directory)) is not None:
             remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
             return
         own = recorded_runtime(directory)
@@ -159,12 +160,12 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
 
 def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
     """End the pods that run without a workflow, with their own grace periods. Raises Failure."""
-    from syncpod.cli.machine.worker_process import serving
     from syncpod.cli.several import do_all
     from syncpod.cli.strays.listing import Here, chosen, staying
     from syncpod.cli.strays.removal import prune_pod
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
+    from syncpod.settings.worker_record import serving
     from syncpod.translation.context import NodeContext
 
     worker = serving(here.state_dir)
@@ -218,10 +219,9 @@ def _end_follower(directory: Path) -> str:
 
     Return the directory of manifests, or the cluster; "" if no worker was ended.
     """
-    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.ending import end_worker
 
-    worker = worker_process.serving(directory)
+    worker = serving(directory)
     if worker is None or not (worker.manifest_dir or worker.kubeconfig) or not end_worker(directory):
         return ""
     cluster = [f"the Kubernetes cluster of {worker.kubeconfig}"] if worker.kubeconfig else []
@@ -230,11 +230,10 @@ def _end_follower(directory: Path) -> str:
 
 def _how_to_go_on(directory: Path) -> str:
     """Return which processes still run, and how to go on."""
-    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.state_directory import running_server
     from syncpod.settings.runtime_record import running_runtime
 
-    server, runtime, worker = running_server(directory), running_runtime(directory), worker_process.serving(directory)
+    server, runtime, worker = running_server(directory), running_runtime(directory), serving(directory)
     running = [f"the Temporal server (pid {server.process.pid})"] if server else []
     running += [f"the embedded runtime (pid {runtime.process.pid})"] if runtime else []
     running += [f"the worker (pid {worker.pid})"] if worker else []
@@ -252,7 +251,6 @@ def _how_to_go_on(directory: Path) -> str:
 
 def _forget(directory: Path) -> None:
     """Remove the records of ended processes. A node without pods may then get another name or runtime."""
-    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.runtime_process import forget
     from syncpod.cli.machine.state_directory import (
         exclusive,
@@ -274,7 +272,7 @@ def _forget(directory: Path) -> None:
             forget_worker(directory)
         if running_runtime(directory) is None:
             forget(directory)
-        if worker_process.serving(directory) is None and not has_records(directory):
+        if serving(directory) is None and not has_records(directory):
             forget_kept_settings(directory)
             forget_node_snapshot(directory)
             forget_seen_exits(directory)
@@ -282,13 +280,13 @@ def _forget(directory: Path) -> None:
 
 def _what_others_run(directory: Path) -> list[str]:
     """Return the processes that use the state directory but were not started by `up`."""
-    from syncpod.cli.machine import fleet_processes, worker_process
+    from syncpod.cli.machine import fleet_processes
     from syncpod.cli.machine.state_directory import running_server, running_worker
     from syncpod.settings.runtime_record import running_runtime
 
     found = []
     ours = running_worker(directory)
-    if (worker := worker_process.serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
+    if (worker := serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
         found.append(f"the worker (pid {worker.pid})")
     if (runtime := running_runtime(directory)) is not None and not runtime.detached:
         found.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")

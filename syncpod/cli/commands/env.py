@@ -45,8 +45,8 @@ def env(
     signed or decrypted until the worker runs again.
     """
     from syncpod.cli.machine.settings import kept_settings, settings
-    from syncpod.cli.machine.worker_process import serving
     from syncpod.settings.codec_record import read_codec_record
+    from syncpod.settings.worker_record import serving
 
     directory = settings(state_dir=state_dir).state_dir
     worker, codec = serving(directory), read_codec_record(directory)

@@ -328,7 +328,7 @@ def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime
     Returns "" and None if a worker serves it, or if the pod is gone.
     """
     from syncpod.cli.machine.own_journal import last_sign
-    from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.worker_record import serving
 
     if records.gone is not None or serving(here.state_dir) is not None:
         return "", None

@@ -60,7 +60,7 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
     Raises Failure if another was named, and BadInput for several.
     """
     from syncpod.cli.machine.state_directory import recorded_worker
-    from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.worker_record import serving
 
     if len(names) > 1:
         raise BadInput(f"name one node, not {len(names)}")
@@ -77,7 +77,7 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
 def _served(here: NodeSettings) -> str:
     """Return by whom the node is served."""
     from syncpod.cli.machine.own_journal import last_sign
-    from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.worker_record import serving
 
     worker = serving(here.state_dir)
     if worker is None:

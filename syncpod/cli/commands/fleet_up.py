@@ -93,7 +93,7 @@ def down(state_dir: StateDir = "") -> None:
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import recorded_worker, running_server
     from syncpod.cli.machine.units_of_node import require_fleet_not_installed
-    from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.worker_record import serving
 
     directory = settings(state_dir=state_dir).state_dir
     require_fleet_not_installed(directory)

@@ -48,9 +48,10 @@ def join(
     the node's. A node that belongs to a fleet already can change this without FILE.
     """
     from syncpod.cli.machine.state_directory import prepare
-    from syncpod.cli.machine.worker_process import local_node, serving
+    from syncpod.cli.machine.worker_process import local_node
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.membership import keep_listening, keep_membership, read_listening, read_membership
+    from syncpod.settings.worker_record import serving
 
     here = _here(state_dir)
     if not invitation and not listen:

@@ -29,11 +29,10 @@ def node() -> None:
     """
     from syncpod.api.client import refresh_report
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.worker_process import serving
     from syncpod.cli.view.node_description import stall_lines
     from syncpod.node.loop_stalls import read_loop_stall
     from syncpod.node.report import read_node_report
-    from syncpod.settings.worker_record import read_worker_record
+    from syncpod.settings.worker_record import read_worker_record, serving
 
     state_dir = settings().state_dir
     refresh_report(state_dir)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.object_store import saying_what_failed, store_to_read, store_to_write
-from syncpod.cli.machine.worker_process import serving
+from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
     from syncpod.cli.input.manifests import Manifests

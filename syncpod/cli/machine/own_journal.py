@@ -12,10 +12,10 @@ from syncpod.api.views.events import PodEvent
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.worker_process import serving
 from syncpod.journal.reading import NoJournal, PodRunRecords, last_sign_of, lives_of
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import MEMORY_DIR
+from syncpod.settings.worker_record import serving
 
 
 def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecords | None:

@@ -13,7 +13,7 @@ from typing import Final
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import running_server
-from syncpod.cli.machine.worker_process import serving
+from syncpod.settings.worker_record import serving
 
 _ADDRESS: Final = "TEMPORAL_ADDRESS"
 _NAMESPACE: Final = "TEMPORAL_NAMESPACE"

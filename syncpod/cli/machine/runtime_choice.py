@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.machine import runtime_process, worker_process
+from syncpod.cli.machine import runtime_process
 from syncpod.cli.machine.settings import kept_settings
 from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.runtime_record import recorded_runtime, running_runtime
 from syncpod.settings.variables import STATE_DIR
+from syncpod.settings.worker_record import serving
 
 WITHOUT_ISOLATION: Final = "the embedded runtime runs pods as plain processes of this machine, without isolation"
 SIMULATED: Final = "the embedded runtime simulates: containers are timers, and nothing runs"
@@ -47,7 +48,7 @@ def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simul
     """
     if asked and (embedded or simulate):
         raise BadInput(f"either {_FLAG} or the embedded runtime")
-    kept, worker = kept_settings(here.state_dir), worker_process.serving(here.state_dir)
+    kept, worker = kept_settings(here.state_dir), serving(here.state_dir)
     used = _used(here, worker.endpoint if worker else kept.endpoint)
     if embedded or simulate:
         return _own(here, kept, used, simulate=simulate)
@@ -83,7 +84,7 @@ def require_same_name(here: NodeSettings) -> None:
     """Raise BadInput if the state directory's worker or pods are another node's than `here` names."""
     from syncpod.node.pods_left import has_pods
 
-    kept, worker = kept_settings(here.state_dir), worker_process.serving(here.state_dir)
+    kept, worker = kept_settings(here.state_dir), serving(here.state_dir)
     before = worker.node if worker is not None else kept.node
     if before in ("", here.node):
         return
@@ -105,7 +106,7 @@ def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> Non
     """Raise BadInput if the node has a worker or pods on its runtime, and is asked to use another."""
     from syncpod.node.pods_left import has_pods
 
-    worker = worker_process.serving(here.state_dir)
+    worker = serving(here.state_dir)
     if worker is not None:
         raise BadInput(
             f"the worker of {here.state_dir} runs pods on {worker.endpoint}, not on {wanted}: "
@@ -191,7 +192,7 @@ def endpoint_of(state_dir: Path) -> str:
     """
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 
-    worker = worker_process.serving(state_dir)
+    worker = serving(state_dir)
     if worker is not None and worker.endpoint:
         return worker.endpoint
     if kept := kept_settings(state_dir).endpoint:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import program
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine import worker_process
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.settings import settings
 from syncpod.settings.runtime_record import recorded_runtime
+from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
     from syncpod.cri.client import CriClient
@@ -22,7 +22,7 @@ def runtime_of(pod: Pod) -> CriClient:
     from syncpod.cri.client import CriClient
 
     here = settings()
-    worker = worker_process.serving(here.state_dir)
+    worker = serving(here.state_dir)
     nodes = {here.node, *([worker.node] if worker else [])}
     if pod.spec.node_name not in nodes:
         raise Failure(

@@ -9,7 +9,7 @@ from typing import Final
 
 from syncpod.cli.console import program
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine import port_guard, runtime_process, systemd, worker_process
+from syncpod.cli.machine import port_guard, runtime_process, systemd
 from syncpod.cli.machine.state_directory import ServerRecord, StartedWorker, recorded_server
 from syncpod.cli.machine.systemd_units import (
     FLEET_GATE,
@@ -24,6 +24,7 @@ from syncpod.cli.machine.systemd_units import (
 from syncpod.settings.runtime_record import recorded_runtime
 from syncpod.settings.table import BY_VARIABLE
 from syncpod.settings.variables import STATE_DIR
+from syncpod.settings.worker_record import serving
 
 ENVIRONMENT_FILE: Final = "units.env"
 """In the state directory: the part of the environment at their installation that the units are given."""
@@ -89,7 +90,7 @@ def require_not_installed(state_dir: Path, *, unless_serving: bool = False) -> N
     """
     if not systemd.installed(state_dir, (WORKER, RUNTIME)):  # the server's may be a fleet's
         return
-    if unless_serving and worker_process.serving(state_dir) is not None:
+    if unless_serving and serving(state_dir) is not None:
         return
     us, flag = program(), "" if systemd.is_system() else "--user "
     raise BadInput(

@@ -45,7 +45,7 @@ from syncpod.settings.variables import (
     RUNTIME_ENDPOINT,
     SIGNED,
 )
-from syncpod.settings.worker_record import WorkerRecord, read_worker_record
+from syncpod.settings.worker_record import WorkerRecord, read_worker_record, serving
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
@@ -54,12 +54,6 @@ _READY_SECONDS: Final = 60.0
 _LIFE_SECONDS: Final = 10.0
 """The largest age of the last sign of life of a worker that serves, and the longest wait for a newer one."""
 _LOOK_SECONDS: Final = 0.1
-
-
-def serving(state_dir: Path) -> WorkerRecord | None:
-    """Return the record of the live worker of a state directory, whoever started it; None = none lives."""
-    record = read_worker_record(state_dir)
-    return record if record is not None and _is_worker(record.pid) else None
 
 
 def local_node(asked: str) -> str:
@@ -210,14 +204,6 @@ def _entry(line: str) -> tuple[str, str]:
         return said["level"].upper(), said["message"]
     except (ValueError, TypeError, KeyError, AttributeError):
         return "", ""
-
-
-def _is_worker(pid: int) -> bool:
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return any(Path(part.decode(errors="replace")).name == "worker.py" for part in command)
 
 
 def worker_program() -> Path:

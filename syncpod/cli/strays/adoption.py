@@ -11,7 +11,6 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pods import Squatted, require_pods_own
 from syncpod.lifecycle.step_name import StepName
@@ -20,6 +19,7 @@ from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.queries import read_history
 from syncpod.messages.steps import Outcome
 from syncpod.pod import pod_to_wire
+from syncpod.settings.worker_record import serving
 from syncpod.temporal.pod_start import adoption, start_arguments
 
 if TYPE_CHECKING:

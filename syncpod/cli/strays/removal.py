@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.strays.adoption import start_for
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cri.client import CriClient
@@ -24,6 +23,7 @@ from syncpod.kernel.os_errors import sentence_of
 from syncpod.lifecycle.termination import stop_timeout_seconds
 from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
+from syncpod.settings.worker_record import serving
 from syncpod.translation.names import NODE_LABEL, POD_TERMINATION_GRACE_PERIOD_ANNOTATION
 from syncpod.translation.paths import pod_directory
 

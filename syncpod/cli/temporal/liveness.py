@@ -20,10 +20,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.failure import BadInput
 from syncpod.cli.fetched import FetchedPod, away, busy
 from syncpod.cli.machine.settings import kept_settings, settings
-from syncpod.cli.machine.worker_process import serving
 from syncpod.kernel.process_identity import identify
 from syncpod.messages.identity import node_task_queue
-from syncpod.settings.worker_record import WorkerRecord, read_worker_record
+from syncpod.settings.worker_record import WorkerRecord, read_worker_record, serving
 
 GRACE: Final = timedelta(seconds=40)
 """The node lifecycle controller's nodeMonitorGracePeriod. A worker sends a heartbeat every 10 s."""

@@ -28,7 +28,6 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod, notes_of_silent
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.orphans import orphan_of, orphans_here, without_workflow
 from syncpod.cli.temporal.liveness import judged, unserved_queue
 from syncpod.cli.temporal.pod_reads import PublishedAnswer, ask_pod, is_open, query_pod, told_by_this_node
@@ -36,6 +35,7 @@ from syncpod.cli.view.pod_table import marked_note
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import Pod
+from syncpod.settings.worker_record import serving
 from syncpod.temporal.busy_workflow import is_busy_workflow
 from syncpod.temporal.pod_search_attributes import attribute, node_of, open_pods, recorded_as
 from syncpod.temporal.pod_start import ENDED

@@ -61,7 +61,7 @@ def _own_address(directory: Path, begun_by: str) -> str:
     own = running_server(directory)
     if own is not None and listens(own.process.pid, own.address):
         return own.address
-    from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.worker_record import serving
     from syncpod.temporal.plugin import DEFAULT_ADDRESS
 
     sentence = (
