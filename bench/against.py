@@ -67,6 +67,8 @@ ROUNDS: Final[Mapping[str, int]] = {
 """How often each side does each work; one more round goes first and is not counted."""
 _PATIENCE: Final = 120.0
 """Seconds that a side may take for one work."""
+_STOOD_SECONDS: Final = 3.0
+"""A kubelet takes up a pod each few milliseconds, even of a hundred on a busy machine."""
 _SETTLED_SECONDS: Final = 1.0
 """The time after a crowd in which its ends are still processed; their cost is counted too."""
 
@@ -301,6 +303,22 @@ async def contest(version: str) -> AsyncIterator[Contest]:
             Durable(*ours, node=bare, pids=(prototype.pid, second_server.pid), prototype=prototype),
             f"kubelet {VERSION}, containerd {ours[0].version}",
         )
+        kubelet.read_log()
+        require_unhindered(kubelet.taken_up)
+
+
+def require_unhindered(taken_up: Mapping[str, float]) -> None:
+    """Raise RuntimeError if the kubelet's loop stood still within a crowd: then its times say nothing.
+
+    `taken_up` has when it took up each pod, in seconds, by the pod's name. Once it waited for a name server.
+    """
+    crowds: defaultdict[str, list[float]] = defaultdict(list)
+    for name, at in taken_up.items():
+        crowds[name.removesuffix(f"-{NODE}").rpartition("-")[0]].append(at)
+    for crowd, times in crowds.items():
+        pause = max((after - before for before, after in itertools.pairwise(sorted(times))), default=0.0)
+        if pause > _STOOD_SECONDS and len(times) >= CROWD:
+            raise RuntimeError(f"{crowd}: the kubelet's loop stood for {pause:.1f} s, so its times say nothing")
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import parse
-from bench.against import BARE, DURABLE, KUBELET, NODE_SIDE, rows
+from bench.against import BARE, CROWD, DURABLE, KUBELET, NODE_SIDE, require_unhindered, rows
 from bench.figures import Figure, Row
 from bench.performance import BEGIN, DOCUMENT, END, report, written
 
@@ -57,3 +57,12 @@ def test_a_comparison_with_a_kubelet_is_measured_whole(capsys: pytest.CaptureFix
             parse(wrong)
         assert ended.value.code == 2
         assert "--against" in capsys.readouterr().err
+
+
+def test_a_kubelet_whose_loop_stood_still_within_a_crowd_is_not_compared() -> None:
+    taken_up = {f"crowd-7-{number}-bench": 100 + number / 50 for number in range(CROWD)}
+    apart = {f"one-{number}-bench": 10.0 * number for number in range(10)}
+    require_unhindered(taken_up | apart)
+    late = {name: at + 5 * (at > 100.3) for name, at in taken_up.items()}
+    with pytest.raises(RuntimeError, match=r"crowd-7: the kubelet's loop stood for 5\.0 s, so its times say nothing"):
+        require_unhindered(late | apart)
