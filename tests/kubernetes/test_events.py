@@ -207,6 +207,24 @@ async def test_a_pods_events_are_written_once_and_repeats_are_counted(
     assert api.calls["POST events"] == 3
 
 
+async def test_what_a_task_decides_again_at_its_next_try_is_the_same_event(
+    api: ApiServer, client: ApiClient, tmp_path: Path
+) -> None:
+    """A workflow task that runs out of its time has published its state, and all that it decided gets another time."""
+    before, lost = record(1, "Scheduled"), record(2, container="app", message="started")
+    later = {**lost, **dict.fromkeys(("first", "last"), record(8_000_000)["first"])}
+    async with running(client, tmp_path) as (_, pods):
+        pods.published(State("web", [before, lost]))
+        await until(lambda: len(written(api)) == 2)
+        pods.published(State("web", [before, later]))
+        await until(lambda: any(call.startswith("PATCH") for call in api.calls) or len(written(api)) > 2)
+        assert [(each["reason"], each["count"]) for each in written(api)] == [("Scheduled", 1), ("Started", 1)]
+        after = {**later, "count": 2, "last": record(9_000_000)["last"]}
+        pods.published(State("web", [before, after]))
+        await until(lambda: [each["count"] for each in written(api)] in ([1, 2], [1, 1, 2]))
+    assert api.calls["POST events"] == 2
+
+
 async def test_a_pod_that_the_node_cannot_run_has_an_event_too(
     api: ApiServer, client: ApiClient, tmp_path: Path
 ) -> None:

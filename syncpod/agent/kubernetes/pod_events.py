@@ -37,6 +37,10 @@ OWN_REASONS: Final = frozenset(("Exited", "Adopted"))
 one pod writes, and what people look for there would be left out."""
 _SOURCES: Final = (KUBERNETES_SOURCE, FILE_SOURCE)
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_AGAIN: Final = timedelta(minutes=1)
+"""How much later a workflow task that failed, or ran out of its time, may decide the same again."""
+_Key = tuple[str, ...]
+"""What makes a pod's events the same one: type, reason, container and message."""
 
 
 class PublishedEvents(Protocol):
@@ -64,6 +68,8 @@ class PodEvents:
         self._wake = asyncio.Event()
         self._seen: dict[str, datetime] = {}
         """By UID: the time of the newest event that was given to the writer."""
+        self._first: dict[str, dict[_Key, tuple[datetime, datetime]]] = {}
+        """By UID: when each event happened first, by its record and as it was told, which gives its Event the name."""
         self._paths: dict[str, Mapping[str, str]] = {}
         self._gone: set[str] = set()
         self._noted: dict[str, datetime] = {}
@@ -113,7 +119,11 @@ class PodEvents:
             self._saving.set()
 
     def _new_events(self, uid: str, state: PublishedEvents) -> list[Event]:
-        """Return the pod's events that are newer than those that were given to the writer, the newest first."""
+        """Return the pod's events that are newer than those that were given to the writer, the newest first.
+
+        A state is published before the server has taken the task that made it. If the server takes another try of that
+        task, all its events have happened at another moment, and are the same all the same.
+        """
         seen = max(self._seen.get(uid, _LONG_AGO), datetime.now(UTC) - KEPT)
         found = []
         for record in reversed(state.events()):
@@ -123,6 +133,12 @@ class PodEvents:
             self._seen[uid] = max(self._seen.get(uid, _LONG_AGO), last)
             if record["reason"] not in OWN_REASONS:
                 found.append(self._event(state, record, last))
+        if found:
+            kept = {_key(record) for record in state.events()}
+            first = self._first[uid]
+            self._first[uid] = {
+                key: times for key, times in first.items() if key in kept or self._seen[uid] - times[0] < _AGAIN
+            }
         return found
 
     def _event(self, state: PublishedEvents, record: Mapping[str, Any], last: datetime) -> Event:
@@ -135,10 +151,19 @@ class PodEvents:
             type=record["type"],
             reason=record["reason"],
             message=record["message"],
-            first=datetime.fromisoformat(record["first"]),
+            first=self._happened_first(meta.uid, record),
             last=last,
             count=record["count"],
         )
+
+    def _happened_first(self, uid: str, record: Mapping[str, Any]) -> datetime:
+        """Return when an event happened first, also if it was told of a task that the server has not taken."""
+        first, known = datetime.fromisoformat(record["first"]), self._first.setdefault(uid, {})
+        recorded, told = known.get(_key(record), (first, first))
+        if abs(first - recorded) >= _AGAIN:
+            told = first
+        known[_key(record)] = first, told
+        return told
 
     # --- what was written ---------------------------------------------------------------------------------------------
 
@@ -151,6 +176,7 @@ class PodEvents:
             for uid in self._gone:
                 self._seen.pop(uid, None)
                 self._paths.pop(uid, None)
+                self._first.pop(uid, None)
             self._gone.clear()
             if self._seen != self._noted:
                 self._noted = dict(self._seen)
@@ -171,3 +197,7 @@ class PodEvents:
             noted = json.loads(self._path.read_bytes())
             return {str(uid): datetime.fromisoformat(at) for uid, at in noted.items()}
         return {}
+
+
+def _key(record: Mapping[str, Any]) -> _Key:
+    return record["type"], record["reason"], record["container"], record["message"]
