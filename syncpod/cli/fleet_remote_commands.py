@@ -57,15 +57,29 @@ def why_away(node: FleetNodeView) -> str:
     return f"node {node.name} has been Unknown{since}: it cannot be asked until it is back"
 
 
-def _way_on(words: Sequence[str]) -> str:
-    """Return what can be done while a node is away, after a semicolon; "" for commands that say it themselves."""
-    command, name = words[0], next((each for each in words[1:] if not each.startswith("-")), "POD")
+def _way_on(words: Sequence[str], typed: str = "") -> str:
+    """Return what can be done while a node is away, after a semicolon; "" for commands that say it themselves.
+
+    `typed` is the command's name as a person knows it, if another one runs at the node.
+    """
+    command, name = typed or words[0], next((each for each in words[1:] if not each.startswith("-")), "POD")
+    if command == "explain" and asks_for_the_past(words[1:]):
+        return (
+            f"; its journal is on that machine, where `syncpod explain {name}` with the same flags reads it; without "
+            "them the fleet says what it knows"
+        )
     if command not in _AT_THE_POD:
         return ""
+    there = f"syncpod {command}" if typed else f"syncpod {command} {name}"
     return (
-        f"; its pods run on meanwhile: `syncpod {command} {name}` on that machine reaches them, `syncpod fleet explain "
+        f"; its pods run on meanwhile: `{there}` on that machine reaches them, `syncpod fleet explain "
         f"pod/{name}` says what the fleet knows, and `syncpod fleet get nodes` when the node is back"
     )
+
+
+def asks_for_the_past(flags: Sequence[str]) -> bool:
+    """Return whether an `explain` has flags for a part of the past, which only the journal of the pod's node has."""
+    return any(each.startswith("-") and not each.startswith(("--output=", "--namespace=")) for each in flags)
 
 
 async def run_there(
@@ -76,8 +90,11 @@ async def run_there(
     write: Write,
     stdin: AsyncIterator[bytes] | None = None,
     state_dir: str | None = None,
+    typed: str = "",
 ) -> int:
     """Have a node run its own ``syncpod`` with these words; return its exit code.
+
+    `typed` is the name of the command that a person has typed, if it is another one.
 
     `write` gets the output as it arrives. If this call ends early, for whatever reason, the node ends the command.
     With a `state_dir` (that of the fleet, "" = this user's), the node's own endpoint is tried first.
@@ -94,11 +111,11 @@ async def run_there(
         except Unreachable as unreachable:
             remark(f"Note: {unreachable}; so the request goes through its polls")
     if why := why_away(node):
-        raise Failure(f"{why}{_way_on(words)}")
+        raise Failure(f"{why}{_way_on(words, typed)}")
     try:
         return await _RemoteCommand(client, node, tuple(words), with_input=stdin is not None).run(stdin, write)
     except Silent as silent:
-        raise Silent(f"{silent}{_way_on(words)}") from None
+        raise Silent(f"{silent}{_way_on(words, typed)}") from None
 
 
 async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:

@@ -259,3 +259,15 @@ async def test_what_needs_the_pod_itself_says_the_way_on_while_its_node_is_away(
             await fleet_remote_commands.run_there(CLIENT, gone, words, write=cast(Any, None))
         assert f"`syncpod {words[0]} web-1` on that machine" in str(refused.value)
         assert "`syncpod fleet explain pod/web-1` says what the fleet knows" in str(refused.value)
+
+
+async def test_a_copy_is_named_as_it_was_typed_and_the_journal_is_where_it_is() -> None:
+    gone = FleetNodeView(name="n9", presence="Unknown", since=SINCE)
+    run_there = fleet_remote_commands.run_there
+    with pytest.raises(Failure, match="meanwhile: `syncpod cp` on that machine reaches them"):
+        await run_there(CLIENT, gone, ["exec", "web-1", "--", "tar"], write=cast(Any, None), typed="cp")
+    past = ["explain", "web-1", "--namespace=default", "--at=12:00"]
+    with pytest.raises(
+        Failure, match="its journal is on that machine, where `syncpod explain web-1` with the same flags"
+    ):
+        await run_there(CLIENT, gone, past, write=cast(Any, None))

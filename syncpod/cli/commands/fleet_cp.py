@@ -48,7 +48,7 @@ def cp(
 
         async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
             words = ["exec", found.name, *flags, *(["--stdin"] if stdin is not None else []), "--", *command]
-            return await run_there(client, found.node, words, stdin=stdin, write=write, state_dir=state_dir)
+            return await run_there(client, found.node, words, stdin=stdin, write=write, state_dir=state_dir, typed="cp")
 
         copying = Copying(run, container or found.name)
         if ends[0].pod:

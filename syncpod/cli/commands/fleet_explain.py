@@ -75,24 +75,24 @@ def explain(
 
 
 async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None:
-    from syncpod.cli.fleet_remote_commands import Silent, print_there
+    from syncpod.cli.fleet_remote_commands import Silent, asks_for_the_past, print_there
     from syncpod.cli.temporal import fleet
 
     node, is_json = await fleet.view(client, name), "--output=json" in flags
-    if node.presence == "Unknown" and not _of_the_journal(flags):
+    if node.presence == "Unknown" and not asks_for_the_past(flags):
         _say_what_is_known_of_node(node, is_json=is_json)
         return
     try:
         await print_there(client, node, ["explain", "node", *flags])
     except Silent as silent:
-        if _of_the_journal(flags):
+        if asks_for_the_past(flags):
             raise
         _say_what_is_known_of_node(node, str(silent), is_json=is_json)
 
 
 async def _explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
     """Print the explanation by the pod's node, or else by each node that had such a pod. Raises Failure."""
-    from syncpod.cli.fleet_remote_commands import Silent, print_there
+    from syncpod.cli.fleet_remote_commands import Silent, asks_for_the_past, print_there
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod, kind_and_name
     from syncpod.cli.temporal.fleet_unheard import unheard
@@ -117,20 +117,15 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
     if found.placed is not None and found.placed.is_untaken:
         _say_why_untaken(found.node, found.placed, is_json="--output=json" in flags)
         return
-    if not _of_the_journal(flags) and (pod := await unheard(client, found)) is not None:
+    if not asks_for_the_past(flags) and (pod := await unheard(client, found)) is not None:
         _say_what_is_known(pod, is_json="--output=json" in flags)
         return
     try:
         await print_there(client, found.node, ["explain", found.name, *flags])
     except Silent as silent:
-        if _of_the_journal(flags) or (pod := await unheard(client, found, silent=str(silent))) is None:
+        if asks_for_the_past(flags) or (pod := await unheard(client, found, silent=str(silent))) is None:
             raise
         _say_what_is_known(pod, is_json="--output=json" in flags)
-
-
-def _of_the_journal(flags: Sequence[str]) -> bool:
-    """Return whether flags ask for a part of the past, which only the journal of the pod's node has."""
-    return any(not each.startswith(("--output=", "--namespace=")) for each in flags)
 
 
 def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
