@@ -71,9 +71,10 @@ def _way_on(words: Sequence[str], typed: str = "") -> str:
     if command not in _AT_THE_POD:
         return ""
     there = f"syncpod {command}" if typed else f"syncpod {command} {name}"
+    worker = "" if command == "logs" else ", if its worker runs there"
     return (
-        f"; its pods run on meanwhile: `{there}` on that machine reaches them, `syncpod fleet explain "
-        f"pod/{name}` says what the fleet knows, and `syncpod fleet get nodes` when the node is back"
+        f"; its pods may run on meanwhile: on that machine `{there}` reaches them{worker}. `syncpod fleet explain "
+        f"pod/{name}` has what the fleet knows, and `syncpod fleet get nodes` shows when the node is back"
     )
 
 

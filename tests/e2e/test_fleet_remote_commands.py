@@ -171,4 +171,4 @@ async def test_streams_of_a_node_that_listens(joined: Joined) -> None:
     assert await asyncio.to_thread(shell.ended) == 1
     away = await fleet.say("logs", name, code=1)
     assert f"node {where} does not answer: it has taken no request for 10 s" in away.err
-    assert f"`syncpod logs {name}` on that machine reaches them, `syncpod fleet explain pod/" in away.err
+    assert f"on that machine `syncpod logs {name}` reaches them. `syncpod fleet explain pod/" in away.err

@@ -38,6 +38,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "api-versions": "there is v1, and apps/v1 of a fleet",
     "certificate": "`syncpod fleet certificates` shows those of a fleet's nodes",
     "kustomize": "pipe `kubectl kustomize DIR` into `syncpod apply -f -`",
+    "help": "`syncpod --help` lists the commands, and `syncpod COMMAND --help` explains one",
     "options": "`syncpod --help` lists the commands, and `syncpod COMMAND --help` all options of one",
     "plugin": "there are no plugins",
     "alpha": "what is here is not in stages: `syncpod --help` lists the commands",
@@ -56,9 +57,10 @@ _OF_CREATE: Final[Mapping[str, str]] = {
         "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here",
     ),
     **dict.fromkeys(
-        ("role", "rolebinding", "clusterrole", "clusterrolebinding", "serviceaccount", "sa", "token"),
+        ("role", "rolebinding", "clusterrole", "clusterrolebinding"),
         "there are no roles: docs/security.md says who commands a node",
     ),
+    **dict.fromkeys(("serviceaccount", "sa", "token"), "pods have no accounts at an API server here"),
     **dict.fromkeys(
         ("quota", "poddisruptionbudget", "pdb", "priorityclass", "pc"),
         "there is no such kind here; `syncpod up --capacity` and `priority` in a pod's manifest are what a node obeys",
