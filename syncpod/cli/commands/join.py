@@ -66,10 +66,7 @@ def join(
         raise BadInput("--listen: this node belongs to no fleet yet: name the file of its invitation too")
     worker = serving(here.state_dir)
     node = worker.node if worker is not None else local_node("")
-    if invited.node != node:
-        raise BadInput(f"{_source(invitation)}: node: is {invited.node}, but this node is {node}")
-    if before is not None and before.fleet != invited.fleet:
-        raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
+    _require_this_nodes(invitation, invited, node, before)
     _require_usable(invitation, invited)
     where = _where(listen, listened)
     prepare(here.state_dir)
@@ -84,6 +81,14 @@ def join(
         say(f"node/{node} listens at {where} for the fleet's machine" if where else f"node/{node} does not listen")
     if worker is None:
         remark("no worker serves this node yet: `syncpod up` starts one")
+
+
+def _require_this_nodes(invitation: str, invited: Invitation, node: str, before: Invitation | None) -> None:
+    """Raise BadInput if an invitation is another node's, or of another fleet than the node's."""
+    if invited.node != node:
+        raise BadInput(f"{_source(invitation)}: node: is {invited.node}, but this node is {node}")
+    if before is not None and before.fleet != invited.fleet:
+        raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
 
 
 def _here(state_dir: str) -> NodeSettings:
