@@ -185,8 +185,8 @@ async def test_what_no_pod_uses_any_more_is_forgotten_and_not_before(api: ApiSer
     node.start([KEYS, SETTINGS])
     await until(lambda: node.has(KEYS) == {"k": b"word"} and node.has(SETTINGS) == ABSENT)
     node.given.want([], ())
-    await until(lambda: node.has(SETTINGS) is None)
-    assert set(node.store.versions()) == {KEYS, ObjectRef("ConfigMap", "default", "a")}
+    await until(lambda: set(node.store.versions()) == {KEYS, ObjectRef("ConfigMap", "default", "a")})
+    assert node.has(SETTINGS) is None
     node.used = []
     await until(lambda: node.has(KEYS) is None)
     await until(lambda: not api.watches)
