@@ -48,7 +48,7 @@ nightly: $(INSTALLED) ## test-all, with 20,000 simulated pods and more drawn exa
 # Tests start Python several hundred times: bytecode is kept for them, also where it has been turned off.
 test test-all nightly: export PYTHONDONTWRITEBYTECODE =
 
-planted: $(INSTALLED) ## a hundred and nine planted bugs, an hour and more: does the suite find each? BUGS=names for some of them
+planted: $(INSTALLED) ## planted bugs, an hour and more: does the suite find each? BUGS=names for some of them
 	@$(BIN)/python -m qa.planted $(BUGS)
 
 chaos: $(INSTALLED) ## ten minutes of faults, judged by what containers note; CHAOS="--runtime containerd16 --seed 7"

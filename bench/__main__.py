@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from bench import machine
+from bench.against import Hindered
 from bench.commands import command_line
 from bench.figures import Row
 from bench.growth import growth
@@ -77,7 +78,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the requested measurements; return the exit code: 2 if the machine lacks a part."""
+    """Run the requested measurements; return the exit code: 1 if they are void, 2 if the machine lacks a part."""
     options, load_before = parse(arguments), machine.load()
     try:
         if options.against:
@@ -90,6 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Missing as missing:
         sys.stderr.write(f"bench: {missing}\n")
         return 2
+    except Hindered as hindered:
+        sys.stderr.write(f"bench: {hindered}\n")
+        return 1
     except KeyboardInterrupt:
         return 130
     print(machine.environment(runtime, load_before), render(rows), sep="\n\n")

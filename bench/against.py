@@ -242,7 +242,7 @@ class Contest:
 
 @contextlib.asynccontextmanager
 async def contest(version: str) -> AsyncIterator[Contest]:
-    """Start all sides and what they need, and remove all of it. Raises `Missing`."""
+    """Start all sides and what they need, and remove all of it. Raises `Missing`, and Hindered at the end."""
     async with contextlib.AsyncExitStack() as stack:
         top = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-", ignore_cleanup_errors=True))
@@ -307,8 +307,12 @@ async def contest(version: str) -> AsyncIterator[Contest]:
         require_unhindered(kubelet.taken_up)
 
 
+class Hindered(Exception):
+    """A side waited for something that the bench lacks; the text says for how long."""
+
+
 def require_unhindered(taken_up: Mapping[str, float]) -> None:
-    """Raise RuntimeError if the kubelet's loop stood still within a crowd: then its times say nothing.
+    """Raise Hindered if the kubelet's loop stood still within a crowd: then its times say nothing.
 
     `taken_up` has when it took up each pod, in seconds, by the pod's name. Once it waited for a name server.
     """
@@ -318,7 +322,7 @@ def require_unhindered(taken_up: Mapping[str, float]) -> None:
     for crowd, times in crowds.items():
         pause = max((after - before for before, after in itertools.pairwise(sorted(times))), default=0.0)
         if pause > _STOOD_SECONDS and len(times) >= CROWD:
-            raise RuntimeError(f"{crowd}: the kubelet's loop stood for {pause:.1f} s, so its times say nothing")
+            raise Hindered(f"{crowd}: the kubelet's loop stood for {pause:.1f} s, so its times say nothing")
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ WARNING: Final = (
 async def against_kubelet(version: str, say: Callable[[str], None]) -> str:
     """Measure all sides on a containerd of this version, write the page, and return its new text.
 
-    Raises `Missing` if the machine lacks a part, and TimeoutError.
+    Raises `Missing` if the machine lacks a part, TimeoutError, and Hindered, after which nothing is written.
     """
     before = machine.load()
     say(f"starting two containerd {version}, a kubelet, two Temporal servers, a worker and the prototype's")

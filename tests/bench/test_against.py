@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import parse
-from bench.against import BARE, CROWD, DURABLE, KUBELET, NODE_SIDE, require_unhindered, rows
+from bench.against import BARE, CROWD, DURABLE, KUBELET, NODE_SIDE, Hindered, require_unhindered, rows
 from bench.figures import Figure, Row
 from bench.performance import BEGIN, DOCUMENT, END, report, written
 
@@ -64,5 +64,5 @@ def test_a_kubelet_whose_loop_stood_still_within_a_crowd_is_not_compared() -> No
     apart = {f"one-{number}-bench": 10.0 * number for number in range(10)}
     require_unhindered(taken_up | apart)
     late = {name: at + 5 * (at > 100.3) for name, at in taken_up.items()}
-    with pytest.raises(RuntimeError, match=r"crowd-7: the kubelet's loop stood for 5\.0 s, so its times say nothing"):
+    with pytest.raises(Hindered, match=r"crowd-7: the kubelet's loop stood for 5\.0 s, so its times say nothing"):
         require_unhindered(late | apart)

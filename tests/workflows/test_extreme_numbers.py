@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import example, given
@@ -133,3 +134,10 @@ def test_a_deletion_with_an_invalid_grace_is_refused(grace: int, why: str) -> No
     with pytest.raises(Rejected, match=f"gracePeriodSeconds: {why}"):
         desired.delete(state, DeletePod(grace_period_seconds=grace), NOW)
     assert state.deletion is None
+
+
+@pytest.mark.parametrize("restarts", [{"web": 2**31 - 1}, {"web": LARGEST}, {"web": -1}, {"web": True}, ["web"], None])
+def test_a_start_with_wrong_numbers_of_restarts_is_refused_by_its_field(restarts: Any) -> None:
+    given = {"pod": pod_to_wire(a_running_pod(1).pod), "restarts": restarts}
+    _, why = start.initial_state(given, "pod/default/web", NOW, uuid4, "node/n", decisions=DECISION_VERSION)
+    assert why == 'restarts: must be {"<container>": <a number from 0 to 2147483646>}'

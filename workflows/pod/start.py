@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from syncpod.journal.records import Fact
+from syncpod.lifecycle.observed import Number
 from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages.fleet import is_placed
 from syncpod.messages.identity import pod_workflow_id
@@ -36,6 +37,9 @@ class Adoption(BaseModel):
 
     incarnation: str = Field(min_length=1)
     """The incarnation that goes on; the sandbox's annotation names it."""
+
+
+_RESTARTS: Final = TypeAdapter(dict[str, Number])
 
 
 def ids_of_run(original_run_id: str) -> Callable[[], UUID]:
@@ -137,17 +141,21 @@ def _new(
         adopting=adoption is not None,
         pod=admission.pod.model_copy(update={"metadata": meta, "spec": spec}),
         max_events=max_events if isinstance(max_events, int) else 0,
-        restarts=_counted(start.get("restarts")),
+        restarts=_counted(start),
     )
     _tell(state, admission, now)
     return state
 
 
-def _counted(restarts: Any) -> dict[str, int]:
-    """Return by container how often it was restarted in an earlier life of the pod (`desired.successor_of`)."""
-    if not isinstance(restarts, dict):
-        return {}
-    return {str(name): count for name, count in restarts.items() if isinstance(count, int) and count >= 0}
+def _counted(start: dict[str, Any]) -> dict[str, int]:
+    """Return by container how often it was restarted in an earlier life of the pod (`desired.successor_of`).
+
+    Raises _Refused: a person may have typed it, and a runtime takes no larger numbers.
+    """
+    try:
+        return _RESTARTS.validate_python(start.get("restarts", {}), strict=True)
+    except ValidationError:
+        raise _Refused('restarts: must be {"<container>": <a number from 0 to 2147483646>}') from None
 
 
 def _adoption(start: dict[str, Any]) -> Adoption | None:
