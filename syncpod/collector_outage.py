@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from enum import Enum
 from typing import Final, TypeVar
 
+from syncpod.rare_lines import RareLines
+
 LOGGER: Final = "syncpod.collector"
 """The logger of these lines. A filter of lines about other servers leaves it alone."""
 log = logging.getLogger(LOGGER)
@@ -47,8 +49,7 @@ class CollectorLog(logging.Filter):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._clock = clock
-        self._next_full: float | None = None
+        self._full = RareLines(REPEAT_SECONDS, clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether to write a record."""
@@ -60,10 +61,8 @@ class CollectorLog(logging.Filter):
             return False
         if not record.name.startswith("opentelemetry.") or not record.getMessage().startswith(_QUEUE_FULL):
             return True
-        now = self._clock()
-        if self._next_full is not None and now < self._next_full:
+        if self._full.left_out() is None:
             return False
-        self._next_full = now + REPEAT_SECONDS
         record.name, record.args = LOGGER, ()
         record.msg = "spans are recorded faster than the OpenTelemetry collector takes them; some are lost"
         return True

@@ -27,7 +27,6 @@ from temporalio.service import RPCError
 
 from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all
-from syncpod.agent.complaints import Complaints
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.container_gc import is_dead
 from syncpod.lifecycle.observed import ObservedPod, Seq
@@ -35,6 +34,7 @@ from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import PlegEvent
 from syncpod.node.reader import Relist
+from syncpod.rare_lines import RareLines
 
 log = logging.getLogger(__name__)
 _tracer = trace.get_tracer("syncpod.agent")
@@ -62,6 +62,8 @@ FORGOTTEN_SECONDS = 60.0
 """How long a removed pod keeps its last listing number; late events may still refer to it."""
 _RELIST = "relist"
 """The subject of complaints about the whole listing."""
+_COMPLAINT_SECONDS = 60.0
+"""Between two complaints about the same subject, while it fails each second."""
 _EVENTS_MAX = 50
 """How many events a signal has at most: the newest ones. Events are for people; the workflow reads `status`."""
 
@@ -134,7 +136,7 @@ class Pleg:
         """How many pods have a step now."""
         self._apart: dict[str, asyncio.Task[None]] = {}
         self._last_relist: float | None = None
-        self._complaints = Complaints(log)
+        self._complaints = RareLines(_COMPLAINT_SECONDS)
 
     async def run(self) -> None:
         """Relist each second, or more rarely while the relist may rest, until cancelled."""
@@ -144,7 +146,7 @@ class Pleg:
                 await self.relist()
                 self._complaints.over(_RELIST)
             except CriError as error:
-                self._complaints.say(_RELIST, f"relist failed: {error}")
+                self._complaints.warn(log, _RELIST, f"relist failed: {error}")
                 self.relist_often()
             await asyncio.sleep(max(0.0, RELIST_SECONDS - (time.monotonic() - begun)))
             await self._rest(begun)
@@ -387,7 +389,7 @@ class Pleg:
             await self.look(uid)
             self._complaints.over(uid)
         except CriError as error:
-            self._complaints.say(uid, f"pod {uid} cannot be read: {error}")
+            self._complaints.warn(log, uid, f"pod {uid} cannot be read: {error}")
 
 
 def rest_seconds(pods: int) -> float:

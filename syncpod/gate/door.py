@@ -175,7 +175,7 @@ class Door:
         return connection.is_dismissed == (connection.serial in self._dismissed)
 
     def _refused(self, address: str, why: str) -> None:
-        self._refusals.refused("unknown", f"connection from {address}", why, asyncio.get_running_loop().time())
+        self._refusals.refused("unknown", f"connection from {address}", why)
 
     async def _serve(self, taken: socket.socket, client: Client) -> None:
         loop = asyncio.get_running_loop()
@@ -187,7 +187,7 @@ class Door:
             )
         except OSError as error:  # an ssl.SSLError is one too
             # asyncio sends no alert to the client, so only this log says why.
-            self._refusals.refused("unknown", f"handshake from {client.address}", refusal_of(error), loop.time())
+            self._refusals.refused("unknown", f"handshake from {client.address}", refusal_of(error))
             return
         finally:
             self._handshakes.end(_this_task())
@@ -198,7 +198,7 @@ class Door:
             if connection is None or not self._counts(connection):
                 return
             if sentence := self._bounds.connected(connection.node, loop.time()):
-                self._refusals.refused(connection.node, "connection", sentence, loop.time())
+                self._refusals.refused(connection.node, "connection", sentence)
                 return
             self._handshakes.let_in(client, loop.time())
             try:
@@ -252,14 +252,13 @@ class Door:
 
     async def _pass_in(self, node: str, reader: StreamReader, writer: StreamWriter) -> None:
         """Pass on what a node sends, as long as it keeps to its bounds."""
-        clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(FIRST_SECONDS) as until_its_first_call:
                 sentence = await self._pass_rightful(node, reader, writer, until_its_first_call)
         except TimeoutError:
             sentence = f"it made no call within {FIRST_SECONDS:g} seconds"
         if sentence:
-            self._refusals.refused(node, "connection closed", sentence, clock())
+            self._refusals.refused(node, "connection closed", sentence)
 
     async def _pass_rightful(
         self, node: str, reader: StreamReader, writer: StreamWriter, until_its_first_call: asyncio.Timeout

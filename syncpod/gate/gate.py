@@ -240,7 +240,7 @@ class Gate:
         await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, unknown(method))
 
     async def _refuse(self, context: Any, node: str, method: str, code: grpc.StatusCode, sentence: str) -> None:
-        self._refusals.refused(node, method, sentence, asyncio.get_running_loop().time())
+        self._refusals.refused(node, method, sentence)
         await context.abort(code, sentence)
 
     async def _ask(self, of: NodeConnection, method: str, forwarded: Forwarded, context: Any) -> bytes:
@@ -252,7 +252,7 @@ class Gate:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         # It may have been away when the gate began to serve.
         if method == POLL and (why := await self._ownership.why_not()):
-            self._refusals.refused(of.node, method, why, asyncio.get_running_loop().time())
+            self._refusals.refused(of.node, method, why)
             await context.abort(grpc.StatusCode.UNAVAILABLE, _OTHERS)
         try:
             await self._introductions.introduce(of.node, of.serial, method, asyncio.get_running_loop().time())

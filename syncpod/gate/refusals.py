@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from typing import Final
 
 from typing_extensions import override
+
+from syncpod.rare_lines import RareLines
 
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 10.0
 """For this long, further refusals of the same call of the same node are only counted."""
-_REMEMBERED: Final = 1_000
 
 
 class GoneCalls(logging.Filter):
@@ -28,21 +31,13 @@ class GoneCalls(logging.Filter):
 
 
 class Refusals:
-    """Writes the log. `now` is in seconds of any steady clock."""
+    """Writes the log."""
 
-    def __init__(self) -> None:
-        self._said: dict[tuple[str, str], tuple[float, int]] = {}
-        """By node and method: the time of the last line, and how many refusals have been counted since."""
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is steady, in seconds."""
+        self._lines = RareLines(QUIET_SECONDS, clock)
 
-    def refused(self, node: str, method: str, sentence: str, now: float) -> None:
-        """Log a refused call, or only count it."""
-        about = (node, method[:128])
-        before, unsaid = self._said.get(about, (now - QUIET_SECONDS, 0))
-        if now - before < QUIET_SECONDS:
-            self._said[about] = (before, unsaid + 1)
-            return
-        if len(self._said) >= _REMEMBERED:  # a node may make up names of methods
-            self._said.clear()
-        self._said[about] = (now, 0)
-        more = f" ({unsaid} more since the last line)" if unsaid else ""
-        log.warning("refused: node %s, %r: %s%s", node, about[1], sentence, more)
+    def refused(self, node: str, method: str, sentence: str) -> None:
+        """Log a refused call, or only count it. A node may make up the names of methods."""
+        method = method[:128]
+        self._lines.warn(log, (node, method), f"refused: node {node}, {method!r}: {sentence}")

@@ -14,6 +14,7 @@ from typing import Final
 
 from temporalio.exceptions import ApplicationError
 
+from syncpod.rare_lines import RareLines
 from syncpod.temporal.signed_steps import UNSIGNED
 
 log = logging.getLogger(__name__)
@@ -36,11 +37,9 @@ class ForeignTasks(logging.Filter):
     def __init__(self, queue: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`queue` says whose task queue it is, such as "this node's"; `clock` is steady, in seconds."""
         super().__init__()
-        self._queue, self._clock = queue, clock
-        self._next: dict[str, float] = {}
-        """By kind: when it may be logged again."""
-        self._left_out: dict[str, int] = {}
-        """By kind: how many records were left out since."""
+        self._queue, self._lines = queue, RareLines(REPEAT_SECONDS, clock)
+        self._kinds: set[str] = set()
+        """Those with lines of their own."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether to write a record; one that is due is replaced by what is to be done."""
@@ -54,14 +53,12 @@ class ForeignTasks(logging.Filter):
         if found is None:
             return True
         kind, sentence = found
-        if kind not in self._next and len(self._next) >= KINDS:
+        if kind not in self._kinds and len(self._kinds) >= KINDS:
             kind, sentence = "", f"more kinds of tasks of others than {KINDS} are on {self._queue} task queue"
-        now = self._clock()
-        if now < self._next.get(kind, now):
-            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+        self._kinds.add(kind)
+        if (left_out := self._lines.left_out(kind)) is None:
             return False
-        self._next[kind] = now + REPEAT_SECONDS
-        if left_out := self._left_out.pop(kind, 0):
+        if left_out:
             sentence += f" (and {left_out} times since the last such line)"
         record.msg, record.args, record.exc_info, record.exc_text = sentence, (), None, None
         record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"

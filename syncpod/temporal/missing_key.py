@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from syncpod.messages.encryption import Undecipherable
+from syncpod.rare_lines import RareLines
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,7 @@ class MissingKey(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Have said nothing yet. `clock` is steady, in seconds."""
         super().__init__()
-        self._clock = clock
-        self._next: float | None = None
+        self._lines = RareLines(REPEAT_SECONDS, clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether to write a record; one that is due is replaced by what is to be done."""
@@ -39,10 +39,8 @@ class MissingKey(logging.Filter):
         if not isinstance(error, Undecipherable):
             # The SDK's core quotes what was logged just before.
             return not (record.name.startswith(_CORE) and Undecipherable.__name__ in record.getMessage())
-        now = self._clock()
-        if self._next is not None and now < self._next:
+        if self._lines.left_out() is None:
             return False
-        self._next = now + REPEAT_SECONDS
         record.msg = f"workflows of the fleet cannot go on, since one of them cannot be read: {error}: {WHAT_TO_DO}"
         record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"
         record.args, record.exc_info, record.exc_text = (), None, None
@@ -54,15 +52,12 @@ class UnopenedAnswers:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Have said nothing yet. `clock` is steady, in seconds."""
-        self._clock = clock
-        self._next: float | None = None
+        self._lines = RareLines(REPEAT_SECONDS, clock)
 
     def say(self, node: str, keys: Sequence[str]) -> None:
         """Log it, if it is due. `keys`: the ids of the keys that would open the answer."""
-        now = self._clock()
-        if self._next is not None and now < self._next:
+        if self._lines.left_out() is None:
             return
-        self._next = now + REPEAT_SECONDS
         log.warning(
             "an answer of node %s is sealed for key %s, which the fleet does not have here: if the fleet's database "
             "was restored from a backup, put the sealing keys of that time back, or the workflow of node %s cannot "

@@ -13,6 +13,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from syncpod.messages.sealing import FOR_ANOTHER_KEY, SEALED_BY_ANOTHER
 from syncpod.messages.signed import Refused
+from syncpod.rare_lines import RareLines
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +32,7 @@ class RefusesUnsealed(Interceptor):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Have said nothing yet. `clock` is steady, in seconds."""
-        self._clock = clock
-        self._said: dict[str, float] = {}
-        """By reason: when the log said it last."""
+        self._lines = RareLines(QUIET_SECONDS, clock)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # the SDK's name
         """Wrap the node's answers."""
@@ -41,9 +40,7 @@ class RefusesUnsealed(Interceptor):
 
     def say(self, question: str, why: str) -> None:
         """Log that a question was refused, unless the log says so already."""
-        now = self._clock()
-        if now - self._said.get(why, -QUIET_SECONDS) >= QUIET_SECONDS:
-            self._said[why] = now
+        if self._lines.left_out(why) is not None:
             meaning = f" ({_MEANINGS[why]})" if why in _MEANINGS else ""
             log.warning("a question of the fleet, %s, is refused: %s%s", question, why, meaning)
 

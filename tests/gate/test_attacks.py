@@ -39,6 +39,7 @@ from syncpod.gate import gate as gates
 from syncpod.gate.authority import Pair, now, open_fleet
 from syncpod.gate.calls import NodeCalls
 from syncpod.gate.tokens import TaskTokens
+from syncpod.rare_lines import RareLines
 from tests.gate.conftest import NAMESPACE, SERVICE, Gated, gated, served
 from tests.runtimes.temporal import DevServer
 
@@ -387,7 +388,7 @@ async def handshake(door: Gated, pair: Pair | None) -> str:
 async def test_strangers_get_no_further_than_the_handshake(
     door: Gated, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(RareLines, "left_out", lambda *_: 0)
     other = open_fleet(tmp_path / "other", now())
     shown = {
         "peer did not return a certificate": None,

@@ -49,17 +49,20 @@ def test_a_node_makes_no_more_calls_than_its_part(pauses: list[float], at_a_time
 
 
 def test_refusals_are_one_line_in_ten_seconds_and_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals()
+    now = 0.0
+    refusals = Refusals(lambda: now)
     for tick in range(1_000):
-        refusals.refused("a", "/x/Start", "no", tick / 1_000)
-    refusals.refused("a", "/x/Start\n", "no", 0.0)
-    refusals.refused("b", "/x/Start", "no", 0.0)
-    refusals.refused("a", "/x/Start", "no", QUIET_SECONDS)
+        now = tick / 1_000
+        refusals.refused("a", "/x/Start", "no")
+    refusals.refused("a", "/x/Start\n", "no")
+    refusals.refused("b", "/x/Start", "no")
+    now = QUIET_SECONDS
+    refusals.refused("a", "/x/Start", "no")
     assert [record.getMessage() for record in caplog.records] == [
         "refused: node a, '/x/Start': no",
         "refused: node a, '/x/Start\\n': no",
         "refused: node b, '/x/Start': no",
-        "refused: node a, '/x/Start': no (999 more since the last line)",
+        "refused: node a, '/x/Start': no (and 999 times since the last such line)",
     ]
 
 

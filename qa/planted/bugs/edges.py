@@ -106,6 +106,15 @@ BUGS = (
         tests=("tests/worker/test_collector_outage.py",),
     ),
     Plant(
+        name="a-line-left-out-is-not-counted",
+        room="syncpod/rare_lines",
+        file="syncpod/rare_lines.py",
+        before="self._lines[subject] = due, times + 1",
+        after="self._lines[subject] = due, times",
+        harm="The log shows one failure where there were sixty.",
+        tests=("tests/worker/test_rare_lines.py",),
+    ),
+    Plant(
         name="no-pod-is-all-pods",
         room="qa/fault_points",
         file="qa/fault_points.py",

@@ -169,7 +169,7 @@ class Endpoint:
             self._connections -= 1
 
     def _refused(self, address: str, why: str) -> None:
-        self._refusals.refused("unknown", f"a connection from {address}", why, asyncio.get_running_loop().time())
+        self._refusals.refused("unknown", f"a connection from {address}", why)
 
 
 def _is_let_in(shown: bytes | None, fleet: str) -> bool:

@@ -1,0 +1,50 @@
+"""Lines of a log about what happens again and again: of each subject, one in an interval."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Hashable
+from typing import Final
+
+_MOST: Final = 1_000
+"""How many subjects are remembered; beyond that, the one whose last line is the oldest is forgotten."""
+
+
+class RareLines:
+    """Says which lines are due: the first about each subject at once, and then one in each interval.
+
+    Strangers may make up subjects: each new one has its first line, and memory stays bounded. Two threads at once may
+    cost a line more.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Have no lines yet. An interval has so many `seconds`; `clock` is steady."""
+        self._seconds, self._clock = seconds, clock
+        self._lines: dict[Hashable, tuple[float, int]] = {}
+        """By subject, the oldest line first: when the next line is due, and how many have been left out since."""
+
+    def left_out(self, subject: Hashable = "") -> int | None:
+        """Return how many lines of a subject were left out before this one; None = this one is left out too."""
+        now = self._clock()
+        due, times = self._lines.get(subject, (now, 0))
+        if now < due:
+            self._lines[subject] = due, times + 1
+            return None
+        self._lines.pop(subject, None)
+        if len(self._lines) >= _MOST:
+            del self._lines[next(iter(self._lines))]
+        self._lines[subject] = now + self._seconds, 0
+        return times
+
+    def warn(self, log: logging.Logger, subject: Hashable, text: str) -> None:
+        """Log a warning about a subject if it is due, with how many were left out."""
+        if (times := self.left_out(subject)) is not None:
+            log.warning("%s%s", text, f" (and {times} times since the last such line)" if times else "")
+
+    def over(self, subject: Hashable) -> None:
+        """Forget a subject with which nothing is wrong any more: its next line is due at once."""
+        self._lines.pop(subject, None)
+
+    def __len__(self) -> int:
+        return len(self._lines)
