@@ -15,9 +15,9 @@ from typing import Final
 
 from aiohttp import web
 
-from syncpod.agent.http_answers import AlreadySent, is_defect, sent, within
+from syncpod.agent.http_answers import asked, given_up, is_defect, sent, within
 from syncpod.api.client import ANSWER_SECONDS, BODY_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
-from syncpod.api.messages import JSON, Answer, Request
+from syncpod.api.messages import Answer
 from syncpod.api.routes import answer, refusal
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
@@ -84,10 +84,7 @@ class ApiServer:
             answered = await self._answered(request)
             return await sent(request, answered, _refused, patience=PATIENCE_SECONDS)
         except (OSError, TimeoutError) as gone:
-            log.debug("a client of the node's API is given up: %s", gone)
-            if request.transport is not None:
-                request.transport.abort()
-            return AlreadySent()
+            return given_up(request, "the node's API", gone)
 
     async def _answered(self, request: web.BaseRequest) -> Answer:
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -100,21 +97,13 @@ class ApiServer:
                 body = await _body(request)
         except ValueError as too_long:
             return refusal(ApiError(413, f"{too_long}"))
-        query = request.rel_url.query
-        asked = Request(
-            request.method,
-            request.rel_url.path,
-            {name: query.getall(name) for name in query},
-            request.headers.get("Accept", JSON),
-            body,
-        )
         async with asyncio.timeout(ANSWER_SECONDS):  # a disk may hang, or the server
             try:
-                return await answer(self._source, asked)
+                return await answer(self._source, asked(request, body))
             except (OSError, TimeoutError):
                 raise
             except Exception:
-                log.exception("the node's API cannot answer %s %s", asked.method, asked.path)
+                log.exception("the node's API cannot answer %s %s", request.method, request.rel_url.path)
                 return refusal(ApiError(500, "this node has failed to answer; its log says how"))
 
 

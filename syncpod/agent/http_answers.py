@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from syncpod.api.messages import JSON, Answer
+from syncpod.api.messages import JSON, Answer, Request
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,21 @@ class AlreadySent(web.StreamResponse):
 def is_defect(record: logging.LogRecord) -> bool:
     """Say whether an entry is about more than a request that is no HTTP, which any client may send."""
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+def asked(request: web.BaseRequest, body: bytes = b"") -> Request:
+    """Return a request as the handlers of :mod:`syncpod.api` take it, with the body that has been read of it."""
+    query = request.rel_url.query
+    names = {name: query.getall(name) for name in query}
+    return Request(request.method, request.rel_url.path, names, request.headers.get("Accept", JSON), body)
+
+
+def given_up(request: web.BaseRequest, server: str, why: Exception) -> AlreadySent:
+    """Close the connection of a client that takes too long, or has gone. `server` names the server in the log."""
+    log.debug("a client of %s is given up: %s", server, why)
+    if request.transport is not None:
+        request.transport.abort()
+    return AlreadySent()
 
 
 async def sent(

@@ -52,6 +52,15 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def in_one_part(body: bytes, kind: str, code: int = 200, **headers: str) -> Answer:
+    """Return an answer that is made already, with its content type, and with headers such as `WWW_Authenticate`."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield body
+
+    return Answer(parts(), code, {"Content-Type": kind, **{name.replace("_", "-"): headers[name] for name in headers}})
+
+
 def warning_headers(sentences: Sequence[str]) -> dict[str, str]:
     """Return the header with which Kubernetes' API sends warnings, which kubectl prints; none without a sentence."""
     quoted = (sentence.replace("\\", "\\\\").replace('"', '\\"') for sentence in sentences)

@@ -182,6 +182,18 @@ async def one_pod(
     raise no_such_pod(name)
 
 
+async def named_pod(source: PodSource, namespace: str, name: str, missing: str, uid: str = "") -> dict[str, Any]:
+    """Return a pod, or with `uid` the one with this UID, as its workflow has told it last.
+
+    Raises ApiError, with the text `missing` where there is none, and CannotSay.
+    """
+    for one in source.known_pods(namespace, [name]) or await source.open_pods(namespace, [name]):
+        pod = one.reads.pod()
+        if uid in ("", pod["metadata"].get("uid")):
+            return pod
+    raise ApiError(404, missing)
+
+
 def _listed(one: Told) -> ListedPod:
     document = {"apiVersion": "v1", "kind": "Pod"} | one.reads.pod()
     return ListedPod(document, current=one.recorded is None, recorded=one.recorded or NOTHING_RECORDED)

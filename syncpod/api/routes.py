@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from syncpod.api import discovery, events, node, pods
 from syncpod.api.lists import whole
 from syncpod.api.messages import Answer, Request
-from syncpod.api.source import CannotSay, PodSource
+from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
 
 A = TypeVar("A")
@@ -70,8 +70,6 @@ async def answer(source: PodSource, asked: Request) -> Answer:
     try:
         route, names = _route(asked.method, asked.path)
         return await route.handle(source, asked, *route.fixed, *names)
-    except CannotSay:
-        return refusal(ApiError(503, "this node cannot say now which pods there are: its Temporal server does not say"))
     except ApiError as error:
         return refusal(error)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from syncpod.api.listed import Recorded
+from syncpod.api.statuses import ApiError
 from syncpod.messages.reads import PodReads
 from syncpod.messages.running_steps import PendingStep
 
@@ -40,8 +41,11 @@ class Told:
         return self.namespace, self.name
 
 
-class CannotSay(Exception):
+class CannotSay(ApiError):
     """The source cannot say which pods there are now."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "this node cannot say now which pods there are: its Temporal server does not say")
 
 
 class PodSource(Protocol):

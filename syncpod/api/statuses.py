@@ -6,11 +6,15 @@ from typing import Any, Final
 
 _REASONS: Final = {
     400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "NotFound",
     405: "MethodNotAllowed",
     406: "NotAcceptable",
     413: "RequestEntityTooLarge",
     415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
     500: "InternalError",
     501: "NotImplemented",
     503: "ServiceUnavailable",

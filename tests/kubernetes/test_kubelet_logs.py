@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from syncpod.agent.kubelet_port.access import Refused
-from syncpod.agent.kubelet_port.wanted_log import instance
+from syncpod.api.statuses import ApiError
+from syncpod.api.wanted_log import instance
 from tests.agent.waiting import until
 from tests.hung_disk import hung_disk
 from tests.kubernetes.kubelet_port import Node, chunks, node
@@ -213,9 +213,9 @@ NAMED = 'container "app" in pod "web"'
 )
 def test_the_instance_and_the_words_are_the_kubelets(pod: Any, previous: bool, expected: Any) -> None:
     if isinstance(expected, str):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(ApiError) as refused:
             instance(pod, "app", previous=previous)
-        assert (refused.value.code, refused.value.text) == (400, expected)
+        assert (refused.value.code, refused.value.message) == (400, expected)
     else:
         found = instance(pod, "app", previous=previous)
         assert (found.id, found.restart) == expected

@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from syncpod.agent import own_commands
 from syncpod.agent.kubelet_port import pod_commands as module
-from syncpod.agent.kubelet_port.access import Refused
 from syncpod.api.messages import Request
+from syncpod.api.statuses import ApiError
 from syncpod.cli import kubectl_plugin
 from syncpod.cli.failure import Failure
 from syncpod.kubernetes.pod_commands import CommandInvalid, words
@@ -84,7 +84,7 @@ async def test_a_few_commands_run_at_a_time_and_one_that_is_not_waited_for_is_ki
     asking = asyncio.create_task(commands.answer(asked, "explain", "shop", "slow"))
     pid = tmp_path / "pid"
     await until(lambda: pid.exists() and pid.read_text().endswith("\n"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         await commands.answer(asked, "explain", "shop", "web")
     assert refused.value.code == 429
     asking.cancel()

@@ -18,7 +18,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from syncpod.agent.kubelet_port.remembered import Remembered
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.api.statuses import ApiError
+from syncpod.kubernetes.client import ApiClient, Unreachable
+from syncpod.kubernetes.client import ApiError as ClusterError
 from syncpod.kubernetes.client_certificates import user_of_certificate
 from syncpod.kubernetes.reviews import (
     ACCESS_REVIEWS,
@@ -47,15 +49,6 @@ _AT_ONCE: Final = 16
 
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
 """Who shows neither a certificate nor a token that is reviewed."""
-
-
-class Refused(Exception):
-    """A request is not answered as it should be; the text is the answer, plain."""
-
-    def __init__(self, code: int, text: str) -> None:
-        """`code` is HTTP's."""
-        super().__init__(text)
-        self.code, self.text = code, text
 
 
 @dataclass(frozen=True)
@@ -89,7 +82,7 @@ class Guard:
     async def user(self, certificate: bytes | None, authorization: str) -> User:
         """Return who shows this client certificate, which TLS has verified, or this Authorization header.
 
-        Raises Refused.
+        Raises ApiError.
         """
         if certificate is not None:
             known = user_of_certificate(certificate, datetime.now(UTC))
@@ -101,7 +94,7 @@ class Guard:
         if user is None and self._access.anonymous and not shows_token:  # a token that is nobody's is no anonymity
             return ANONYMOUS
         if user is None:
-            raise Refused(401, "Unauthorized")
+            raise ApiError(401, "Unauthorized")
         return user
 
     async def _user_of_token(self, token: str) -> User | None:
@@ -116,12 +109,12 @@ class Guard:
         question = hmac.digest(self._secret, token.encode(errors="surrogateescape"), hashlib.sha256)
         try:
             return (await self._tokens.answer(question, ask, lambda _: TOKEN_SECONDS)).user
-        except (ApiError, Unreachable) as error:
+        except (ClusterError, Unreachable) as error:
             log.warning("whose token a request shows cannot be asked: %s", error)
             return None
 
     async def require(self, user: User, access: Access) -> None:
-        """Return if somebody may have what they want of the node. Raises Refused."""
+        """Return if somebody may have what they want of the node. Raises ApiError."""
         if self._access.always_allow:
             return
         names = " ".join(access.subresources)
@@ -130,10 +123,10 @@ class Guard:
             for subresource in access.subresources:
                 if await self._may(user, access.verb, subresource):
                     return
-        except (ApiError, Unreachable) as error:
+        except (ClusterError, Unreachable) as error:
             log.warning("what %s may do here cannot be asked: %s", user.name, error)
-            raise Refused(500, f"Authorization error {who}") from None
-        raise Refused(403, f"Forbidden {who}")
+            raise ApiError(500, f"Authorization error {who}") from None
+        raise ApiError(403, f"Forbidden {who}")
 
     async def _may(self, user: User, verb: str, subresource: str) -> bool:
         client = self._client

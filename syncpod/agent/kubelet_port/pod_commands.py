@@ -11,12 +11,12 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from syncpod.agent.kubelet_port.access import Refused
 from syncpod.agent.own_commands import start_command
-from syncpod.api.messages import JSON, Answer, Request
+from syncpod.api.messages import JSON, Answer, Request, in_one_part
+from syncpod.api.statuses import ApiError
 from syncpod.kubernetes.pod_commands import CommandInvalid, answer, words
 
 MOST: Final = 4
@@ -34,24 +34,24 @@ class PodCommands:
         self._environment, self._running = dict(environment), 0
 
     async def answer(self, asked: Request, command: str, namespace: str, pod: str) -> Answer:
-        """Return what a command says of a pod. Raises Refused."""
+        """Return what a command says of a pod. Raises ApiError."""
         try:
             line = words(command, namespace, pod, asked.query)
         except CommandInvalid as wrong:
-            raise Refused(400, str(wrong)) from None
+            raise ApiError(400, str(wrong)) from None
         if self._running >= MOST:
-            raise Refused(429, f"this node already runs {MOST} such commands: try again")
+            raise ApiError(429, f"this node already runs {MOST} such commands: try again")
         self._running += 1
         try:
             code, out, err = await self._run(line)
         except OSError as error:
-            raise Refused(500, f"this node cannot run the command: {error.strerror}") from None
+            raise ApiError(500, f"this node cannot run the command: {error.strerror}") from None
         finally:
             self._running -= 1
-        return Answer(_once(json.dumps(answer(code, out, err)).encode()), 200, {"Content-Type": JSON})
+        return in_one_part(json.dumps(answer(code, out, err)).encode(), JSON)
 
     async def _run(self, line: tuple[str, ...]) -> tuple[int, bytes, bytes]:
-        """Run one command to its end; one that is not waited for any more is killed. Raises OSError, Refused."""
+        """Run one command to its end; one that is not waited for any more is killed. Raises OSError, ApiError."""
         pipe = asyncio.subprocess.PIPE
         process = await start_command(line, self._environment, asyncio.subprocess.DEVNULL, pipe, pipe)
         assert process.stdout is not None
@@ -68,15 +68,11 @@ class PodCommands:
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:
-    """Return all that a command says. Raises Refused if that is too much."""
+    """Return all that a command says. Raises ApiError if that is too much."""
     parts, size = [], 0
     while part := await stream.read(_BLOCK):
         parts.append(part)
         size += len(part)
         if size > _LARGEST:
-            raise Refused(500, f"the command says more than {_LARGEST >> 20} MiB")
+            raise ApiError(500, f"the command says more than {_LARGEST >> 20} MiB")
     return b"".join(parts)
-
-
-async def _once(body: bytes) -> AsyncIterator[bytes]:
-    yield body

@@ -10,24 +10,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aiohttp import web
 
-from syncpod.agent.http_answers import AlreadySent, sent
-from syncpod.agent.kubelet_port.access import Guard, Refused
-from syncpod.agent.kubelet_port.container_logs import ContainerLogs
+from syncpod.agent.http_answers import asked as asked_of
+from syncpod.agent.http_answers import given_up, sent
+from syncpod.agent.kubelet_port.access import Guard
 from syncpod.agent.kubelet_port.listener import Listener
 from syncpod.agent.kubelet_port.pod_commands import PodCommands
 from syncpod.agent.kubelet_port.relay import is_upgrade, relay
-from syncpod.agent.kubelet_port.streams import ContainerStreams
 from syncpod.agent.scraping.readings import CONTENT_TYPE, NodeReadings
+from syncpod.api.container_logs import ContainerLogs
+from syncpod.api.container_streams import ContainerStreams
 from syncpod.api.lists import as_json
-from syncpod.api.messages import JSON, Answer, Request
+from syncpod.api.messages import JSON, Answer, Request, in_one_part
 from syncpod.api.routes import Route, matching
 from syncpod.api.source import PodSource
+from syncpod.api.statuses import ApiError
 from syncpod.cri.port import CriRuntime
 from syncpod.kubernetes.pod_commands import PREFIX
 from syncpod.kubernetes.reviews import access_of
@@ -128,24 +130,24 @@ class KubeletPort:
                     raise _unknown(asked.path, allowed)
                 route, names = answering
                 answer = await self._within(route.handle(asked, *names), asked)
-            except Refused as refused:
+            except ApiError as refused:
                 answer = _refusal(refused)
             return await sent(request, answer, _broken, patience=_READ_SECONDS)
         except (OSError, TimeoutError) as gone:
-            return _given_up(request, gone)
+            return given_up(request, "the kubelet's port", gone)
 
     async def _serve(self, request: web.BaseRequest, guard: Guard) -> web.StreamResponse:
         """Answer one request; close the connection if its client takes too long."""
         try:
             try:
                 return await self._answered(request, guard)
-            except Refused as refused:
+            except ApiError as refused:
                 return await sent(request, _refusal(refused), _broken, patience=_READ_SECONDS)
         except (OSError, TimeoutError) as gone:
-            return _given_up(request, gone)
+            return given_up(request, "the kubelet's port", gone)
 
     async def _answered(self, request: web.BaseRequest, guard: Guard) -> web.StreamResponse:
-        """Answer a request of somebody who may make it. Raises Refused, OSError, TimeoutError."""
+        """Answer a request of somebody who may make it. Raises ApiError, OSError, TimeoutError."""
         asked = _asked(request)
         async with asyncio.timeout(_ANSWER_SECONDS):
             user = await guard.user(_certificate(request), request.headers.get("Authorization", ""))
@@ -166,40 +168,32 @@ class KubeletPort:
     async def _streamed(
         self, request: web.BaseRequest, asked: Request, found: tuple[Route[str], tuple[str, ...]]
     ) -> web.StreamResponse:
-        """Pass a connection on to the runtime. Raises Refused."""
+        """Pass a connection on to the runtime. Raises ApiError."""
         if not is_upgrade(request.headers):
-            raise Refused(400, "Upgrade request required")
+            raise ApiError(400, "Upgrade request required")
         route, names = found
         url = await self._within(route.handle(asked, *names), asked)
         return await relay(request, url)
 
     async def _within(self, answering: Awaitable[Any], asked: Request) -> Any:
-        """Return what a handler returns. Raises Refused."""
+        """Return what a handler returns. Raises ApiError."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await answering
-        except Refused:
+        except ApiError:
             raise
         except TimeoutError:
-            raise Refused(500, f"this node could not answer within {_ANSWER_SECONDS:g} s") from None
+            raise ApiError(500, f"this node could not answer within {_ANSWER_SECONDS:g} s") from None
         except Exception:
             log.exception("the kubelet's port cannot answer %s %s", asked.method, asked.path)
-            raise Refused(500, "this node has failed to answer; its log says how") from None
+            raise ApiError(500, "this node has failed to answer; its log says how") from None
 
     async def _summary(self, asked: Request) -> Answer:
         is_short = asked.one("only_cpu_and_memory").lower() in ("true", "1")
-        return Answer(_once(await self._readings.summary(only_cpu_and_memory=is_short)), 200, {"Content-Type": JSON})
+        return in_one_part(await self._readings.summary(only_cpu_and_memory=is_short), JSON)
 
     async def _configz(self, asked: Request) -> Answer:
-        return Answer(_once(as_json({"kubeletconfig": self._configuration})), 200, {"Content-Type": JSON})
-
-
-def _given_up(request: web.BaseRequest, why: Exception) -> web.StreamResponse:
-    """Close the connection of a client that takes too long, or has gone."""
-    log.debug("a client of the kubelet's port is given up: %s", why)
-    if request.transport is not None:
-        request.transport.abort()
-    return AlreadySent()
+        return in_one_part(as_json({"kubeletconfig": self._configuration}), JSON)
 
 
 def _streams(streams: ContainerStreams) -> Sequence[Route[str]]:
@@ -219,37 +213,31 @@ def _made(make: Callable[[], Awaitable[bytes]], kind: str) -> Callable[[Request]
     """Return a handler that answers what `make` returns."""
 
     async def handle(_: Request) -> Answer:
-        return Answer(_once(await make()), 200, {"Content-Type": kind})
+        return in_one_part(await make(), kind)
 
     return handle
 
 
 async def _healthy(_: Request) -> Answer:
-    return Answer(_once(b"ok"), 200, {"Content-Type": _PLAIN})
+    return in_one_part(b"ok", _PLAIN)
 
 
 async def _no_checkpoint(_: Request, *_names: str) -> Answer:
-    raise Refused(404, _NO_CHECKPOINTS)
+    raise ApiError(404, _NO_CHECKPOINTS)
 
 
-def _unknown(path: str, allowed: str) -> Refused:
+def _unknown(path: str, allowed: str) -> ApiError:
     """Return the refusal of a path that nobody answers, or not by this method."""
     if path == "/logs" or path.startswith("/logs/"):
-        return Refused(405, _LOGS_DISABLED)
+        return ApiError(405, _LOGS_DISABLED)
     if allowed:
-        return Refused(405, f"405: Method Not Allowed: {path} answers {allowed}")
-    return Refused(404, "404 page not found")
+        return ApiError(405, f"405: Method Not Allowed: {path} answers {allowed}")
+    return ApiError(404, "404 page not found")
 
 
 def _asked(request: web.BaseRequest) -> Request:
-    query = request.rel_url.query
-    path = request.rel_url.path
-    return Request(
-        request.method,
-        path.rstrip("/") or "/",
-        {name: query.getall(name) for name in query},
-        request.headers.get("Accept", JSON),
-    )
+    asked = asked_of(request)
+    return replace(asked, path=asked.path.rstrip("/") or "/")
 
 
 def _certificate(request: web.BaseRequest) -> bytes | None:
@@ -259,19 +247,13 @@ def _certificate(request: web.BaseRequest) -> bytes | None:
     return der or None
 
 
-def _refusal(refused: Refused) -> Answer:
-    headers = {"Content-Type": _PLAIN}
-    if refused.code == 401:
-        headers["WWW-Authenticate"] = 'Bearer realm="kubelet"'
-    return Answer(_once(refused.text.encode()), refused.code, headers)
+def _refusal(refused: ApiError) -> Answer:
+    headers = {"WWW_Authenticate": 'Bearer realm="kubelet"'} if refused.code == 401 else {}
+    return in_one_part(refused.message.encode(), _PLAIN, refused.code, **headers)
 
 
 def _broken(error: Exception) -> Answer:
-    if isinstance(error, Refused):
+    if isinstance(error, ApiError):
         return _refusal(error)
     log.error("an answer of the kubelet's port cannot be made", exc_info=error)
-    return _refusal(Refused(500, "this node has failed to answer; its log says how"))
-
-
-async def _once(body: bytes) -> AsyncIterator[bytes]:
-    yield body
+    return _refusal(ApiError(500, "this node has failed to answer; its log says how"))

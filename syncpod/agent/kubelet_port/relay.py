@@ -17,7 +17,7 @@ from aiohttp import web
 
 from syncpod.agent.background import cancel_all
 from syncpod.agent.http_answers import AlreadySent
-from syncpod.agent.kubelet_port.access import Refused
+from syncpod.api.statuses import ApiError
 from syncpod.streaming.connection import Connection, UpgradeRefused, requested
 from syncpod.streaming.spdy import CHUNK
 
@@ -40,7 +40,7 @@ def is_upgrade(headers: Mapping[str, str]) -> bool:
 async def relay(request: web.BaseRequest, url: str) -> web.StreamResponse:
     """Pass the connection of a request on to the runtime's `url` until one of them ends it.
 
-    Raises Refused if the runtime does not take it, and OSError if the client is gone before.
+    Raises ApiError if the runtime does not take it, and OSError if the client is gone before.
     """
     parts = urlsplit(url)
     kept = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers]
@@ -52,7 +52,7 @@ async def relay(request: web.BaseRequest, url: str) -> web.StreamResponse:
     try:
         runtime, answer = await Connection.ask(url, head)
     except UpgradeRefused as refused:
-        raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, f"the runtime does not stream: {refused}") from None
+        raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, f"the runtime does not stream: {refused}") from None
     try:
         if answer.code != HTTPStatus.SWITCHING_PROTOCOLS:
             return _refusal(answer.code, answer.lines, answer.text)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from syncpod.agent.kubelet_port.access import Refused
-from syncpod.agent.kubelet_port.named_pods import named_pod
-from syncpod.agent.kubelet_port.wanted_log import require_container
 from syncpod.api.messages import Request
+from syncpod.api.pods import named_pod
 from syncpod.api.source import PodSource
+from syncpod.api.statuses import ApiError
+from syncpod.api.wanted_log import require_container
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.translation.names import POD_UID_LABEL
@@ -40,7 +40,7 @@ class ContainerStreams:
         self._source, self._cri = source, cri
 
     async def exec_url(self, asked: Request, namespace: str, name: str, *uid_and_container: str) -> str:
-        """Return the URL for running a command in a container. Raises Refused."""
+        """Return the URL for running a command in a container. Raises ApiError."""
         *uid, container = uid_and_container
         streams = _streams(asked)
         pod = await named_pod(self._source, namespace, name, _NO_POD, *uid)
@@ -59,7 +59,7 @@ class ContainerStreams:
     async def attach_url(self, asked: Request, namespace: str, name: str, *uid_and_container: str) -> str:
         """Return the URL for the streams of a container's main process, which has a terminal or not.
 
-        Raises Refused, also where the runtime refuses what is asked for: the error output of a terminal.
+        Raises ApiError, also where the runtime refuses what is asked for: the error output of a terminal.
         """
         *uid, container = uid_and_container
         streams = _streams(asked)
@@ -72,7 +72,7 @@ class ContainerStreams:
         )
 
     async def forward_url(self, asked: Request, namespace: str, name: str, *uid: str) -> str:
-        """Return the URL for connections to ports of a pod. Raises Refused."""
+        """Return the URL for connections to ports of a pod. Raises ApiError."""
         ports = _ports(asked)
         pod = await named_pod(self._source, namespace, name, _NO_POD, *uid)
         try:
@@ -81,53 +81,53 @@ class ContainerStreams:
             raise _failed(error) from None
         ready = [each for each in sandboxes if each.state == "SANDBOX_READY"]
         if not ready:
-            raise Refused(500, f'pod not found ("{name}_{namespace}")')
+            raise ApiError(500, f'pod not found ("{name}_{namespace}")')
         newest = max(ready, key=lambda each: each.attempt)
         return await _from_runtime(self._cri.port_forward(newest.id, ports))
 
     async def _running(self, pod: dict[str, Any], container: str, missing: str) -> str:
-        """Return the id of the container that runs. Raises Refused, with the text `missing` if none does."""
+        """Return the id of the container that runs. Raises ApiError, with the text `missing` if none does."""
         try:
             found = await self._cri.list_containers(labels={POD_UID_LABEL: pod["metadata"]["uid"]})
         except CriError as error:
             raise _failed(error) from None
         running = [each for each in found if each.name == container and each.state == "running"]
         if not running:
-            raise Refused(500, missing)
+            raise ApiError(500, missing)
         return max(running, key=lambda each: each.attempt).id
 
 
 def _streams(asked: Request) -> _Streams:
-    """Return the streams that are asked for (remotecommand.NewOptions). Raises Refused."""
+    """Return the streams that are asked for (remotecommand.NewOptions). Raises ApiError."""
     tty = asked.one("tty") == "1"
     stdin, stdout, stderr = (asked.one(name) == "1" for name in ("input", "output", "error"))
     stderr = stderr and not tty
     if not (stdin or stdout or stderr):
-        raise Refused(400, "you must specify at least 1 of stdin, stdout, stderr")
+        raise ApiError(400, "you must specify at least 1 of stdin, stdout, stderr")
     return _Streams(stdin, stdout, stderr, tty)
 
 
 def _ports(asked: Request) -> Sequence[int]:
-    """Return the ports in the query, which only WebSocket's channels have. Raises Refused."""
+    """Return the ports in the query, which only WebSocket's channels have. Raises ApiError."""
     ports = []
     for text in ",".join(asked.query.get("port", ())).split(","):
         if not text:
             continue
         if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) < 65536):
-            raise Refused(400, f'unable to parse "{text}" as a port: must be a number from 1 to 65535')
+            raise ApiError(400, f'unable to parse "{text}" as a port: must be a number from 1 to 65535')
         ports.append(int(text))
     return ports
 
 
 async def _from_runtime(asking: Any) -> str:
-    """Return the runtime's URL. Raises Refused."""
+    """Return the runtime's URL. Raises ApiError."""
     try:
         return str(await asking)
     except CriError as error:
         raise _failed(error) from None
 
 
-def _failed(error: CriError) -> Refused:
+def _failed(error: CriError) -> ApiError:
     """Return a failure of the runtime (streaming.WriteError)."""
     code = {"NOT_FOUND": 404, "RESOURCE_EXHAUSTED": 429}.get(error.code, 500)
-    return Refused(code, error.message or error.code)
+    return ApiError(code, error.message or error.code)

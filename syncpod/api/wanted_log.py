@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from syncpod.agent.kubelet_port.access import Refused
 from syncpod.api.messages import Request
+from syncpod.api.statuses import ApiError
 
 _STREAMS: Final = {"": "", "All": "", "Stdout": "stdout", "Stderr": "stderr"}
 _UNDECODABLE: Final = '{"message": "Unable to decode query."}'
@@ -40,7 +40,7 @@ class WantedLog:
 
 
 def wanted_log(asked: Request, now: datetime) -> WantedLog:
-    """Return what a request wants. Raises Refused."""
+    """Return what a request wants. Raises ApiError."""
     tail_word = asked.one("tail")
     tail = None if tail_word == "all" else _whole(tail_word or asked.one("tailLines"))
     since_seconds, since_text = _whole(asked.one("sinceSeconds")), asked.one("sinceTime")
@@ -53,7 +53,7 @@ def wanted_log(asked: Request, now: datetime) -> WantedLog:
         or (_STREAMS[stream] and tail is not None)
     )
     if is_wrong:
-        raise Refused(422, _INVALID)
+        raise ApiError(422, _INVALID)
     since = _time(since_text)
     if since_seconds is not None:
         since = _ago(now, since_seconds)
@@ -79,7 +79,7 @@ def _whole(text: str) -> int | None:
         return None
     digits = text.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        raise Refused(400, _UNDECODABLE)
+        raise ApiError(400, _UNDECODABLE)
     return int(text)
 
 
@@ -89,9 +89,9 @@ def _time(text: str) -> datetime | None:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise Refused(400, _UNDECODABLE) from None
+        raise ApiError(400, _UNDECODABLE) from None
     if at.tzinfo is None:
-        raise Refused(400, _UNDECODABLE)
+        raise ApiError(400, _UNDECODABLE)
     return at
 
 
@@ -103,13 +103,13 @@ def _ago(now: datetime, seconds: int) -> datetime | None:
 
 
 def require_container(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
-    """Return the container's part of the pod's spec. Raises Refused if there is none."""
+    """Return the container's part of the pod's spec. Raises ApiError if there is none."""
     spec = pod.get("spec") or {}
     for kind in _SPECS:
         for each in spec.get(kind) or ():
             if each.get("name") == container:
                 return dict(each)
-    raise Refused(404, f'container "{container}" not found in pod "{pod["metadata"]["name"]}"')
+    raise ApiError(404, f'container "{container}" not found in pod "{pod["metadata"]["name"]}"')
 
 
 @dataclass(frozen=True)
@@ -123,33 +123,33 @@ class Instance:
 
 
 def instance(pod: Mapping[str, Any], container: str, *, previous: bool) -> Instance:
-    """Return the instance whose log is wanted. Raises Refused, with the reason in the kubelet's words."""
+    """Return the instance whose log is wanted. Raises ApiError, with the reason in the kubelet's words."""
     named = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
     status = _status_of(pod, container)
     if status is None:
-        raise Refused(400, f"{named} is not available")
+        raise ApiError(400, f"{named} is not available")
     last = (status.get("lastState") or {}).get("terminated") or {}
     state = status.get("state") or {}
     restart = int(status.get("restartCount") or 0)
     if previous:
         if not last.get("containerID"):
-            raise Refused(400, f"previous terminated {named} not found")
+            raise ApiError(400, f"previous terminated {named} not found")
         return _instance(status, last["containerID"], restart)
     if "running" in state:
         return Instance(str(status.get("containerID") or ""), restart)
     if "terminated" in state:
         own = (state["terminated"] or {}).get("containerID") or last.get("containerID")
         if not own:
-            raise Refused(400, f"{named} is terminated")
+            raise ApiError(400, f"{named} is terminated")
         return _instance(status, own, restart)
     if last:
         if not last.get("containerID"):
-            raise Refused(400, f"{named} is terminated")
+            raise ApiError(400, f"{named} is terminated")
         return _instance(status, last["containerID"], restart)
     if "waiting" in state:
         reason = (state["waiting"] or {}).get("reason") or ""
-        raise Refused(400, f"{named} is waiting to start: {_WHY_NO_IMAGE.get(reason, reason)}")
-    raise Refused(400, f"{named} is waiting to start - no logs yet")
+        raise ApiError(400, f"{named} is waiting to start: {_WHY_NO_IMAGE.get(reason, reason)}")
+    raise ApiError(400, f"{named} is waiting to start - no logs yet")
 
 
 def _instance(status: Mapping[str, Any], id_: str, restart: int) -> Instance:

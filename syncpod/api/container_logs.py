@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from syncpod.agent.kubelet_port.access import Refused
-from syncpod.agent.kubelet_port.named_pods import named_pod
-from syncpod.agent.kubelet_port.wanted_log import Instance, WantedLog, instance, require_container, wanted_log
 from syncpod.api.messages import Answer, Request
+from syncpod.api.pods import named_pod
 from syncpod.api.source import PodSource
+from syncpod.api.statuses import ApiError
+from syncpod.api.wanted_log import Instance, WantedLog, instance, require_container, wanted_log
 from syncpod.cri.errors import CriError, NotFound
 from syncpod.cri.port import CriRuntime
 from syncpod.node.log_lines import LogText
@@ -39,7 +39,7 @@ class ContainerLogs:
         self._source, self._cri, self._node, self._threads = source, cri, node, threads
 
     async def answer(self, asked: Request, namespace: str, name: str, container: str) -> Answer:
-        """Return the log that is asked for, as it comes. Raises Refused."""
+        """Return the log that is asked for, as it comes. Raises ApiError."""
         wanted = wanted_log(asked, datetime.now(UTC))
         pod = await named_pod(self._source, namespace, name, f'pod "{name}" does not exist')
         require_container(pod, container)
@@ -48,7 +48,7 @@ class ContainerLogs:
         return Answer(self._text(path, found, wanted, pod["metadata"]["uid"]), 200, {"Content-Type": "text/plain"})
 
     async def _path(self, pod: dict[str, Any], container: str, found: Instance) -> Path:
-        """Return where the log of an instance is. Raises Refused."""
+        """Return where the log of an instance is. Raises ApiError."""
         sentence = f"unable to retrieve container logs for {found.id}"
         try:
             path = (await self._cri.container_status(_raw(found.id))).container.log_path
@@ -57,15 +57,15 @@ class ContainerLogs:
         except NotFound:
             pass
         except CriError as error:
-            raise Refused(400, f"{sentence}: {error.message or error.code}") from None
+            raise ApiError(400, f"{sentence}: {error.message or error.code}") from None
         meta = pod["metadata"]
         try:
             directory = pod_log_directory(self._node, meta["namespace"], meta["name"], meta["uid"]) / container
         except UnsafeName:
-            raise Refused(400, sentence) from None
+            raise ApiError(400, sentence) from None
         path_here = directory / f"{found.restart}.log"
         if not await self._threads.run(meta["uid"], DiskWork.SHOW_LOGS, path_here.exists):
-            raise Refused(400, sentence)
+            raise ApiError(400, sentence)
         return path_here
 
     async def _text(self, path: Path, found: Instance, wanted: WantedLog, uid: str) -> AsyncIterator[bytes]:
