@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -21,13 +22,14 @@ def description(one: Told, pending: Sequence[PendingStep], pages: str) -> Mappin
     """Return a pod's PodDescription: its lines. `pages` is the page of workflows in Temporal's UI; "" = not known."""
     document = one.reads.pod()
     pod = Pod.model_validate(document)
-    try:
-        events, plan = tuple(read_events(one.reads.events())), one.reads.plan()
-    except CannotSay:  # it no longer answers
-        events, plan = None, {}
+    events: tuple[EventRecord, ...] | None = None
+    plan: Mapping[str, Any] = {}
+    with contextlib.suppress(CannotSay):  # it does not answer; the node's journal may have its events
+        events = tuple(read_events(one.reads.events()))
+        plan = one.reads.plan()
     facts = _facts(pod, one.run, pages, events, plan, pending)
     annotations = {ANNOTATION: why} if (why := why_orphaned(document)) else {}
-    lines = describe if one.recorded is None else describe_recorded
+    lines = describe if one.recorded is None or pod.spec.containers else describe_recorded
     return {
         "kind": "PodDescription",
         "apiVersion": "syncpod.dev/v1",

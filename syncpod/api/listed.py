@@ -15,6 +15,8 @@ class Recorded:
     """STATUS; "" = not known."""
     restarts: int | None = None
     """RESTARTS; None = not known."""
+    created: str = ""
+    """When the pod was created, as on the wire; "" = not known: then its document has when its run began."""
 
 
 NOTHING_RECORDED: Final = Recorded()

@@ -16,9 +16,22 @@ def recorded_pod(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any] 
 
     The status is in the snapshot, which is written a moment after the pod's record: without it, the status is empty.
     """
-    if not uid or "/" in uid or uid.startswith("."):
+    if not _is_name(uid):
         return None
     return _from_snapshot(state_dir, workflow_id, uid) or _from_record(state_dir, workflow_id, uid)
+
+
+def recorded_creation(state_dir: Path, workflow_id: str, uid: str) -> str:
+    """Return when a pod was created, as on the wire, by this machine's record of it; "" if it has none. Blocks."""
+    if not _is_name(uid) or (pod := _from_record(state_dir, workflow_id, uid)) is None:
+        return ""
+    created = pod["metadata"].get("creationTimestamp")
+    return created if isinstance(created, str) else ""
+
+
+def _is_name(uid: str) -> bool:
+    """Say whether a UID names a file in a directory: it comes from the server."""
+    return bool(uid) and "/" not in uid and not uid.startswith(".")
 
 
 def bare_pod(namespace: str, name: str, uid: str, containers: Iterable[str]) -> dict[str, Any]:

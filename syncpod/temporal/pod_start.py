@@ -135,6 +135,8 @@ def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
         "PodStatus": "Pending",
         "NodeName": node,
     }
+    if pod.metadata.uid:  # known before the workflow has run: of a pod that is adopted
+        keywords["PodUID"] = pod.metadata.uid
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()
     ]

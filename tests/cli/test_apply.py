@@ -189,6 +189,13 @@ async def test_a_cordoned_node_refuses_a_new_pod_before_anything_else_is_done(
         assert (await syncpod("get", "configmap", "settings")).code == 1
         planned = await syncpod("plan", "-f", "-", stdin=as_json(manifest(new)))
         assert (planned.code, planned.out) == (1, f"pod/{new}: would be refused\n") and sentence in planned.err
+        withheld = f"would not be applied, since the whole apply is refused for pod/{new}\n"
+        planned = await syncpod("plan", "-f", str(stream))
+        assert planned.out == f"configmap/settings: {withheld}pod/{there}: {withheld}pod/{new}: would be refused\n"
+        document = json.loads((await syncpod("plan", "-f", str(stream), "-o", "json")).out)
+        assert [each.get("withheld") for each in document] == [f"pod/{new}", f"pod/{new}", None]
+        tried = await syncpod("apply", "--dry-run=server", "-f", str(stream))
+        assert (tried.code, tried.out, tried.err) == (1, "", f"syncpod: {sentence}\n"), "an apply does nothing"
         assert (await syncpod("apply", "-f", "-", stdin=as_json(config, manifest(there)))).code == 0
     assert (await syncpod("apply", "-f", "-", stdin=as_json(manifest(new)))).code == 0
 
@@ -580,10 +587,13 @@ async def test_an_apply_is_one_request(client: Client, on: tuple[str, str], monk
     assert (changed.change, sent) == (Change.CONFIGURED, ["execute_multi_operation"] * 3)
 
 
-async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
+async def test_an_unanswered_change_leaves_no_traceback(client: Client, tmp_path: Path) -> None:
     name, away = fresh_name(), f"gone-{fresh_name()}"
     arguments = ("apply", "-f", "-", "--wait", "--timeout", "1s", "--node", away)
-    environ = {"TEMPORAL_ADDRESS": client.service_client.config.target_host}
+    environ = {
+        "TEMPORAL_ADDRESS": client.service_client.config.target_host,
+        "SYNCPOD_STATE_DIR": str(tmp_path),  # of no node: a command notes a node with another server
+    }
     made = await asyncio.to_thread(program, *arguments, environ=environ, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (1, f"pod/{name} created\n")
     first, *_, last = made.err.splitlines()

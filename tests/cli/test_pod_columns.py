@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from syncpod.api.listed import Recorded
 from syncpod.api.views.pod_columns import row, uncertain_row
 from syncpod.cli.view.pod_table import colour_of
+from syncpod.node.orphan_mark import NO_WORKFLOW, marked
 from syncpod.pod import Pod, pod_to_wire
 from tests.cli.pods import NOW, ago, ended, pod, restarted, running, waiting
 
@@ -146,10 +149,21 @@ def test_wide_adds_addresses_and_gates() -> None:
 
 
 def test_recorded_states_are_marked() -> None:
-    assert uncertain_row(pod_to_wire(pod(running())), NOW) == ("web", "?", "Running?", "?", "5m")
+    assert uncertain_row(pod_to_wire(pod(running())), NOW) == ("web", "?", "Running?", "?", "5m?")
     assert uncertain_row(pod_to_wire(pod(phase="")), NOW)[2] == "Unknown?"
     crashing = uncertain_row(pod_to_wire(pod(running())), NOW, Recorded("CrashLoopBackOff", 12))
-    assert crashing == ("web", "?", "CrashLoopBackOff?", "12?", "5m")
+    assert crashing == ("web", "?", "CrashLoopBackOff?", "12?", "5m?"), "since its workflow's run began"
+    created = (NOW - timedelta(days=2)).isoformat()
+    assert uncertain_row(pod_to_wire(pod(running())), NOW, Recorded("Running", 0, created))[4] == "2d"
+    wide = uncertain_row({"metadata": {"name": "web"}, "spec": {"nodeName": "n1"}}, NOW, wide=True)
+    assert wide[5:] == ("?", "n1", "?", "?"), "an address that is not known is none of nothing"
+
+
+def test_what_a_pod_without_a_workflow_told_last_is_marked() -> None:
+    told = marked(
+        pod_to_wire(pod(running("a"), waiting("CrashLoopBackOff", "b", **restarted(3, seconds=10)))), NO_WORKFLOW
+    )
+    assert row(told, NOW)[1:4] == ("1/2?", "Orphan", "3? (10s ago)")
 
 
 @pytest.mark.parametrize(

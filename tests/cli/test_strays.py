@@ -211,7 +211,7 @@ async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name
     monkeypatch.setattr(listing, "chosen", chosen)
     await adoption.start_for(client, "nobody", record, has_attributes=False)
     named = await syncpod("adopt", "cat")
-    assert (named.code, named.err.endswith("has an open workflow, which looks after it\n")) == (1, True), named
+    assert (named.code, named.err.endswith("once a worker serves this node again (`syncpod up`)\n")) == (1, True), named
     every = await syncpod("adopt", "--all")
     assert (every.code, every.out, every.err) == (0, "", "")
 
@@ -244,7 +244,7 @@ async def test_adoption_does_not_wait_for_a_node_without_a_worker(
 ) -> None:
     monkeypatch.setattr(adoption, "ADOPTED_SECONDS", math.inf)
     async with asyncio.timeout(60):
-        with pytest.raises(Failure, match="its node does not answer"):
+        with pytest.raises(Failure, match="has a workflow now, but no worker serves this node"):
             await adoption.until_adopted(client, place, stray("a", "none"))
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syncpod.node.recorded_pods import recorded_creation
 from syncpod.settings.worker_record import read_worker_record
 from tests.agent.waiting import until
 from tests.cli.conftest import Result, program
@@ -79,6 +81,15 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
         told = syncpod(*asked)
         assert told.code == 0 and ways in told.err, told
     assert (status_of(syncpod, "alone"), status_of(syncpod, "attended")) == ("Orphan", "Running?")
+    assert "1/1?    Orphan   0?" in syncpod("get", "pods", "alone").out, "marked: it is what it told last"
+    orphans = syncpod("node").out.partition("Orphans:")[2].partition("Housekeeping:")[0]
+    assert "default/alone" in orphans and "default/attended" not in orphans and "left: no worker serves this" in orphans
+    everything = syncpod("events")
+    assert everything.code == 0 and "Pod/attended (app)" in everything.out, "by the node's journal"
+    assert "; the events of attended are those of its journal" in everything.err
+    described = syncpod("describe", "pod", "attended").out
+    assert "Running? (told last; the pod did not answer)" in described
+    assert "Events, as told last:" in described and "Container started" in described
     assert syncpod("logs", "alone").out == "alone runs\n"
     alone, attended = (syncpod("explain", name).out for name in ("alone", "attended"))
     assert "Next:  " in alone and "it runs without a workflow, so nothing is decided for it: `" in alone
@@ -92,10 +103,37 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     refused = syncpod("delete", "pod", "alone")
     assert (refused.code, "syncpod prune alone` ends it" in refused.err) == (1, True), refused
 
+    for command in ("adopt", "prune"):
+        left = syncpod(command, "attended")
+        assert (left.code, "looks after it once a worker serves this node again (`syncpod up`)" in left.err) == (
+            1,
+            True,
+        )
+    kept = syncpod("delete", "pod", "attended", "--timeout", "1s")
+    assert kept.code == 1 and kept.err.count("the deletion is kept") == 2 and "marked with ?" not in kept.err, kept
+    assert kept.err.count("is away") == 1, "the reason is told once"
+
     assert syncpod("up").code == 0
     again = syncpod("apply", "-f", "-", stdin=json.dumps(pod("alone")))
     assert again.out == "pod/alone created\n"
     assert "Note: an earlier pod alone runs, and somebody has ended its workflow: its node ends it before" in again.err
+
+
+def test_the_age_of_an_adopted_pod_counts_from_its_creation_while_no_worker_serves_its_node(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    assert syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod("aged"))).code == 0
+    document = json.loads(syncpod("get", "pod", "aged", "-o", "json").out)
+    created = datetime.fromisoformat(document["metadata"]["creationTimestamp"])
+    end_worker(environ)
+    end_workflow(environ, "aged")
+    assert "it adopts what runs once its worker does" in syncpod("adopt", "aged").err
+    api = state_of(environ)
+    fetched = recorded_creation(api, "pod/default/aged", document["metadata"]["uid"])
+    assert datetime.fromisoformat(fetched) == created
+    listed = syncpod("get", "pods", "aged").out.splitlines()[1].split()
+    assert listed[:4] == ["aged", "?", "Pending?", "0?"] and not listed[4].endswith("?"), "its age is known here"
+    assert syncpod("up").code == 0
 
 
 def test_env_leads_to_the_server_while_no_worker_signs(syncpod: Run, environ: dict[str, str]) -> None:

@@ -33,11 +33,11 @@ class Summary:
     last_restart: datetime | None
     """When the last container that ended did so."""
 
-    def restarts_cell(self, now: datetime) -> str:
-        """Write the restarts as ``3 (10s ago)``."""
+    def restarts_cell(self, now: datetime, mark: str = "") -> str:
+        """Write the restarts as ``3 (10s ago)``, with a mark after the number."""
         if not self.restarts or self.last_restart is None:
-            return str(self.restarts)
-        return f"{self.restarts} ({short_duration(now - self.last_restart)} ago)"
+            return f"{self.restarts}{mark}"
+        return f"{self.restarts}{mark} ({short_duration(now - self.last_restart)} ago)"
 
 
 def summarize(pod: Mapping[str, Any]) -> Summary:
@@ -53,13 +53,14 @@ def summarize(pod: Mapping[str, Any]) -> Summary:
 
 
 def row(pod: Mapping[str, Any], now: datetime, *, wide: bool = False) -> tuple[str, ...]:
-    """Return the cells of a pod's line."""
+    """Return the cells of a pod's line. One without a workflow shows what that told last, marked with ``?``."""
     summary, metadata = summarize(pod), part_of(pod, "metadata")
+    mark = "?" if summary.status == STATUS else ""
     cells = (
         metadata.get("name", ""),
-        f"{summary.ready}/{summary.total}",
+        f"{summary.ready}/{summary.total}{mark}",
         summary.status,
-        summary.restarts_cell(now),
+        summary.restarts_cell(now, mark),
         age(read_moment(metadata.get("creationTimestamp")), now),
     )
     return (*cells, *_wide(pod)) if wide else cells
@@ -72,9 +73,13 @@ def uncertain_row(
     metadata = part_of(pod, "metadata")
     status = recorded.status or part_of(pod, "status").get("phase") or "Unknown"
     restarts = "?" if recorded.restarts is None else f"{recorded.restarts}?"
-    created = read_moment(metadata.get("creationTimestamp"))
-    cells = (metadata.get("name", ""), "?", f"{status}?", restarts, age(created, now))
-    return (*cells, *_wide(pod)) if wide else cells
+    began = age(read_moment(metadata.get("creationTimestamp")), now)  # the run of its workflow: one of several
+    lived = age(read_moment(recorded.created), now) if recorded.created else f"{began}?"
+    cells = (metadata.get("name", ""), "?", f"{status}?", restarts, lived)
+    if not wide:
+        return cells
+    is_bare = not part_of(pod, "spec").get("containers")
+    return (*cells, *(("?", part_of(pod, "spec").get("nodeName") or "?", "?", "?") if is_bare else _wide(pod)))
 
 
 def _last_end(statuses: Iterable[Mapping[str, Any]]) -> datetime | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from syncpod.api.listed import RECORDED_ANNOTATION
 from syncpod.api.views.durations import age, moment_text, short_duration
 from syncpod.api.views.layout import NONE, mapping, pairs
 from syncpod.api.views.text import align
@@ -17,6 +18,7 @@ from syncpod.api.views.volume_description import volume_lines
 from syncpod.go_durations import go_duration
 from syncpod.journal.records import EventRecord
 from syncpod.messages.running_steps import PendingStep
+from syncpod.node.orphan_mark import ANNOTATION as ORPHANED
 from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe, VolumeMount
 from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts
 
@@ -58,7 +60,7 @@ def describe(pod: Pod, facts: Facts, now: datetime) -> list[str]:
     lines += volume_lines(spec.volumes)
     lines += pairs(_tail(pod))
     lines += _workflow(facts, now)
-    lines += _events(facts.events, now)
+    lines += _events(facts.events, now, "Events" if not _silence(pod) else "Events, as told last")
     return lines
 
 
@@ -97,13 +99,25 @@ def _head(pod: Pod, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
         )
         yield "Termination Grace Period", [f"{meta.deletion_grace_period_seconds}s"]
     else:
-        yield "Status", [status.phase or "Pending"]
+        yield "Status", [_marked(pod, status.phase or "Pending")]
     if status.reason:
         yield "Reason", [status.reason]
     if status.message:
         yield "Message", [status.message]
     yield "IP", [status.pod_ip]
     yield "IPs", [entry.ip for entry in status.pod_ips] or [NONE]
+
+
+def _silence(pod: Pod) -> str:
+    """Return why a pod is as it was told last, in a clause; "" = it is as it is now."""
+    annotations = pod.metadata.annotations
+    if RECORDED_ANNOTATION in annotations:
+        return "the pod did not answer"
+    return "it has no workflow" if ORPHANED in annotations else ""
+
+
+def _marked(pod: Pod, word: str) -> str:
+    return f"{word}? (told last; {why})" if (why := _silence(pod)) else word
 
 
 def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
@@ -324,7 +338,7 @@ def _tried(since: datetime | None, now: datetime) -> str:
     return f", for {short_duration(now - since)}" if since <= now else f" in {short_duration(since - now)}"
 
 
-def _events(events: Sequence[EventRecord] | None, now: datetime) -> list[str]:
+def _events(events: Sequence[EventRecord] | None, now: datetime, title: str = "Events") -> list[str]:
     if events is None:
         return [f"Events:  {_UNKNOWN}, the pod did not answer"]
     if not events:
@@ -337,7 +351,7 @@ def _events(events: Sequence[EventRecord] | None, now: datetime) -> list[str]:
             seen += f" (x{event.count} over {age(event.first, now)})"
         message = " ".join(event.message.split())
         rows.append([event.type, event.reason, seen, event.container or "-", message])
-    return ["Events:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
+    return [f"{title}:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
 
 
 # --- layout -----------------------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
 
     name = stray.pod.name
     if stray.standing == "open" and not how.force:
-        raise Failure(refusal_of_open(stray))
+        raise Failure(refusal_of_open(place, name))
     if stray.standing == "another":
         raise Failure(taken(stray))
     manifest = how.manifests.get((stray.pod.namespace, name))
@@ -146,7 +146,7 @@ async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
         except HasWorkflow:
             if how.everything:  # it has got one since the pods without were listed
                 return
-            raise
+            raise Failure(refusal_of_open(place, name)) from None
         await until_adopted(client, place, stray)
     said = " (dry run)" if how.dry_run else ""
     say(f"pod/{name}" if how.brief else f"{stray.called} adopted{said}; running: {stray.running}")

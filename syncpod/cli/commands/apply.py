@@ -127,13 +127,14 @@ def try_manifests(manifests: Manifests, node: str, mark: str, *, asks: bool) -> 
 
     machine = settings()
     require_possible(manifests, machine, asked=node)
-    apply_dry_run.say_objects(manifests, machine, mark)
+    if not manifests.pods:
+        apply_dry_run.say_objects(manifests, machine, mark)
+        return
 
     async def work(client: Client) -> None:
-        await apply_dry_run.say_pods(client, manifests.pods, local_node(node), mark, asks=asks)
+        await apply_dry_run.say_all(client, manifests, machine, local_node(node), mark, asks=asks)
 
-    if manifests.pods:
-        session.run(work)
+    session.run(work)
 
 
 async def apply_all(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say, warn
@@ -30,39 +29,56 @@ def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
             say(f"{one.ref.kind.lower()}/{one.ref.name} {one.change}{mark}")
 
 
-async def say_pods(client: Client, admissions: Sequence[Admission], node: str, mark: str, *, asks: bool) -> None:
-    """Print what would happen to pods, with the mark after each; one that would be refused stops no other.
+async def say_all(
+    client: Client, manifests: Manifests, here: NodeSettings, node: str, mark: str, *, asks: bool
+) -> None:
+    """Print what would happen to all objects, with the mark after each; a pod that would be refused stops no other.
 
-    With `asks`, their workflows are asked what they would refuse, and nodes whether they are cordoned, and whether they
-    would run a new pod as things are, beside the pods before it. Raises Failure for those that would be refused.
+    It does if an apply refuses all of the manifests for it; then nothing would happen, and only the reasons are told.
+    With `asks`, the pods' workflows are asked what they would refuse, and nodes whether they are cordoned, and whether
+    they would run a new pod as things are, beside the pods before it. Raises Failure for those that would be refused.
     """
     from syncpod.cli.orphans import note_if_earlier
     from syncpod.cli.temporal.foresight import Foresight
 
     foresight = Foresight(client)
-    failures: list[Failure] = []
-    for admission in admissions:
+    refused: list[_Refused] = []
+    changes: list[tuple[Admission, Change]] = []
+    for admission in manifests.pods:
         try:
             change = await (_asked(client, admission, node, foresight) if asks else _compared(client, admission.pod))
         except Failure as failure:
-            failures.append(failure)
-            continue
-        name = admission.pod.metadata.name
-        say(f"pod/{name} {change}{mark}")
+            refused.append(failure if isinstance(failure, _Refused) else _Refused(failure))
+        else:
+            changes.append((admission, change))
+    if any(one.stops_all for one in refused):
+        raise together(refused, done=False)
+    say_objects(manifests, here, mark)
+    for (pod, warnings), change in changes:
+        say(f"pod/{pod.metadata.name} {change}{mark}")
         if change is Change.CREATED:
-            await note_if_earlier(admission.pod.metadata.namespace, name)
-        for warning in admission.warnings:
-            warn(f"pod {name}: {warning}")
-    if failures:
-        raise together(failures, done=False)
+            await note_if_earlier(pod.metadata.namespace, pod.metadata.name)
+        for warning in warnings:
+            warn(f"pod {pod.metadata.name}: {warning}")
+    if refused:
+        raise together(refused, done=False)
+
+
+class _Refused(Failure):
+    """A pod would be refused."""
+
+    def __init__(self, why: Failure, *, stops_all: bool = False) -> None:
+        """`stops_all` as in `plan.Planned`."""
+        super().__init__(str(why), why.code)
+        self.stops_all = stops_all
 
 
 async def _asked(client: Client, admission: Admission, node: str, foresight: Foresight) -> Change:
     from syncpod.cli.commands.plan import plan_of_manifest
 
-    planned, refusal = await plan_of_manifest(client, admission, node, foresight)
+    planned, refusal, stops_all = await plan_of_manifest(client, admission, node, foresight)
     if refusal is not None:
-        raise refusal
+        raise _Refused(refusal, stops_all=stops_all)
     if planned["change"] == "create" and "images" in planned:
         return Change.FOLLOWS
     return _WORDS[planned["change"]]

@@ -39,6 +39,7 @@ _UNSERVED_SECONDS: Final = 15.0
 """How long a worker of this machine's node may be missing until its pods are not waited for: one that is being started
 anew is there sooner."""
 _LOOK_SECONDS: Final = 1.0
+_BY_FORCE: Final = "--force ends the pod without its node"
 
 
 def delete(
@@ -232,9 +233,9 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
         say(f'pod "{fetched.pod.metadata.name}" {verb}{how.mark}')
         remark_on_source(fetched)
     if not how.mark:
-        ending = await _answering(client, ending, how)
-    if how.wait and not how.mark:
-        await _until_gone(client, ending, how.patience)
+        ending, said = await _answering(client, ending, how)
+        if how.wait:
+            await _until_gone(client, ending, how.patience, said)
     if not how.ignore_not_found:
         refused += [not_found(name, namespace) for namespace, name in missing]
     if refused:
@@ -268,12 +269,13 @@ async def _selected(
     return [one.key for one in fetched_pods if not fields.fields or fields.matches(one.document)]
 
 
-async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) -> list[FetchedPod]:
-    """Return the pods to wait for, with a note on those that did not answer.
+async def _answering(
+    client: Client, ending: Sequence[FetchedPod], how: _How
+) -> tuple[list[FetchedPod], dict[tuple[str, str], str]]:
+    """Return the pods to wait for, and why those do not end that do not answer; a note says it.
 
     By force, those that have never run, or whose node is dead, are ended here, and not returned.
     """
-    from syncpod.cli.temporal.pods import note_absent_nodes
     from syncpod.cli.temporal.unserved import end_if_never_run, end_without_node, never_served
 
     silent = [fetched for fetched in ending if not fetched.current]
@@ -294,14 +296,32 @@ async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) ->
     for node in unserved:
         names = ", ".join(one.pod.metadata.name for one in silent if one.pod.spec.node_name == node)
         remark(f"Note: no worker has ever polled for node {node}, so nothing ends {names} there; --force ends it here")
-    note_absent_nodes(fetched for fetched in silent if fetched.pod.spec.node_name not in unserved)
-    return list(ending)
+    said = _noted([fetched for fetched in silent if fetched.pod.spec.node_name not in unserved], how)
+    return list(ending), said
 
 
-async def _until_gone(client: Client, ending: list[FetchedPod], patience: timedelta | None) -> None:
+def _noted(silent: Sequence[FetchedPod], how: _How) -> dict[tuple[str, str], str]:
+    """Return why these pods do not end, which did not answer; one note says it for all of one reason, with the ways."""
+    from syncpod.cli.temporal.pod_deletion import why_silent_pod_is_left
+
+    why = {one.key: why_silent_pod_is_left(one) for one in silent}
+    ways = [way for way, is_open in (("Ctrl-C ends only this wait", how.wait), (_BY_FORCE, not how.force)) if is_open]
+    away = {why[one.key] for one in silent if not one.lives and not one.stuck}
+    for reason in dict.fromkeys(why.values()):
+        of_it = [one.pod.metadata.name for one in silent if why[one.key] == reason]
+        which = f"pod {of_it[0]}" if len(of_it) == 1 else f"{len(of_it)} pods"
+        more = "".join(f"; {way}" for way in ways) if reason in away else ""
+        remark(f"Note: {which}: {reason}{more}")
+    return why
+
+
+async def _until_gone(
+    client: Client, ending: list[FetchedPod], patience: timedelta | None, said: dict[tuple[str, str], str]
+) -> None:
     """Wait until the pods are gone, saying what lasts. Raises Failure with what each pod that is left waits for.
 
-    It also does so when only pods of this machine's node are left, and nobody runs its worker: that may never change.
+    `said` has the reasons that are printed already, by namespace and name; none is printed twice. It also raises when
+    only pods of this machine's node are left, and nobody runs its worker: that may never change.
     """
     import asyncio
 
@@ -313,7 +333,7 @@ async def _until_gone(client: Client, ending: list[FetchedPod], patience: timede
     }
     if not waits:
         return
-    telling = asyncio.create_task(tell_what_lasts(client, waits))
+    telling = asyncio.create_task(tell_what_lasts(client, waits, said))
     left_alone = asyncio.create_task(_until_left_alone(waits))
     all_gone = asyncio.gather(*waits, return_exceptions=True)
     try:
@@ -330,14 +350,24 @@ async def _until_gone(client: Client, ending: list[FetchedPod], patience: timede
         task.result()
     if pending:
         left = await why_left(client, (waits[task] for task in pending))
-        names = ", ".join(f'"{fetched.pod.metadata.name}"' for fetched, _ in left)
-        said = [f'pod "{fetched.pod.metadata.name}": {why}' for fetched, why in left]
         is_alone = left_alone.done() and not left_alone.cancelled()
-        alone, late = (
-            f"no worker serves this node, so nothing ends {names} now",
-            f"timed out waiting for {names} to end",
-        )
-        raise Failure("\n".join([alone if is_alone else f"{late}; the deletion continues", *said]))
+        raise Failure("\n".join([_still_there(left, is_alone=is_alone), *_news(left, said)]))
+
+
+def _still_there(left: Sequence[tuple[FetchedPod, str]], *, is_alone: bool) -> str:
+    """Return that these pods, each with the reason, are not gone, and what becomes of their deletions."""
+    from syncpod.cli.temporal.pod_deletion import DELETION_IS_KEPT
+
+    names = ", ".join(f'"{fetched.pod.metadata.name}"' for fetched, _ in left)
+    if is_alone:
+        return f"no worker serves this node, so nothing ends {names} now"
+    fate = "the deletion is kept" if all(DELETION_IS_KEPT in why for _, why in left) else "the deletion continues"
+    return f"timed out waiting for {names} to end; {fate}"
+
+
+def _news(left: Sequence[tuple[FetchedPod, str]], said: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return the reasons of these pods that are not printed yet, a line each."""
+    return [f'pod "{one.pod.metadata.name}": {why}' for one, why in left if said.get(one.key) != why]
 
 
 async def _until_left_alone(waits: Mapping[asyncio.Task[None], FetchedPod]) -> None:

@@ -74,6 +74,8 @@ def events(
         if not watch:
             found = _with_gone(found, api.server, source.namespace, names, wanted)
             source.require(found)
+            if source.journaled:
+                remark(source.journal_note())
             _print_once(printer, found, output, where, is_whole=not source.silent)
             if source.silent:
                 raise Failure(source.gap(source.silent))
@@ -161,6 +163,8 @@ class _Source:
         """The pods of the last listing: those that have gone since are asked once more, for their last events."""
         self.silent: tuple[str, ...] = ()
         """The names of the pods that did not answer."""
+        self.journaled: tuple[str, ...] = ()
+        """The names of those whose events are nevertheless known, from their node's journal on this machine."""
         self._missing: tuple[str, ...] = ()
         """The names that are none of a pod."""
         self._why: tuple[str, ...] = ()
@@ -192,6 +196,8 @@ class _Source:
         def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], Any]]:
             self._why = reply.warnings
             self.orphans = [one["pod"] for one in reports if why_orphaned(one["pod"])]
+            told_last = [one["metadata"]["name"] for one in reports if "recorded" in one and "events" in one]
+            self.journaled = tuple(sorted(told_last))
             return [
                 (
                     (one["metadata"]["namespace"], one["metadata"]["name"]),
@@ -212,6 +218,10 @@ class _Source:
     def gap(self, silent: Sequence[str]) -> str:
         """Return the names of the pods whose events could not be read, and why."""
         return f"without the events of {', '.join(silent)}: {'; '.join(self._why)}"
+
+    def journal_note(self) -> str:
+        """Return the note about the pods whose events come from the journal of a node that does not answer now."""
+        return f"Note: {'; '.join(self._why)}; the events of {', '.join(self.journaled)} are those of its journal"
 
     def note_silent(self) -> None:
         """Print a note about pods that did not answer, once for each as long as it does not."""

@@ -18,6 +18,7 @@ from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames,
 from syncpod.cli.orphans import note_orphans
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 from syncpod.cli.view.live_table import can_redraw
+from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -244,8 +245,8 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
             found.add("Pod", [dict(one.document) for one in pods], request.output)
             printer.print(pods)
             note_orphans(one.document for one in pods)
-        if silent := [one.name for one in pods if not one.current]:
-            remark(marked_note(why, silent))
+        if marked := [one.name for one in pods if not one.current or (request.is_table and why_orphaned(one.document))]:
+            remark(marked_note(why, marked))
         if draws:
             _redraw(api, names, request, pods)
         if picks_fields(request.output):  # from which nobody could tell that there is no more than their names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from syncpod.api.views.layout import mapping
 from syncpod.api.views.text import columns, printable
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from syncpod.node.report import NodeCondition, NodeReport, Orphan
     from syncpod.settings.worker_record import WorkerRecord
+
+_ORPHANS: Final = ("POD", "UID", "RUNNING", "WHY", "FATE")
 
 
 def node() -> None:
@@ -43,12 +45,13 @@ def node() -> None:
     if worker is not None:
         say("\n".join(_worker(worker, serves=serves, unspared=_unspared(state_dir, worker.pid if serves else None))))
     if not serves:
-        remark("the worker is not running: what follows is its last report")
+        remark("the worker is not running: what follows is its last report, apart from the orphans, as they are now")
     if (stall := read_loop_stall(state_dir)) is not None:
         say("\n".join(("", "Event loop:", *(f"  {line}" for line in stall_lines(stall, datetime.now(UTC))))))
     if report is not None:
         known = report if serves else report.model_copy(update={"ready": _unknown()})
-        say("\n".join(printable(line) if line else "" for line in _report(known, datetime.now(UTC))))
+        orphans = _part("Orphans:", _ORPHANS, [*map(_orphan, report.orphans)]) if serves else _orphans_now()
+        say("\n".join(printable(line) if line else "" for line in _report(known, orphans, datetime.now(UTC))))
 
 
 def _unknown() -> NodeCondition:
@@ -90,25 +93,35 @@ def _worker(worker: WorkerRecord, *, serves: bool, unspared: Sequence[str]) -> l
     )
 
 
-def _report(report: NodeReport, now: datetime) -> list[str]:
-    """Return the report's lines, with an empty line before each part."""
+def _orphan(orphan: Orphan) -> tuple[str, ...]:
+    """Return the cells of what runs without a workflow, as the worker reports it."""
+    fate = f"left: {orphan.left}" if orphan.left else "being killed"
+    return _called(orphan), orphan.uid or orphan.id, str(orphan.running), orphan.why, fate
+
+
+def _orphans_now() -> list[str]:
+    """Return the lines about what runs without a workflow, by the runtime and the Temporal server: no worker looks."""
+    from syncpod.cli.strays.listing import without_workflow_here
+    from syncpod.cli.temporal import session
+
+    try:
+        strays, nameless = session.run(without_workflow_here)
+    except Failure as failure:  # neither may be there; the rest of the description is no worse for it
+        return ["", f"Orphans: <unknown>, {failure}"]
+    pods = [(f"{one.pod.namespace}/{one.pod.name}", one.pod.uid, str(one.pod.running), one.why) for one in strays]
+    things = [(f"<unidentified {one.kind}>", one.id, str(one.running), "it names no pod") for one in nameless]
+    return _part("Orphans:", _ORPHANS, [(*row, "left: no worker serves this node") for row in (*pods, *things)])
+
+
+def _report(report: NodeReport, orphans: Sequence[str], now: datetime) -> list[str]:
+    """Return the report's lines, with an empty line before each part; `orphans` are those of that part."""
     said = (*report.conditions, *((report.ready,) if report.ready is not None else ()))
     conditions = [(each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in said]
-    orphans = [
-        (
-            _called(each),
-            each.uid or each.id,
-            str(each.running),
-            each.why,
-            f"left: {each.left}" if each.left else "being killed",
-        )
-        for each in report.orphans
-    ]
     remains = [(f"{each.namespace}/{each.name}", each.uid, each.why) for each in report.remains]
     chores = [(each.name, f"every {each.every_seconds:g}s", f"{each.done} {each.what}") for each in report.chores]
     return [
         *_part("Conditions:", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), conditions),
-        *_part("Orphans:", ("POD", "UID", "RUNNING", "WHY", "FATE"), orphans),
+        *orphans,
         *(_part("Remains of pods that are gone:", ("POD", "UID", "WHY"), remains) if remains else ()),
         *_part("Housekeeping:", ("CHORE", "PERIOD", "REMOVED"), chores),
     ]

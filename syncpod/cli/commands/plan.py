@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -57,24 +57,38 @@ def plan(
         manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     plans = _plans_of_objects(manifests)
     refusals: list[Failure] = [BadInput(plan["error"]) for plan in plans if plan.get("error")]
+    stopping = [_called(plan) for plan in plans if plan.get("error")]
 
     async def work(client: Client) -> None:
         plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
         foresight = Foresight(client)
         for admission in manifests.pods:
-            planned, refusal = await plan_of_manifest(client, admission, local_node(node), foresight)
+            planned, refusal, stops_all = await plan_of_manifest(client, admission, local_node(node), foresight)
             plans.append(planned)
             if planned["change"] == "create" and "images" not in planned:
                 await note_if_earlier(admission.pod.metadata.namespace, admission.pod.metadata.name)
             refusals.extend((refusal,) if refusal is not None else ())
+            stopping.extend((_called(planned),) if stops_all else ())
             for warning in admission.warnings:
                 warn(f"pod {admission.pod.metadata.name}: {warning}")
 
     if names or manifests.pods:
         session.run(work)
-    print_plans(plans, output)
+    print_plans(_withheld(plans, stopping) if stopping else plans, output)
     if refusals:
         raise together(refusals, done=False)
+
+
+def _called(plan: dict[str, Any]) -> str:
+    """Return the object that a plan is of: ``pod/web``."""
+    kind = next(kind for kind in ("pod", "configmap", "secret") if kind in plan)
+    return f"{kind}/{plan[kind]}"
+
+
+def _withheld(plans: list[dict[str, Any]], stopping: list[str]) -> list[dict[str, Any]]:
+    """Return these plans of one apply that is refused as a whole, since it is refused for the `stopping` objects."""
+    nothing = {"change": "none", "steps": [], "holds": [], "withheld": ", ".join(stopping)}
+    return [plan if plan.get("error") else {**plan, **nothing} for plan in plans]
 
 
 def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
@@ -102,32 +116,51 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
     return {"pod": name, "change": "none", **found}
 
 
-async def plan_of_manifest(
-    client: Client, admission: Admission, node: str, foresight: Foresight
-) -> tuple[dict[str, Any], Failure | None]:
+class Planned(NamedTuple):
+    """What applying a pod would do."""
+
+    plan: dict[str, Any]
+    refusal: Failure | None = None
+    """The failure if it would be refused."""
+    stops_all: bool = False
+    """Whether an apply looks for this before it does anything, so that nothing of the manifests would be applied."""
+
+
+async def plan_of_manifest(client: Client, admission: Admission, node: str, foresight: Foresight) -> Planned:
     """Return what applying a pod would do, and the failure if it would be refused.
 
     The pod would go to `node` unless it names one. `foresight` is one for all pods that are applied together.
     """
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned, refuse_unmatched
+    from syncpod.translation.refused_limits import names_a_limit
 
     name = admission.pod.metadata.name
     try:
         ((pod, _),) = await without_known(client, [admission])
         await refuse_cordoned(client, [pod], node)
-        await refuse_unmatched(client, pod, node)
     except (BadInput, Cordoned) as refused:
-        error = str(refused).removeprefix(f"pod {name}: ")
-        planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
-        return planned, Failure(f"pod {name}: {error}", refused.code)
-    planned = await _plan_of_pod(client, pod)
+        return Planned(*_refused(name, refused), stops_all=True)
+    try:
+        await refuse_unmatched(client, pod, node)
+    except BadInput as refused:
+        return Planned(*_refused(name, refused))
+    planned, there = await _plan_of_pod(client, pod), pod.spec.node_name or node
     if planned.get("error"):
-        return planned, BadInput(f"pod {name}: {planned['error']}")
-    if planned["change"] == "create" and (errors := await _turned_away(foresight, pod, pod.spec.node_name or node)):
+        return Planned(planned, BadInput(f"pod {name}: {planned['error']}"))
+    if planned["change"] == "create" and (reasons := await _turned_away(foresight, pod, there)):
+        errors = [f"node {there} would not run it: {reason}" for reason in reasons]
         refusal = BadInput("\n".join(f"pod {name}: {error}" for error in errors))
-        return {**planned, "change": "none", "steps": [], "error": "\n".join(errors)}, refusal
-    return planned, None
+        nothing = {**planned, "change": "none", "steps": [], "error": "\n".join(errors)}
+        return Planned(nothing, refusal, stops_all=any(map(names_a_limit, reasons)))
+    return Planned(planned)
+
+
+def _refused(name: str, refused: Failure) -> tuple[dict[str, Any], Failure]:
+    """Return the plan of a pod that is refused before anything is asked of it, and the failure."""
+    error = str(refused).removeprefix(f"pod {name}: ")
+    planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
+    return planned, Failure(f"pod {name}: {error}", refused.code)
 
 
 async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> list[str]:
@@ -135,11 +168,10 @@ async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> list[str]:
     from syncpod.cli.temporal.foresight import Unanswered
 
     try:
-        reasons = await foresight.reasons(pod, node)
+        return await foresight.reasons(pod, node)
     except Unanswered as unanswered:
         warn(f"pod {pod.metadata.name}: {unanswered}, so it is not known whether it would run the pod")
         return []
-    return [f"node {node} would not run it: {reason}" for reason in reasons]
 
 
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
@@ -180,11 +212,13 @@ def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
         say(json.dumps(plans if len(plans) != 1 else plans[0], indent=4))
         return
     for plan in plans:
-        kind = next(kind for kind in ("pod", "configmap", "secret") if kind in plan)
         if plan.get("error"):
-            say(f"{kind}/{plan[kind]}: would be refused")
+            say(f"{_called(plan)}: would be refused")
             continue
-        say(f"{kind}/{plan[kind]}: {_title(plan) if kind == 'pod' else _TITLES[plan['change']]}")
+        if plan.get("withheld"):
+            say(f"{_called(plan)}: would not be applied, since the whole apply is refused for {plan['withheld']}")
+            continue
+        say(f"{_called(plan)}: {_title(plan) if 'pod' in plan else _TITLES[plan['change']]}")
         rows = [
             (f"  {number}.", step["step"], step["container"] or "-", step["why"])
             for number, step in enumerate(plan["steps"], 1)

@@ -90,7 +90,7 @@ async def _prune(client: Client, place: Here, stray: Stray, how: _How) -> None:
     from syncpod.cli.strays.listing import refusal_of_open
 
     if stray.standing == "open":
-        raise Failure(f"{refusal_of_open(stray)}; `syncpod delete` ends it")
+        raise Failure(f"{refusal_of_open(place, stray.pod.name)}; `syncpod delete` ends it")
     if not how.dry_run:
         await removal.prune_pod(client, place, stray, how.grace, has_attributes=how.has_attributes)
     said = f" (dry run): kills {stray.running}" if how.dry_run else ""

@@ -68,7 +68,7 @@ async def start_for(
             **signal,
         )
     except WorkflowAlreadyStartedError:
-        raise HasWorkflow(f'pod "{record.pod.metadata.name}" has an open workflow, which looks after it') from None
+        raise HasWorkflow(f'pod "{record.pod.metadata.name}" has an open workflow') from None
 
 
 async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
@@ -90,7 +90,7 @@ async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
         if steps:
             raise Failure(f'pod "{stray.pod.name}" is not adopted yet: {steps[-1].reason}; it will be tried again')
         await asyncio.sleep(_POLL_SECONDS)
+    why = "no worker serves this node" if serving(place.node.state_dir) is None else "its node does not answer"
     raise Failure(
-        f'pod "{stray.pod.name}" has a workflow now, but its node does not answer (is its worker running?); '
-        "it adopts the pod once its worker runs"
+        f'pod "{stray.pod.name}" has a workflow now, but {why}: it adopts what runs once its worker does (`syncpod up`)'
     )

@@ -20,6 +20,7 @@ from syncpod.cli.machine.worker_process import local_node
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.tombstones import tombstone_at
+from syncpod.settings.worker_record import serving
 from syncpod.translation.context import NodeContext
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ class Stray:
         where = "" if self.pod.namespace == "default" else f" in namespace {self.pod.namespace}"
         which = f" (uid {self.pod.uid})" if self.standing == "another" else ""
         return f"pod/{printable(self.pod.name)}{printable(where)}{printable(which)}"
+
+    @property
+    def why(self) -> str:
+        """Why it has no workflow."""
+        if self.standing == "another":
+            return "its name is another pod's now"
+        return "its workflow has ended or is not known to the Temporal server"
 
     @property
     def running(self) -> str:
@@ -153,6 +161,13 @@ async def chosen(
     return [*without, *with_one], ()
 
 
+async def without_workflow_here(client: Client) -> tuple[list[Stray], tuple[Nameless, ...]]:
+    """Return all that lives on this machine's node without a workflow: pods, and what names no pod. Raises Failure."""
+    place = here()
+    found, nameless = await chosen(client, place, (), namespace="")
+    return [one for one in await staying(place, found) if one.pod.is_alive], nameless
+
+
 def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]], node: str) -> list[tuple[str, str]]:
     """Return namespace and name of each pod that is named, once. Raises Failure for those that are not there."""
     keys = list(dict.fromkeys(named))
@@ -198,9 +213,16 @@ def is_leaving(place: Here, stray: Stray) -> bool:
     return stray.record is None or tombstone_at(place.node, pod.uid, pod.incarnation) is not None
 
 
-def refusal_of_open(stray: Stray) -> str:
-    """Return why a pod with an open workflow is left alone."""
-    return f'pod "{stray.pod.name}" has an open workflow, which looks after it'
+def refusal_of_open(place: Here, name: str) -> str:
+    """Return why a pod of this machine with an open workflow is left alone; a workflow needs a worker to do anything.
+
+    Blocks.
+    """
+    if serving(place.node.state_dir) is not None:
+        return printable(f'pod "{name}" has an open workflow, which looks after it')
+    return printable(
+        f'pod "{name}" has an open workflow, which looks after it once a worker serves this node again (`syncpod up`)'
+    )
 
 
 def taken(stray: Stray) -> str:

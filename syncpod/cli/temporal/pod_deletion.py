@@ -48,11 +48,8 @@ _AT_ONCE: Final = 50
 """The number of pods that are ended, or asked for their waits, at a time: a node that ends them slowly is busy."""
 
 
-DELETION_IS_KEPT: Final = (
-    "the deletion is kept, and goes on once its worker runs (`syncpod up` there); Ctrl-C ends only this wait, and "
-    "--force ends the pod without its node"
-)
-"""The fate of a deletion while the pod's node is away, and the remedies."""
+DELETION_IS_KEPT: Final = "the deletion is kept, and goes on once its worker runs (`syncpod up` there)"
+"""The fate of a deletion while the pod's node is away."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
@@ -195,12 +192,14 @@ async def why_left(client: Client, left: Iterable[FetchedPod]) -> list[tuple[Fet
     return await asyncio.gather(*map(why, sorted(left, key=lambda fetched: fetched.key)))
 
 
-async def tell_what_lasts(client: Client, waits: Mapping[asyncio.Task[None], FetchedPod]) -> None:
+async def tell_what_lasts(
+    client: Client, waits: Mapping[asyncio.Task[None], FetchedPod], said: dict[tuple[str, str], str]
+) -> None:
     """Print again and again, ever more seldom, the waits of pods that are being deleted, if they are new.
 
-    `waits` are the tasks that wait for the pods. Goes on until cancelled.
+    `waits` are the tasks that wait for the pods, and `said` has what is printed of each pod already, by namespace and
+    name; it is kept up to date. Goes on until cancelled.
     """
-    said: dict[tuple[str, str], str] = {}
     pause = TELL_SECONDS
     while True:
         await asyncio.sleep(pause)
@@ -218,14 +217,20 @@ async def tell_what_lasts(client: Client, waits: Mapping[asyncio.Task[None], Fet
             remark(f"{len(left) - _TOLD} more pods are being deleted")
 
 
+def why_silent_pod_is_left(fetched: FetchedPod) -> str:
+    """Return why a pod that does not answer is not gone, although its deletion is ordered."""
+    if fetched.stuck:
+        return fetched.why_silent
+    return fetched.silence if fetched.lives else f"{fetched.silence}: {DELETION_IS_KEPT}"
+
+
 async def _why_not_gone(client: Client, fetched: FetchedPod) -> str:
     """Return what a pod that is being deleted waits for, by its workflow's plan of now."""
     now = await read_pod(client, *fetched.key)
     if now is None:
         return "it is gone by now"
     if not now.current:
-        kept = "" if now.lives else f": {DELETION_IS_KEPT}"
-        return f"{now.silence}{kept}"
+        return why_silent_pod_is_left(now)
     try:
         plan: dict[str, Any] = await ask_pod(client, pod_workflow_id(*fetched.key), "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):

@@ -46,7 +46,7 @@ def _readable(part: str, answer: Any) -> Any:
 
 
 def _journaled(state_dir: Path, one: FetchedPod) -> dict[str, Any]:
-    """Return what the node's journal has of the life of a pod without a workflow; {} if it has nothing. Blocks."""
+    """Return what the node's journal has of the life of a pod that does not answer; {} if it has nothing. Blocks."""
     try:
         lives = lives_of(state_dir, *one.key)
     except NoJournal:
@@ -190,8 +190,10 @@ class TemporalPods:
                 known[key] |= {part: _readable(part, answer)} if answer is not None else {}
         silent = {key for key, one in zip(ids, found, strict=True) if not one.current}
         for key, one in zip(ids, found, strict=True):
-            if wanted and why_orphaned(one.wire):
-                known[key] |= await asyncio.to_thread(_journaled, self.state_dir, one)
+            if wanted and (why_orphaned(one.wire) or not one.current):
+                kept = await asyncio.to_thread(_journaled, self.state_dir, one)
+                # Temporal has a newer history of a pod with a workflow, as `_by_events` reads it below.
+                known[key] |= {part: kept[part] for part in kept if part == "events" or one.current}
         if "history" in wanted:
             for key in (key for key in ids if "history" not in known[key]):
                 known[key] |= await self._by_events(key)

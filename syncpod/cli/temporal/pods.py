@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -23,17 +23,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api.label_selector import Selector
 from syncpod.api.listed import Recorded
-from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.fetched import FetchedPod, notes_of_silent
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.orphans import orphan_of, orphans_here, without_workflow
 from syncpod.cli.temporal.liveness import judged, unserved_queue
 from syncpod.cli.temporal.pod_reads import PublishedAnswer, ask_pod, is_open, query_pod, told_by_this_node
-from syncpod.cli.view.pod_table import marked_note
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
-from syncpod.node.recorded_pods import recorded_pod
+from syncpod.node.recorded_pods import recorded_creation, recorded_pod
 from syncpod.pod import Pod
 from syncpod.settings.worker_record import serving
 from syncpod.temporal.busy_workflow import is_busy_workflow
@@ -248,13 +246,6 @@ async def _open_executions(client: Client, namespace: str | None) -> dict[str, W
     return {execution.id: execution async for execution in client.list_workflows(open_pods(namespace))}
 
 
-def note_absent_nodes(fetched_pods: Iterable[FetchedPod]) -> None:
-    """Print a note about pods that did not answer, if there are any."""
-    silent = [one for one in fetched_pods if not one.current]
-    if silent:
-        remark(marked_note(notes_of_silent(silent), [one.pod.metadata.name for one in silent]))
-
-
 def _as_told(told: PublishedAnswer) -> FetchedPod:
     return FetchedPod(Pod.model_validate(told.answer), told.answer, current=True, run=told.run_id)
 
@@ -329,11 +320,24 @@ async def _execution(handle: WorkflowHandle[Any, Any], execution: WorkflowExecut
 
 def _recorded(execution: WorkflowExecution, *, stuck: bool = False) -> FetchedPod:
     """Return a pod that did not answer, with the columns of ``get pods`` as they were recorded last."""
-    return FetchedPod(
+    pod, status, restarts = (
         recorded_as(execution),
+        attribute(execution, "PodStatus"),
+        attribute(execution, "PodRestarts"),
+    )
+    return FetchedPod(
+        pod,
         {},
         current=False,
         stuck=stuck,
         run=execution.run_id,
-        recorded=Recorded(attribute(execution, "PodStatus") or "", attribute(execution, "PodRestarts")),
+        recorded=Recorded(status or "", restarts, _creation(execution.id, pod.metadata.uid)),
     )
+
+
+def _creation(workflow_id: str, uid: str) -> str:
+    """Return when a pod of this machine was created; "" if it is not one, or that is not known."""
+    try:
+        return recorded_creation(settings().state_dir, workflow_id, uid)
+    except BadInput:
+        return ""

@@ -97,9 +97,10 @@ def coloured_lines(
 
 
 def marked_note(why: Sequence[str], names: Sequence[str]) -> str:
-    """Return the note below a table in which the cells of these pods are marked, since they did not answer."""
+    """Return the note below a table in which the cells of these pods are marked; `why` some of them do not answer."""
     which = f"pod {names[0]}" if len(names) == 1 else f"{len(names)} pods"
-    return f"Note: {', '.join(why)}; what is marked with ? is what was last recorded of {which}"
+    away = f"{', '.join(why)}; " if why else ""
+    return f"Note: {away}what is marked with ? is what was last recorded of {which}"
 
 
 def colour_of(status: str) -> Colour:

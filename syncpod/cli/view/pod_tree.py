@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from syncpod.api.listed import ListedPod
 from syncpod.api.views.durations import read_moment, short_duration
 from syncpod.api.views.pod_columns import summarize
+from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
     from syncpod.messages.running_steps import PendingStep
@@ -112,6 +113,8 @@ def _pod(branch: Branch) -> str:
     if not branch.pod.current:
         return f"pod/{namespace}/{name}: {_status(branch.pod)}: it does not answer; this was recorded last"
     summary = summarize(branch.pod.document)
+    if why_orphaned(branch.pod.document):
+        return f"pod/{namespace}/{name}: {summary.status}: it has no workflow; this was told last"
     restarts = f", {summary.restarts} restart{'s' if summary.restarts != 1 else ''}" if summary.restarts else ""
     return f"pod/{namespace}/{name}: {summary.status}, {summary.ready}/{summary.total} ready{restarts}"
 
