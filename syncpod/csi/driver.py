@@ -14,12 +14,14 @@ import grpc
 import grpc.aio
 
 from protos.csi.v1 import csi_pb2, csi_pb2_grpc
-from syncpod.csi.volume import DriverNode, Publishing, Staging, Use
+from syncpod.csi.volume import DriverNode, Growing, Publishing, Staging, Use
 
 CALL_SECONDS: Final = 120.0
 """The kubelet's csiTimeout."""
 STAGES: Final = "STAGE_UNSTAGE_VOLUME"
 """The driver brings a volume to the machine once for all of its pods."""
+GROWS: Final = "EXPAND_VOLUME"
+"""The driver has something to do on the machine for a volume that has grown."""
 GIVES_TO_GROUP: Final = "VOLUME_MOUNT_GROUP"
 """The driver gives a volume to the pod's group by itself."""
 KNOWS_SINGLE_WRITERS: Final = "SINGLE_NODE_MULTI_WRITER"
@@ -46,8 +48,29 @@ OPTIONS: Final = (
 _LONGEST_TEXT: Final = 1000
 
 
+_UNSURE: Final = frozenset(
+    (
+        *(None, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE),
+        *(grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED),
+    )
+)
+_INFEASIBLE: Final = frozenset(
+    (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.NOT_FOUND)
+)
+
+
 class CsiError(Exception):
     """A driver refused a call, or did not answer; the text is a clause, with the call and the status' name."""
+
+    def __init__(self, text: str, status: grpc.StatusCode | None = None) -> None:
+        """`status` is the answer's; None: there was none."""
+        super().__init__(text)
+        self.is_unsure = status in _UNSURE
+        """The driver may still be at it (csi_client.go, isFinalError)."""
+        self.is_infeasible = status in _INFEASIBLE
+        """The driver will never do it (expander.go, isInfeasibleError)."""
+        self.is_of_use = status is grpc.StatusCode.FAILED_PRECONDITION
+        """The driver does not do it to a volume that is used (expander.go, inUseError)."""
 
 
 class CsiDriver:
@@ -100,6 +123,19 @@ class CsiDriver:
         async with self._stub("NodePublishVolume") as stub:
             await stub.NodePublishVolume(asked, timeout=CALL_SECONDS)
 
+    async def grow(self, volume: Growing, capabilities: frozenset[str]) -> None:
+        """Grow a volume on the machine. Repeatable. Raises CsiError."""
+        asked = csi_pb2.NodeExpandVolumeRequest(
+            volume_id=volume.handle,
+            volume_path=str(volume.path),
+            capacity_range=csi_pb2.CapacityRange(required_bytes=volume.size),
+            staging_target_path=str(volume.staging) if volume.staging is not None else "",
+            volume_capability=_capability(volume.use, capabilities),
+            secrets=volume.secrets,
+        )
+        async with self._stub("NodeExpandVolume") as stub:
+            await stub.NodeExpandVolume(asked, timeout=CALL_SECONDS)
+
     async def unpublish(self, handle: str, path: Path) -> None:
         """Undo a publishing. NotFound is success. Repeatable. Raises CsiError."""
         asked = csi_pb2.NodeUnpublishVolumeRequest(volume_id=handle, target_path=str(path))
@@ -120,7 +156,7 @@ class CsiDriver:
         except grpc.aio.AioRpcError as error:
             if absent_is_fine and error.code() is grpc.StatusCode.NOT_FOUND:
                 return
-            raise CsiError(clause(call, error)) from None
+            raise CsiError(clause(call, error), error.code()) from None
 
 
 def clause(call: str, error: grpc.aio.AioRpcError) -> str:
@@ -133,6 +169,10 @@ def _capability(use: Use, capabilities: frozenset[str]) -> csi_pb2.VolumeCapabil
     modes = _SINGLE_WRITER_MODES if KNOWS_SINGLE_WRITERS in capabilities else _MODES
     group = str(use.group) if use.group is not None and GIVES_TO_GROUP in capabilities else ""
     mode = modes.get(use.access_mode, "UNKNOWN")
+    if use.is_block:
+        return csi_pb2.VolumeCapability(
+            block=csi_pb2.VolumeCapability.BlockVolume(), access_mode=csi_pb2.VolumeCapability.AccessMode(mode=mode)
+        )
     return csi_pb2.VolumeCapability(
         mount=csi_pb2.VolumeCapability.MountVolume(
             fs_type=use.fs_type, mount_flags=use.mount_flags, volume_mount_group=group

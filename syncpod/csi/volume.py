@@ -31,6 +31,8 @@ class Use:
     mount_flags: tuple[str, ...] = ()
     group: int | None = None
     """The pod's fsGroup, for a driver that gives its volumes to a group by itself."""
+    is_block: bool = False
+    """The pod gets the volume as a block device; it has no file system, and no group."""
 
 
 @dataclass(frozen=True)
@@ -61,4 +63,18 @@ class Publishing:
     publish_context: Mapping[str, str] = field(default_factory=dict)
     context: Mapping[str, str] = field(default_factory=dict)
     """The volume's attributes, and what the driver wants to know of the pod."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Growing:
+    """A volume to grow on the machine."""
+
+    handle: str
+    path: Path
+    """Where it is published."""
+    staging: Path | None
+    use: Use
+    size: int
+    """In bytes: at least so large is it to be."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

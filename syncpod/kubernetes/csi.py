@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from syncpod.kubernetes.claimed_volume import NotUsable
 from syncpod.kubernetes.json_values import mapping, mappings
-from syncpod.objects import ClaimNeed
+from syncpod.objects import ClaimNeed, InlineVolume
 
 GROUP: Final = "/apis/storage.k8s.io/v1"
 NODE_ID_ANNOTATION: Final = "csi.volume.kubernetes.io/nodeid"
@@ -35,7 +35,7 @@ class SecretName:
 
 @dataclass(frozen=True)
 class CsiVolume:
-    """A PersistentVolume of a storage driver."""
+    """A PersistentVolume of a storage driver, or a volume that one makes for a pod alone."""
 
     name: str
     driver: str
@@ -48,6 +48,16 @@ class CsiVolume:
     attributes: Mapping[str, str]
     stage_secret: SecretName | None
     publish_secret: SecretName | None
+    grow_secret: SecretName | None = None
+    is_inline: bool = False
+    """The driver makes it for one pod: the cluster has no PersistentVolume of it, and does not attach it."""
+    is_block: bool = False
+    """Pods get it as a block device."""
+
+    @property
+    def title(self) -> str:
+        """The volume in a sentence."""
+        return f"volume {self.name}" if self.is_inline else f"PV {self.name}"
 
     @property
     def unique_name(self) -> str:
@@ -56,16 +66,35 @@ class CsiVolume:
 
 
 @dataclass(frozen=True)
+class WantedToken:
+    """A token of a pod's service account that a driver wants."""
+
+    audience: str
+    """"" = the API server itself."""
+    seconds: int | None
+    """How long it is to be valid; None = as long as the API server likes."""
+
+
+@dataclass(frozen=True)
 class DriverTraits:
     """What a CSIDriver says of its driver; the defaults are those of a driver without one."""
+
+    is_known: bool = False
+    """The cluster has a CSIDriver of it."""
+    modes: tuple[str, ...] = ("Persistent",)
+    """The kinds of volumes that it has: `Persistent`, `Ephemeral`."""
 
     is_attached: bool = True
     """The cluster attaches its volumes to a machine first."""
     wants_pod: bool = False
     """It wants to know of each pod."""
     fs_group_policy: str = "ReadWriteOnceWithFSType"
-    wants_tokens: bool = False
-    """It wants tokens of the pods' service accounts."""
+    tokens: tuple[WantedToken, ...] = ()
+    """The tokens of the pods' service accounts that it wants."""
+    has_tokens_in_secrets: bool = False
+    """It is given them beside its Secrets, and not beside the volume's attributes."""
+    is_asked_again: bool = False
+    """It wants to be asked again and again to publish a volume that it has published (requiresRepublish)."""
 
 
 def unique_name(driver: str, handle: str) -> str:
@@ -92,7 +121,36 @@ def csi_volume(volume: Mapping[str, Any]) -> CsiVolume:
         attributes={str(key): str(value) for key, value in mapping(csi.get("volumeAttributes")).items()},
         stage_secret=_secret(csi.get("nodeStageSecretRef")),
         publish_secret=_secret(csi.get("nodePublishSecretRef")),
+        grow_secret=_secret(csi.get("nodeExpandSecretRef")),
+        is_block=spec.get("volumeMode") == "Block",
     )
+
+
+def inline_volume(wanted: InlineVolume, need: ClaimNeed) -> CsiVolume:
+    """Return the volume that a driver makes for a pod alone."""
+    return CsiVolume(
+        name=wanted.name,
+        driver=wanted.driver,
+        handle=wanted.handle,
+        fs_type=wanted.fs_type,
+        access_mode="ReadWriteOnce",
+        mount_flags=(),
+        is_read_only=need.is_read_only,
+        attributes=dict(wanted.attributes),
+        stage_secret=None,
+        publish_secret=SecretName(need.ref.namespace, wanted.secret) if wanted.secret else None,
+        is_inline=True,
+    )
+
+
+def check_lifecycle(volume: CsiVolume, traits: DriverTraits) -> None:
+    """Check that a driver has volumes of this kind (csi_mounter.go, supportsVolumeLifecycleMode). Raises NotUsable."""
+    mode = "Ephemeral" if volume.is_inline else "Persistent"
+    if mode in traits.modes:
+        return
+    only = " ".join(f'"{each}"' for each in traits.modes)
+    why = f"only supports [{only}]" if traits.is_known else "no CSIDriver object"
+    raise NotUsable(f'volume mode "{mode}" not supported by driver {volume.driver} ({why})')
 
 
 def driver_path(driver: str) -> str:
@@ -102,12 +160,18 @@ def driver_path(driver: str) -> str:
 
 def driver_traits(document: Mapping[str, Any] | None) -> DriverTraits:
     """Return what a CSIDriver says; None = the cluster has none of that name."""
-    spec = mapping(mapping(document).get("spec"))
+    if document is None:
+        return DriverTraits()
+    spec = mapping(document.get("spec"))
     return DriverTraits(
+        is_known=True,
+        modes=tuple(str(each) for each in spec.get("volumeLifecycleModes") or ()) or DriverTraits.modes,
         is_attached=spec.get("attachRequired") is not False,
         wants_pod=spec.get("podInfoOnMount") is True,
         fs_group_policy=str(spec.get("fsGroupPolicy") or DriverTraits.fs_group_policy),
-        wants_tokens=bool(spec.get("tokenRequests")),
+        tokens=tuple(_wanted_token(each) for each in mappings(spec.get("tokenRequests"))),
+        has_tokens_in_secrets=spec.get("serviceAccountTokenInSecrets") is True,
+        is_asked_again=spec.get("requiresRepublish") is True,
     )
 
 
@@ -139,7 +203,7 @@ def publish_attributes(volume: CsiVolume, traits: DriverTraits, need: ClaimNeed)
         f"{prefix}/pod.namespace": need.ref.namespace,
         f"{prefix}/pod.uid": need.uid,
         f"{prefix}/serviceAccount.name": need.service_account,
-        f"{prefix}/ephemeral": "false",
+        f"{prefix}/ephemeral": "true" if volume.is_inline else "false",
     }
 
 
@@ -216,6 +280,11 @@ def _of_driver(driver: RegisteredDriver) -> dict[str, Any]:
         "topologyKeys": sorted(driver.topology),
     }
     return {**told, "allocatable": {"count": driver.most_volumes}} if driver.most_volumes else told
+
+
+def _wanted_token(value: Mapping[str, Any]) -> WantedToken:
+    seconds = value.get("expirationSeconds")
+    return WantedToken(str(value.get("audience") or ""), seconds if isinstance(seconds, int) else None)
 
 
 def _secret(value: Any) -> SecretName | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from syncpod.objects import ObjectRef, ObjectStore, claim_ref
 from syncpod.pod import Container, Pod, Volume
+from syncpod.pod.volumes import is_read_only
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.downward import volume_field
@@ -183,13 +184,13 @@ def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir 
 
 
 def _claim(pod: Pod, volume: Volume, link: Path, ref: ObjectRef) -> Claim:
-    security, named = pod.spec.security_context, volume.persistent_volume_claim
+    security = pod.spec.security_context
     return Claim(
         link,
         ref,
         group=security.fs_group if security is not None else None,
         only_if_root_differs=security is not None and security.fs_group_change_policy == "OnRootMismatch",
-        is_read_only=named is not None and named.read_only,
+        is_read_only=is_read_only(volume),
     )
 
 

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 
 from syncpod.objects.admission import ObjectAdmission, admit_object
-from syncpod.objects.claims import ClaimedPlace, ClaimNeed, claim_needs, claim_ref, claimed_place, kept_place
+from syncpod.objects.claims import (
+    ClaimedPlace,
+    ClaimNeed,
+    InlineVolume,
+    claim_needs,
+    claim_ref,
+    claimed_place,
+    kept_place,
+)
 from syncpod.objects.former import FormerSecret
 from syncpod.objects.issued import (
     BOTH_KEY,
@@ -53,6 +61,7 @@ __all__ = [
     "ClaimNeed",
     "ClaimedPlace",
     "FormerSecret",
+    "InlineVolume",
     "Kind",
     "Need",
     "ObjectAdmission",

@@ -1,5 +1,7 @@
 """The claims of a pod to volumes of its cluster: what a pod needs, and how a node keeps the place behind one.
 
+A volume that a storage driver makes for a pod alone (`csi`) is kept in the same way: it needs no claim.
+
 A node keeps a place as it keeps a ConfigMap of the cluster, under a name that it makes of the pod and of the claim. So
 it lasts while the API server is away, over a reboot too, and ends with the pod. It is no object of the cluster, and no
 pod can name it.
@@ -13,23 +15,39 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Final
 
-from syncpod.objects.refs import ObjectRef
+from syncpod.objects.refs import ObjectRef, Origin
 from syncpod.pod import ConfigMap, ObjectMeta, Pod, Volume
 from syncpod.pod.origin import is_of_cluster
+from syncpod.pod.volumes import is_read_only
 
 _PLACE: Final = "place"
 
 
 @dataclass(frozen=True)
+class InlineVolume:
+    """A volume that a storage driver makes for one pod, and that ends with it."""
+
+    name: str
+    """The volume's, in the pod."""
+    driver: str
+    handle: str
+    """The node's name for it, which the driver is told."""
+    fs_type: str = ""
+    attributes: tuple[tuple[str, str], ...] = ()
+    secret: str = ""
+    """The Secret, in the pod's namespace, that the driver is given; "" = none."""
+
+
+@dataclass(frozen=True)
 class ClaimNeed:
-    """A claim that a pod's volumes name."""
+    """A claim that a pod's volumes name, or a volume that a storage driver makes for it alone."""
 
     ref: ObjectRef
     """The node's name for the place behind it."""
     pod: str
     uid: str
     claim: str
-    """The claim's name, in the pod's namespace."""
+    """The claim's name, in the pod's namespace; "" = it has none."""
     is_pods_own: bool
     """The claim is made and deleted with the pod, and must belong to it."""
     is_read_only: bool = False
@@ -40,14 +58,16 @@ class ClaimNeed:
     """The pod's fsGroup."""
     only_if_root_differs: bool = False
     """The volume is given to it only if its directory does not belong to it yet (OnRootMismatch)."""
+    inline: InlineVolume | None = None
+    """The volume that a driver makes; None: that of the claim."""
 
 
 @dataclass(frozen=True)
 class ClaimedPlace:
-    """The place on this node behind a claim that is bound."""
+    """The place on this node behind a claim that is bound, or of a volume that a driver makes for the pod alone."""
 
     volume: str
-    """The PersistentVolume's name."""
+    """The PersistentVolume's name, or the volume's in its pod."""
     plugin: str
     """The kind of its source: `local`, `hostPath` or `csi`."""
     path: str
@@ -80,32 +100,52 @@ def claim_name(pod: Pod, volume: Volume) -> str | None:
 
 
 def claim_ref(pod: Pod, volume: Volume) -> ObjectRef | None:
-    """Return the node's name for the place of a volume's claim; None: it has none, or its pod is no cluster's."""
-    name = claim_name(pod, volume)
+    """Return the node's name for the place of a volume's claim, or of a driver's volume; None: it has none.
+
+    A pod that is no cluster's has none.
+    """
+    origin: Origin = "claim" if volume.csi is None else "inline"
+    name = claim_name(pod, volume) if volume.csi is None else volume.name
     if name is None or not is_of_cluster(pod.metadata):
         return None
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return ObjectRef("ConfigMap", pod.metadata.namespace or "default", f"{pod.metadata.uid}-{digest}", "claim")
+    return ObjectRef("ConfigMap", pod.metadata.namespace or "default", f"{pod.metadata.uid}-{digest}", origin)
 
 
 def claim_needs(pod: Pod) -> Iterator[ClaimNeed]:
-    """Yield the claims that a pod of a cluster needs, one for each volume that has one."""
+    """Yield the claims that a pod of a cluster needs, one for each volume that has one, and the drivers' volumes."""
     for volume in pod.spec.volumes:
-        name, ref = claim_name(pod, volume), claim_ref(pod, volume)
-        if name is None or ref is None:
+        ref = claim_ref(pod, volume)
+        if ref is None:
             continue
-        named, security = volume.persistent_volume_claim, pod.spec.security_context
+        security = pod.spec.security_context
         yield ClaimNeed(
             ref,
             pod.metadata.name,
             pod.metadata.uid,
-            name,
+            claim_name(pod, volume) or "",
             is_pods_own=volume.ephemeral is not None,
-            is_read_only=named is not None and named.read_only,
+            is_read_only=is_read_only(volume),
             service_account=pod.spec.service_account_name or "default",
             group=security.fs_group if security is not None else None,
             only_if_root_differs=security is not None and security.fs_group_change_policy == "OnRootMismatch",
+            inline=_inline(pod, volume),
         )
+
+
+def _inline(pod: Pod, volume: Volume) -> InlineVolume | None:
+    """Return the volume that a driver makes for a pod alone (csi_mounter.go, v1.36, makeVolumeHandle)."""
+    if (source := volume.csi) is None:
+        return None
+    secret = source.node_publish_secret_ref
+    return InlineVolume(
+        name=volume.name,
+        driver=source.driver,
+        handle=f"csi-{hashlib.sha256(f'{pod.metadata.uid}{volume.name}'.encode()).hexdigest()}",
+        fs_type=source.fs_type or "",
+        attributes=tuple(sorted(source.volume_attributes.items())),
+        secret=secret.name if secret is not None else "",
+    )
 
 
 def kept_place(ref: ObjectRef, place: ClaimedPlace) -> ConfigMap:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from syncpod.objects.claims import claim_ref
 from syncpod.objects.issued import bundle_ref, certificate_ref
@@ -14,6 +14,8 @@ from syncpod.pod import Container, EnvFromSource, EnvVar, Pod, Volume
 from syncpod.pod.origin import is_of_cluster
 
 Use = Literal["env", "volume", "pull"]
+_BROUGHT: Final = {"ephemeral": "ephemeral", "persistent_volume_claim": "persistentVolumeClaim", "csi": "csi"}
+"""The fields of a volume whose place a cluster gives, as Kubernetes spells them."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -34,10 +36,11 @@ def references(pod: Pod) -> tuple[Reference, ...]:
     """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
 
     What a cluster issues for it is among them too: tokens and certificates, which a node keeps as Secrets, and the
-    variables of Services, the places behind claims and trust anchors, which it keeps as ConfigMaps.
+    variables of Services, trust anchors, and the places behind claims and of drivers' volumes: kept as ConfigMaps.
 
-    An object that is named twice appears twice. The Secrets of storage drivers (CSI, iSCSI and so on) are not included:
-    pods with such volumes are refused (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
+    An object that is named twice appears twice. The Secrets of storage drivers are not included: one for a `csi` volume
+    is read when the driver is called and not kept, and pods with the other drivers' volumes are refused (pod/util.go,
+    v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
     """
     return tuple(_references(pod))
 
@@ -105,8 +108,8 @@ def _of_volume(pod: Pod, volume: Volume, here: str) -> Iterator[Reference]:
         return Reference(ref_for(pod, kind, name), bool(optional), None, path, "volume")
 
     if (claim := claim_ref(pod, volume)) is not None:
-        kind = "ephemeral" if volume.ephemeral is not None else "persistentVolumeClaim"
-        yield Reference(claim, False, None, f"{here}.{kind}", "volume")
+        kind = next(kind for kind in _BROUGHT if getattr(volume, kind) is not None)
+        yield Reference(claim, False, None, f"{here}.{_BROUGHT[kind]}", "volume")
     if (config_map := volume.config_map) is not None:
         yield reference("ConfigMap", config_map.name, config_map.optional, f"{here}.configMap")
     if (secret := volume.secret) is not None:

@@ -9,10 +9,11 @@ from syncpod.pod.origin import is_of_cluster
 Kind = Literal["ConfigMap", "Secret"]
 """The kinds of objects that a node keeps."""
 
-Origin = Literal["", "cluster", "token", "services", "claim", "bundle", "certificate"]
+Origin = Literal["", "cluster", "token", "services", "claim", "inline", "bundle", "certificate"]
 """Where an object comes from: "" = it was applied on the node, or by its fleet; it is one of the node's Kubernetes
 cluster; or the cluster has issued it for a pod: a token, a certificate (kept as Secrets), the variables of a
-namespace's Services, the place behind a claim, trust anchors (kept as ConfigMaps)."""
+namespace's Services, the place behind a claim, that of a volume which a storage driver makes for the pod alone, trust
+anchors (kept as ConfigMaps)."""
 ALL_SERVICES: Final = "all"
 _MASTER_SERVICE: Final = "kubernetes"
 
@@ -23,6 +24,7 @@ _SAID: Final[dict[Origin, str]] = {
     "token": "service account token",
     "services": "services",
     "claim": "persistent volume claim",
+    "inline": "volume of a storage driver",
     "bundle": "cluster trust bundle",
     "certificate": "pod certificate",
 }

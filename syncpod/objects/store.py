@@ -69,7 +69,7 @@ class ObjectUnknown(ObjectUnreadable):
                 text = f"failed to fetch token: {why or 'no answer yet'}"
             case "claim":
                 text = f"error processing PVC {why or 'no answer yet'}"
-            case "bundle" | "certificate":
+            case "bundle" | "certificate" | "inline":
                 text = why or "no answer yet"
             case "services":
                 text = "services have not yet been read at least once, cannot construct envvars"

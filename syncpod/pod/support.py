@@ -70,6 +70,7 @@ _GIVEN_BY_CLUSTER = (
     *(f"{_PROJECTED}.{name}" for name in _ISSUED),
     "volumes[].persistentVolumeClaim",
     "volumes[].ephemeral",
+    "volumes[].csi",
 )
 _OF_CLUSTER = tuple(rule for rule in REFUSED if rule.path in _GIVEN_BY_CLUSTER)
 """What pods of a Kubernetes cluster are given nevertheless."""

@@ -7,7 +7,14 @@ from pydantic import Field
 
 from syncpod.pod.enums import HostPathType, PersistentVolumeAccessMode, PersistentVolumeMode, PullPolicy
 from syncpod.pod.env import ObjectFieldSelector, ResourceFieldSelector
-from syncpod.pod.meta import KeyToPath, LabelSelector, ObjectMeta, TypedLocalObjectReference, TypedObjectReference
+from syncpod.pod.meta import (
+    KeyToPath,
+    LabelSelector,
+    LocalObjectReference,
+    ObjectMeta,
+    TypedLocalObjectReference,
+    TypedObjectReference,
+)
 from syncpod.pod.resources import VolumeResourceRequirements
 from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Int64, Model, QuantityText
 
@@ -168,6 +175,16 @@ class EphemeralVolumeSource(Model):
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
+class CSIVolumeSource(Model):
+    """A volume that a storage driver makes for this pod alone."""
+
+    driver: str = ""
+    read_only: Flag | None = None
+    fs_type: str | None = None
+    volume_attributes: dict[str, str] = Field(default_factory=dict)
+    node_publish_secret_ref: LocalObjectReference | None = None
+
+
 class ImageVolumeSource(Model):
     """The file system of an image, read-only."""
 
@@ -206,9 +223,16 @@ class Volume(Model):
     portworx_volume: DriverSource | None = None
     scale_io: DriverSource | None = None
     storageos: DriverSource | None = None
-    csi: DriverSource | None = None
+    csi: CSIVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
     image: ImageVolumeSource | None = None
+
+
+def is_read_only(volume: Volume) -> bool:
+    """Say whether a volume of a claim or of a driver is read-only for the whole pod."""
+    if volume.csi is not None:
+        return bool(volume.csi.read_only)
+    return volume.persistent_volume_claim is not None and volume.persistent_volume_claim.read_only
 
 
 def downward_files(volume: Volume) -> Iterator[DownwardAPIVolumeFile]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from protos.cri.v1.api_pb2 import ImageSpec, Mount, MountPropagation
 from syncpod.pod import Container, Pod, Volume, VolumeMount
+from syncpod.pod.volumes import is_read_only
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import claim_link, etc_hosts_file, volume_directory
@@ -114,12 +115,11 @@ def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContex
     if place is None:
         raise ContainerConfigError(f"{path}.name: the kind of volume {volume.name!r} is not supported by this version")
     # A hostPath is not relabelled: the node itself uses it, and a claim may have one behind it.
-    claim = volume.persistent_volume_claim
-    is_ours = volume.host_path is None and claim is None and volume.ephemeral is None
+    is_ours = volume.host_path is None and claim_link(node, pod.metadata.uid, volume) is None
     return Mount(
         container_path=container_place(mount.mount_path),
         host_path=part or str(place),
-        readonly=mount.read_only or (is_ours and volume.empty_dir is None) or (claim is not None and claim.read_only),
+        readonly=mount.read_only or (is_ours and volume.empty_dir is None) or is_read_only(volume),
         recursive_read_only=_recursive_read_only(pod, mount, node, path),
         selinux_relabel=is_ours and node.host.selinux,
         propagation=_PROPAGATION[mount.mount_propagation or "None"],

@@ -71,11 +71,13 @@ def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None
 
 
 def claim_link(node: NodeContext, uid: str, volume: Volume) -> Path | None:
-    """Return the path of the symlink to the place behind a volume's claim; None for other kinds. Raises UnsafeName.
+    """Return the path of the symlink to the place behind a volume's claim, or of a driver's; None for other kinds.
+
+    Raises UnsafeName.
 
     A runtime follows it. So what is mounted depends on the pod alone, and the pod's end touches nothing in the volume.
     """
-    if volume.persistent_volume_claim is None and volume.ephemeral is None:
+    if volume.persistent_volume_claim is None and volume.ephemeral is None and volume.csi is None:
         return None
     return pod_directory(node, uid) / "volumes" / CLAIM / safe_name(volume.name, "spec.volumes[].name")
 

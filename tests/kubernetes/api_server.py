@@ -231,7 +231,7 @@ class ApiServer:
     def _issue(self, account: str, spec: dict[str, Any]) -> web.Response:
         """Issue a token of a service account."""
         self.token_requests.append(spec)
-        expires = self.now() + timedelta(seconds=spec["expirationSeconds"])
+        expires = self.now() + timedelta(seconds=spec.get("expirationSeconds", 3600))
         status = {
             "token": f"token-{len(self.token_requests)}-of-{account}",
             "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),

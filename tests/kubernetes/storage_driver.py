@@ -18,22 +18,27 @@ from protos.csi.v1 import csi_pb2, csi_pb2_grpc
 from protos.plugin_registration.v1 import api_pb2, api_pb2_grpc
 from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
 from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
-from syncpod.agent.kubernetes.followed_claim import Claims
+from syncpod.agent.kubernetes.followed_claim import Claims, FollowedClaim
 from syncpod.kubernetes.client import ApiClient
-from syncpod.objects import ObjectStore
+from syncpod.kubernetes.events import Event
+from syncpod.objects import ClaimedPlace, ClaimNeed, ObjectRef, ObjectStore, claimed_place, values
 from syncpod.translation.context import NodeContext
+from tests.agent.waiting import until
 from tests.translation.translation import NODE
 
 A_NODE: Mapping[str, Any] = {
     "metadata": {"name": NODE.name, "uid": "node-uid", "labels": {"kubernetes.io/hostname": "n1"}}
 }
 """The v1 Node of the tests."""
+DRIVER = "disk.example"
+NEED = ClaimNeed(ObjectRef("ConfigMap", "default", "u1-x", "claim"), "web", "u1", "disk", is_pods_own=False)
+OTHER = ClaimNeed(ObjectRef("ConfigMap", "default", "u2-x", "claim"), "other", "u2", "disk", is_pods_own=False)
 
 
 def claims(client: ApiClient, store: ObjectStore, node: NodeContext = NODE) -> Claims:
     """The claims of a node on which no driver has registered."""
     drivers = CsiDrivers(client, node.name, node.state_dir, lambda: A_NODE)
-    return Claims(client, store, lambda: A_NODE, CsiVolumes(client, store, drivers, node))
+    return Claims(client, store, lambda: A_NODE, CsiVolumes(client, store, drivers, node), lambda _: None)
 
 
 class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer):
@@ -78,6 +83,10 @@ class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer
         assert Path(request.target_path).parent.is_dir()
         Path(request.target_path).mkdir(exist_ok=True)
         return csi_pb2.NodePublishVolumeResponse()
+
+    async def NodeExpandVolume(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._refuse("grow", request, context)
+        return csi_pb2.NodeExpandVolumeResponse(capacity_bytes=request.capacity_range.required_bytes)
 
     async def NodeUnpublishVolume(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self._refuse("unpublish", request, context)
@@ -136,3 +145,47 @@ async def cancelled(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def a_volume(**csi: Any) -> dict[str, Any]:
+    """A volume of the driver, bound to the claim."""
+    source = {"driver": DRIVER, "volumeHandle": "vol-1", "volumeAttributes": {"pool": "fast"}, **csi}
+    spec = {"claimRef": {"uid": "claim-uid"}, "accessModes": ["ReadWriteOnce"], "mountOptions": ["noatime"]}
+    return {"kind": "PersistentVolume", "metadata": {"name": "pv-1"}, "spec": {**spec, "csi": source}}
+
+
+def of_driver(**spec: Any) -> dict[str, Any]:
+    """The driver's CSIDriver."""
+    return {"kind": "CSIDriver", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": DRIVER}, "spec": spec}
+
+
+class Node:
+    """A node on which drivers register."""
+
+    def __init__(self, client: ApiClient, directory: Path) -> None:
+        self.context = node_in(directory)
+        self.store = ObjectStore(self.context.state_dir, self.context.memory_dir)
+        self.registry = self.context.state_dir / "plugins_registry"
+        self.client = client
+        self.begin()
+
+    def begin(self) -> None:
+        """As a new worker."""
+        self.drivers = CsiDrivers(self.client, self.context.name, self.context.state_dir, lambda: A_NODE)
+        self.volumes = CsiVolumes(self.client, self.store, self.drivers, self.context)
+        self.events: list[Event] = []
+        self.claims = Claims(self.client, self.store, lambda: A_NODE, self.volumes, self.events.append)
+
+    def follow(self, need: ClaimNeed = NEED) -> tuple[FollowedClaim, asyncio.Task[None]]:
+        """Follow a claim."""
+        follower = self.claims.follow(need, lambda: None)
+        return follower, asyncio.ensure_future(follower.run())
+
+    async def brought(self, need: ClaimNeed = NEED) -> ClaimedPlace:
+        """Follow a claim until its volume is there."""
+        follower, running = self.follow(need)
+        await until(lambda: follower.is_known)
+        await cancelled(running)
+        held = self.store.get(need.ref)
+        assert held is not None
+        return claimed_place(values(held))

@@ -19,9 +19,6 @@ import pytest
 import pytest_asyncio
 
 from syncpod.agent.kubernetes import csi_drivers, followed_claim
-from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
-from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
-from syncpod.agent.kubernetes.followed_claim import Claims, FollowedClaim
 from syncpod.kernel.mounting import bind, may_mount, unmount
 from syncpod.kernel.tree_removal import StillMounted
 from syncpod.kubernetes import reflector as reflectors
@@ -40,60 +37,24 @@ from syncpod.kubernetes.csi import (
 )
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.node.directories import remove_pod_directories
-from syncpod.objects import ClaimedPlace, ClaimNeed, ObjectRef, ObjectStore, claimed_place, values
+from syncpod.objects import ClaimNeed
 from syncpod.redaction import of_process
 from syncpod.translation.paths import csi_target, pod_directory
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, given, object_path, served, write_kubeconfig
-from tests.kubernetes.storage_driver import A_NODE, StorageDriver, cancelled, node_in, serving
+from tests.kubernetes.storage_driver import (
+    A_NODE,
+    DRIVER,
+    NEED,
+    OTHER,
+    Node,
+    StorageDriver,
+    a_volume,
+    cancelled,
+    of_driver,
+    serving,
+)
 from tests.translation.translation import NODE
-
-DRIVER = "disk.example"
-NEED = ClaimNeed(ObjectRef("ConfigMap", "default", "u1-x", "claim"), "web", "u1", "disk", is_pods_own=False)
-OTHER = ClaimNeed(ObjectRef("ConfigMap", "default", "u2-x", "claim"), "other", "u2", "disk", is_pods_own=False)
-
-
-def a_volume(**csi: Any) -> dict[str, Any]:
-    """A volume of the driver, bound to the claim."""
-    source = {"driver": DRIVER, "volumeHandle": "vol-1", "volumeAttributes": {"pool": "fast"}, **csi}
-    spec = {"claimRef": {"uid": "claim-uid"}, "accessModes": ["ReadWriteOnce"], "mountOptions": ["noatime"]}
-    return {"kind": "PersistentVolume", "metadata": {"name": "pv-1"}, "spec": {**spec, "csi": source}}
-
-
-def of_driver(**spec: Any) -> dict[str, Any]:
-    """The driver's CSIDriver."""
-    return {"kind": "CSIDriver", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": DRIVER}, "spec": spec}
-
-
-class Node:
-    """A node on which drivers register."""
-
-    def __init__(self, client: ApiClient, directory: Path) -> None:
-        self.context = node_in(directory)
-        self.store = ObjectStore(self.context.state_dir, self.context.memory_dir)
-        self.registry = self.context.state_dir / "plugins_registry"
-        self.client = client
-        self.begin()
-
-    def begin(self) -> None:
-        """As a new worker."""
-        self.drivers = CsiDrivers(self.client, self.context.name, self.context.state_dir, lambda: A_NODE)
-        self.volumes = CsiVolumes(self.client, self.store, self.drivers, self.context)
-        self.claims = Claims(self.client, self.store, lambda: A_NODE, self.volumes)
-
-    def follow(self, need: ClaimNeed = NEED) -> tuple[FollowedClaim, asyncio.Task[None]]:
-        """Follow a claim."""
-        follower = self.claims.follow(need, lambda: None)
-        return follower, asyncio.ensure_future(follower.run())
-
-    async def brought(self, need: ClaimNeed = NEED) -> ClaimedPlace:
-        """Follow a claim until its volume is there."""
-        follower, running = self.follow(need)
-        await until(lambda: follower.is_known)
-        await cancelled(running)
-        held = self.store.get(need.ref)
-        assert held is not None
-        return claimed_place(values(held))
 
 
 @pytest_asyncio.fixture
@@ -387,20 +348,10 @@ class TestAVolume:
             place = await node.brought(need)
             assert Path(place.path).stat().st_mode & 0o2060 == 0o2060
             (Path(place.path) / "file").touch(mode=0o600)
-            await node.volumes.bring(a_volume(), need)
+            await node.volumes.bring(csi_volume(a_volume()), need)
         is_given = (Path(place.path) / "file").stat().st_mode & 0o060 == 0o060
         assert is_given is not by_root
         assert driver.asked("publish")[0].volume_capability.mount.volume_mount_group == ""
-
-    async def test_a_driver_that_wants_tokens_is_refused_by_name(
-        self, api: ApiServer, node: Node, driver: StorageDriver
-    ) -> None:
-        await api.put(driver_path(DRIVER), of_driver(attachRequired=False, tokenRequests=[{"audience": "vault"}]))
-        async with serving(driver, node.registry):
-            await node.drivers.round()
-            with pytest.raises(NotUsable, match="wants tokens of service accounts"):
-                await node.volumes.bring(a_volume(), NEED)
-        assert not pod_directory(node.context, "u1").exists()
 
 
 def test_a_driver_that_asks_is_told_of_the_pod() -> None:

@@ -8,7 +8,10 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class VolumeCapability(_message.Message):
-    __slots__ = ("mount", "access_mode")
+    __slots__ = ("block", "mount", "access_mode")
+    class BlockVolume(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
     class MountVolume(_message.Message):
         __slots__ = ("fs_type", "mount_flags", "volume_mount_group")
         FS_TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -41,11 +44,13 @@ class VolumeCapability(_message.Message):
         MODE_FIELD_NUMBER: _ClassVar[int]
         mode: VolumeCapability.AccessMode.Mode
         def __init__(self, mode: _Optional[_Union[VolumeCapability.AccessMode.Mode, str]] = ...) -> None: ...
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
     MOUNT_FIELD_NUMBER: _ClassVar[int]
     ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
+    block: VolumeCapability.BlockVolume
     mount: VolumeCapability.MountVolume
     access_mode: VolumeCapability.AccessMode
-    def __init__(self, mount: _Optional[_Union[VolumeCapability.MountVolume, _Mapping]] = ..., access_mode: _Optional[_Union[VolumeCapability.AccessMode, _Mapping]] = ...) -> None: ...
+    def __init__(self, block: _Optional[_Union[VolumeCapability.BlockVolume, _Mapping]] = ..., mount: _Optional[_Union[VolumeCapability.MountVolume, _Mapping]] = ..., access_mode: _Optional[_Union[VolumeCapability.AccessMode, _Mapping]] = ...) -> None: ...
 
 class NodeStageVolumeRequest(_message.Message):
     __slots__ = ("volume_id", "publish_context", "staging_target_path", "volume_capability", "secrets", "volume_context")
@@ -156,6 +161,43 @@ class NodeUnpublishVolumeRequest(_message.Message):
 class NodeUnpublishVolumeResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class CapacityRange(_message.Message):
+    __slots__ = ("required_bytes", "limit_bytes")
+    REQUIRED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    required_bytes: int
+    limit_bytes: int
+    def __init__(self, required_bytes: _Optional[int] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
+
+class NodeExpandVolumeRequest(_message.Message):
+    __slots__ = ("volume_id", "volume_path", "capacity_range", "staging_target_path", "volume_capability", "secrets")
+    class SecretsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    VOLUME_ID_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_PATH_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_RANGE_FIELD_NUMBER: _ClassVar[int]
+    STAGING_TARGET_PATH_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_CAPABILITY_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    volume_id: str
+    volume_path: str
+    capacity_range: CapacityRange
+    staging_target_path: str
+    volume_capability: VolumeCapability
+    secrets: _containers.ScalarMap[str, str]
+    def __init__(self, volume_id: _Optional[str] = ..., volume_path: _Optional[str] = ..., capacity_range: _Optional[_Union[CapacityRange, _Mapping]] = ..., staging_target_path: _Optional[str] = ..., volume_capability: _Optional[_Union[VolumeCapability, _Mapping]] = ..., secrets: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class NodeExpandVolumeResponse(_message.Message):
+    __slots__ = ("capacity_bytes",)
+    CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    capacity_bytes: int
+    def __init__(self, capacity_bytes: _Optional[int] = ...) -> None: ...
 
 class NodeGetCapabilitiesRequest(_message.Message):
     __slots__ = ()

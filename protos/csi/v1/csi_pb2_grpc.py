@@ -55,6 +55,11 @@ class NodeStub:
                 request_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeRequest.SerializeToString,
                 response_deserializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeResponse.FromString,
                 _registered_method=True)
+        self.NodeExpandVolume = channel.unary_unary(
+                '/csi.v1.Node/NodeExpandVolume',
+                request_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeExpandVolumeRequest.SerializeToString,
+                response_deserializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeExpandVolumeResponse.FromString,
+                _registered_method=True)
         self.NodeGetCapabilities = channel.unary_unary(
                 '/csi.v1.Node/NodeGetCapabilities',
                 request_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeGetCapabilitiesRequest.SerializeToString,
@@ -99,6 +104,13 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def NodeExpandVolume(self, request, context):
+        """Grows a volume on the machine, after its controller has: such as the file system on it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def NodeGetCapabilities(self, request, context):
         """Says which of the optional calls the driver has.
         """
@@ -135,6 +147,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.NodeUnpublishVolume,
                     request_deserializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeRequest.FromString,
                     response_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeResponse.SerializeToString,
+            ),
+            'NodeExpandVolume': grpc.unary_unary_rpc_method_handler(
+                    servicer.NodeExpandVolume,
+                    request_deserializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeExpandVolumeRequest.FromString,
+                    response_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeExpandVolumeResponse.SerializeToString,
             ),
             'NodeGetCapabilities': grpc.unary_unary_rpc_method_handler(
                     servicer.NodeGetCapabilities,
@@ -256,6 +273,33 @@ class Node:
             '/csi.v1.Node/NodeUnpublishVolume',
             protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeRequest.SerializeToString,
             protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NodeExpandVolume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/csi.v1.Node/NodeExpandVolume',
+            protos_dot_csi_dot_v1_dot_csi__pb2.NodeExpandVolumeRequest.SerializeToString,
+            protos_dot_csi_dot_v1_dot_csi__pb2.NodeExpandVolumeResponse.FromString,
             options,
             channel_credentials,
             insecure,

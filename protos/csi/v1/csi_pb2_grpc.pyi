@@ -3,7 +3,7 @@
 isort:skip_file
 The Container Storage Interface, version 1: what a node agent asks of a storage driver on its machine. Names, numbers
 and types are those that every CSI driver speaks; the words are this project's. What only a controller calls is left
-out, and so are block volumes and growing a volume.
+out.
 """
 
 from collections import abc as _abc
@@ -44,6 +44,8 @@ class NodeStub:
     """Makes a volume visible at a pod's path. The driver makes that path; the directory above it exists."""
     NodeUnpublishVolume: _grpc.UnaryUnaryMultiCallable[_csi_pb2.NodeUnpublishVolumeRequest, _csi_pb2.NodeUnpublishVolumeResponse]
     """Undoes that, and removes the path."""
+    NodeExpandVolume: _grpc.UnaryUnaryMultiCallable[_csi_pb2.NodeExpandVolumeRequest, _csi_pb2.NodeExpandVolumeResponse]
+    """Grows a volume on the machine, after its controller has: such as the file system on it."""
     NodeGetCapabilities: _grpc.UnaryUnaryMultiCallable[_csi_pb2.NodeGetCapabilitiesRequest, _csi_pb2.NodeGetCapabilitiesResponse]
     """Says which of the optional calls the driver has."""
     NodeGetInfo: _grpc.UnaryUnaryMultiCallable[_csi_pb2.NodeGetInfoRequest, _csi_pb2.NodeGetInfoResponse]
@@ -62,6 +64,8 @@ class NodeAsyncStub(NodeStub):
     """Makes a volume visible at a pod's path. The driver makes that path; the directory above it exists."""
     NodeUnpublishVolume: _aio.UnaryUnaryMultiCallable[_csi_pb2.NodeUnpublishVolumeRequest, _csi_pb2.NodeUnpublishVolumeResponse]  # type: ignore[assignment]
     """Undoes that, and removes the path."""
+    NodeExpandVolume: _aio.UnaryUnaryMultiCallable[_csi_pb2.NodeExpandVolumeRequest, _csi_pb2.NodeExpandVolumeResponse]  # type: ignore[assignment]
+    """Grows a volume on the machine, after its controller has: such as the file system on it."""
     NodeGetCapabilities: _aio.UnaryUnaryMultiCallable[_csi_pb2.NodeGetCapabilitiesRequest, _csi_pb2.NodeGetCapabilitiesResponse]  # type: ignore[assignment]
     """Says which of the optional calls the driver has."""
     NodeGetInfo: _aio.UnaryUnaryMultiCallable[_csi_pb2.NodeGetInfoRequest, _csi_pb2.NodeGetInfoResponse]  # type: ignore[assignment]
@@ -101,6 +105,14 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_csi_pb2.NodeUnpublishVolumeResponse, _abc.Awaitable[_csi_pb2.NodeUnpublishVolumeResponse]]:
         """Undoes that, and removes the path."""
+
+    @_abc_1.abstractmethod
+    def NodeExpandVolume(
+        self,
+        request: _csi_pb2.NodeExpandVolumeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_csi_pb2.NodeExpandVolumeResponse, _abc.Awaitable[_csi_pb2.NodeExpandVolumeResponse]]:
+        """Grows a volume on the machine, after its controller has: such as the file system on it."""
 
     @_abc_1.abstractmethod
     def NodeGetCapabilities(

@@ -3,8 +3,9 @@
 Mirrors pkg/volume/csi/csi_attacher.go (MountDevice) and csi_mounter.go (SetUpAt, TearDownAt), v1.36: a volume that the
 cluster attaches is waited for; the driver stages it once for the node, publishes it for each pod, and afterwards
 unpublishes and unstages it. Before the driver is called, the node notes what it will have to undo, so that a worker
-that dies leaves nothing behind. Differences: a volume that is attached is told of in the Node's `volumesInUse` with the
-next status, which is not waited for; drivers that want tokens of service accounts are refused by name.
+that dies leaves nothing behind. A volume that a driver makes for one pod alone (`csi` in the pod) is published only.
+Difference: a volume that is attached is told of in the Node's `volumesInUse` with the next status, which is not waited
+for.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from syncpod.agent.kubernetes.csi_drivers import CsiDrivers, Driver
-from syncpod.csi.driver import GIVES_TO_GROUP, STAGES, CsiError
-from syncpod.csi.volume import Publishing, Staging, Use
+from syncpod.agent.kubernetes.csi_tokens import DriverTokens
+from syncpod.csi.driver import GIVES_TO_GROUP, GROWS, STAGES, CsiError
+from syncpod.csi.volume import Growing, Publishing, Staging, Use
 from syncpod.kernel.machine import boot_id
 from syncpod.kubernetes.claimed_volume import NotUsable
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
@@ -29,7 +31,7 @@ from syncpod.kubernetes.csi import (
     DriverTraits,
     SecretName,
     attachment_path,
-    csi_volume,
+    check_lifecycle,
     driver_path,
     driver_traits,
     is_given_to_group,
@@ -65,29 +67,32 @@ class CsiVolumes:
     def __init__(self, client: ApiClient, store: ObjectStore, drivers: CsiDrivers, node: NodeContext) -> None:
         """Bring volumes by `drivers`, and note in `store` what is here."""
         self._client, self._store, self._drivers, self._node = client, store, drivers, node
+        self._tokens = DriverTokens(client)
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By the volume's unique name, while somebody wants it: staging and unstaging exclude one another."""
+
+    @property
+    def node_name(self) -> str:
+        """The node's name."""
+        return self._node.name
 
     def is_here(self, place: ClaimedPlace) -> bool:
         """Say whether a volume is visible for its pod: it was made so since the machine has started."""
         return bool(place.path) and place.boot_id == boot_id()
 
-    async def bring(self, document: Mapping[str, Any], need: ClaimNeed) -> ClaimedPlace:
-        """Make a PersistentVolume visible for a pod, and return where it is. Repeatable.
+    async def bring(self, volume: CsiVolume, need: ClaimNeed) -> ClaimedPlace:
+        """Make a volume visible for a pod, and return where it is. Repeatable.
 
         Raises NotUsable, ApiError, Unreachable, OSError.
         """
-        volume = csi_volume(document)
-        driver = self._drivers.get(volume.driver)
-        if driver is None:
-            raise NotUsable(f"driver name {volume.driver} not found in the list of registered CSI drivers")
-        traits = driver_traits(await self._found(driver_path(volume.driver)))
-        if traits.wants_tokens:
-            raise NotUsable(f"driver {volume.driver} wants tokens of service accounts, which this node gives to none")
-        context = await self._attached(volume) if traits.is_attached else {}
-        target = csi_target(self._node, need.uid, volume.name)
-        stages = STAGES in driver.capabilities
+        driver = self._driver(volume)
+        traits = await self._traits(volume)
+        check_lifecycle(volume, traits)
+        is_attached = traits.is_attached and not volume.is_inline
+        context = await self._attached(volume) if is_attached else {}
+        stages = STAGES in driver.capabilities and not volume.is_inline
         staging = csi_staging(self._node, volume.driver, _digest(volume.handle)) if stages else None
+        target = csi_target(self._node, need.uid, volume.name)
         place = ClaimedPlace(
             volume.name,
             "csi",
@@ -97,14 +102,55 @@ class CsiVolumes:
             target=str(target),
             staging=str(staging or ""),
             boot_id=boot_id(),
-            is_attached=traits.is_attached,
+            is_attached=is_attached,
         )
         async with self._lock(volume.unique_name):
-            await asyncio.to_thread(self._store.keep, kept_place(need.ref, place), "claim")
-            await self._call(driver, volume, traits, need, context, place)
+            await asyncio.to_thread(self._store.keep, kept_place(need.ref, place), need.ref.origin)
+            if staging is not None:
+                await self._stage(driver, volume, need, context, staging)
+            await self._publish(driver, volume, traits, need, context, place)
         return replace(place, path=str(target))
 
-    async def _call(
+    async def again(self, volume: CsiVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
+        """Ask a driver that wants it so to publish a volume once more (requiresRepublish).
+
+        What the pod sees of it stays, also if that fails. Raises NotUsable, ApiError, Unreachable, OSError.
+        """
+        traits = await self._traits(volume)
+        if not traits.is_asked_again:
+            return
+        context = await self._attached(volume) if place.is_attached else {}
+        async with self._lock(volume.unique_name):
+            await self._publish(self._driver(volume), volume, traits, need, context, place)
+
+    async def grow(self, volume: CsiVolume, place: ClaimedPlace, size: int) -> bool:
+        """Have a driver grow a volume on this node to so many bytes; False: it has nothing to do for that here.
+
+        Repeatable. Raises CsiError, NotUsable.
+        """
+        driver = self._driver(volume)
+        if GROWS not in driver.capabilities:
+            return False
+        use = Use(volume.access_mode, volume.fs_type, volume.mount_flags, is_block=volume.is_block)
+        secrets = await self._secrets(volume.grow_secret)
+        staging = Path(place.staging) if place.staging else None
+        async with self._lock(volume.unique_name):
+            growing = Growing(volume.handle, Path(place.target), staging, use, size, secrets)
+            await driver.calls.grow(growing, driver.capabilities)
+        return True
+
+    async def _stage(
+        self, driver: Driver, volume: CsiVolume, need: ClaimNeed, context: Mapping[str, str], staging: Path
+    ) -> None:
+        await asyncio.to_thread(_make, staging)
+        secrets = await self._secrets(volume.stage_secret)
+        staged = Staging(volume.handle, staging, _use(volume, need), context, volume.attributes, secrets)
+        try:
+            await driver.calls.stage(staged, driver.capabilities)
+        except CsiError as error:
+            raise NotUsable(of_process.redact(str(error))) from error
+
+    async def _publish(
         self,
         driver: Driver,
         volume: CsiVolume,
@@ -113,31 +159,40 @@ class CsiVolumes:
         context: Mapping[str, str],
         place: ClaimedPlace,
     ) -> None:
-        use = Use(volume.access_mode, volume.fs_type, volume.mount_flags, need.group)
-        target, staging = Path(place.target), Path(place.staging) if place.staging else None
+        target = Path(place.target)
+        await asyncio.to_thread(self._make_above, need.uid, target)
+        attributes, secrets = publish_attributes(volume, traits, need), await self._secrets(volume.publish_secret)
+        tokens = await self._tokens.attributes(need, traits.tokens)
+        if traits.has_tokens_in_secrets:
+            secrets = {**secrets, **tokens}
+        else:
+            attributes |= tokens
+        published = Publishing(
+            volume.handle,
+            Path(place.staging) if place.staging else None,
+            target,
+            _use(volume, need),
+            is_read_only=volume.is_read_only or need.is_read_only,
+            publish_context=context,
+            context=attributes,
+            secrets=secrets,
+        )
         try:
-            if staging is not None:
-                await asyncio.to_thread(_make, staging)
-                secrets = await self._secrets(volume.stage_secret)
-                staged = Staging(volume.handle, staging, use, context, volume.attributes, secrets)
-                await driver.calls.stage(staged, driver.capabilities)
-            await asyncio.to_thread(self._make_above, need.uid, target)
-            published = Publishing(
-                volume.handle,
-                staging,
-                target,
-                use,
-                is_read_only=volume.is_read_only or need.is_read_only,
-                publish_context=context,
-                context=publish_attributes(volume, traits, need),
-                secrets=await self._secrets(volume.publish_secret),
-            )
             await driver.calls.publish(published, driver.capabilities)
         except CsiError as error:
             raise NotUsable(of_process.redact(str(error))) from error
         is_by_node = GIVES_TO_GROUP not in driver.capabilities and is_given_to_group(volume, traits)
         if need.group is not None and is_by_node and not published.is_read_only:
             await asyncio.to_thread(give_volume, target, need.group, only_if_root_differs=need.only_if_root_differs)
+
+    def _driver(self, volume: CsiVolume) -> Driver:
+        driver = self._drivers.get(volume.driver)
+        if driver is None:
+            raise NotUsable(f"driver name {volume.driver} not found in the list of registered CSI drivers")
+        return driver
+
+    async def _traits(self, volume: CsiVolume) -> DriverTraits:
+        return driver_traits(await self._found(driver_path(volume.driver)))
 
     async def let_go(self, ref: ObjectRef) -> None:
         """Undo what was done for a pod. Repeatable.
@@ -160,6 +215,7 @@ class CsiVolumes:
                     why = of_process.redact(str(error))
                     raise NotUsable(f"volume {place.volume} cannot be unmounted from {place.target}: {why}") from error
         await asyncio.to_thread(_remove_empty, Path(place.target).parent)
+        self._tokens.forget(ref)
 
     def in_use(self) -> list[str]:
         """Return the unique names of the attached volumes that are here, as a Node's status has them. Blocks."""
@@ -214,6 +270,10 @@ class CsiVolumes:
         found = self._alone.get(name) or asyncio.Lock()
         self._alone[name] = found
         return found
+
+
+def _use(volume: CsiVolume, need: ClaimNeed) -> Use:
+    return Use(volume.access_mode, volume.fs_type, volume.mount_flags, need.group, is_block=volume.is_block)
 
 
 def _digest(handle: str) -> str:

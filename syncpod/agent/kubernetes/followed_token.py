@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from secrets import SystemRandom
-from typing import Any, Final
+from typing import Final
 
 from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
-from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.reflector import Backoff
+from syncpod.kubernetes.token_requests import NoToken, TokenWish, request_token
 from syncpod.objects import TOKEN_KEY, ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, TokenNeed
 from syncpod.objects.tokens import expiry, former_token, kept_token
 from syncpod.objects.values import values
@@ -29,10 +29,6 @@ JITTER: Final = timedelta(seconds=10)
 LOOK_SECONDS: Final = 60.0
 """Between two looks at the clock, which may be set, or stand still while the machine sleeps."""
 _CHANCE: Final = SystemRandom().random
-
-
-class NoToken(Exception):
-    """The API server's answer is no token; the text shows nothing of it."""
 
 
 class FollowedToken(FollowedGift):
@@ -100,25 +96,9 @@ class FollowedToken(FollowedGift):
     async def _request(self) -> tuple[str, datetime]:
         """Return a new token, and when it expires. Raises ApiError, Unreachable, NoToken."""
         need = self._need
-        spec: dict[str, Any] = {
-            "audiences": [need.audience] if need.audience else [],
-            "expirationSeconds": need.seconds,
-            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": need.pod, "uid": need.uid},
-        }
-        answer = await self._client.ask(
-            "POST",
-            f"/api/v1/namespaces/{need.ref.namespace}/serviceaccounts/{need.service_account}/token",
-            body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": spec},
-        )
-        status = mapping(answer.get("status"))
-        token = status.get("token")
-        try:
-            expires = datetime.fromisoformat(str(status["expirationTimestamp"]))
-        except (KeyError, ValueError):
-            raise NoToken("the API server's answer is no token") from None
-        if not isinstance(token, str) or not token or expires.tzinfo is None:
-            raise NoToken("the API server's answer is no token")
-        return token, expires
+        wish = TokenWish(need.ref.namespace, need.service_account, need.pod, need.uid, need.audience, need.seconds)
+        token = await request_token(self._client, wish)
+        return token.text, token.expires
 
 
 def forget_token(store: ObjectStore, ref: ObjectRef) -> None:

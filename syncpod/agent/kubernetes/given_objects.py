@@ -37,7 +37,7 @@ PATIENCE_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 5.0
 """Between two searches for objects that no pod refers to any more."""
 
-_BY_NEED: Final = ("token", "claim", "bundle", "certificate")
+_BY_NEED: Final = ("token", "claim", "inline", "bundle", "certificate")
 """The origins of what the cluster gives a pod by itself."""
 
 Uses = Callable[[], Awaitable[Iterable[ObjectRef]]]
@@ -128,7 +128,7 @@ class GivenObjects:
         if followed is None or followed.follower.is_known:
             return followed is not None
         is_late = self._clock() - followed.since >= PATIENCE_SECONDS
-        return is_late and (ref.origin not in ("claim", "certificate") or bool(followed.follower.trouble))
+        return is_late and (ref.origin not in ("claim", "inline", "certificate") or bool(followed.follower.trouble))
 
     async def run(self) -> None:
         """Forget what no pod refers to any more, until cancelled; end all watches then."""
@@ -155,7 +155,7 @@ class GivenObjects:
             await _ended([self._followed.pop(ref).task])
         kept = {ref for ref in await asyncio.to_thread(self._store.versions) if ref.is_clusters}
         for ref in kept - self._followed.keys() - used:
-            if ref.origin == "claim":
+            if ref.origin in ("claim", "inline"):
                 await self._claims.forget(ref)
             else:
                 forget = partial(forget_token, self._store) if ref.origin == "token" else self._store.forget

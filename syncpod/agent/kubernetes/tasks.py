@@ -134,7 +134,7 @@ class _KubernetesLink:
             registration = await self._registration(api, node_events, csi)
             parts = self._parts(api, reflector, events, registration)
             uses = used_objects(node.context)
-            claims = Claims(api, node.store, registration.newest, csi)
+            claims = Claims(api, node.store, registration.newest, csi, events.take)
             objects = GivenObjects(api, node.store, uses, reflector.news.set, claims)
             classes = RuntimeClasses(api, reflector.news.set)
             pods = BoundPods(

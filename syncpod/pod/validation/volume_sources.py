@@ -10,6 +10,7 @@ from syncpod.pod.validation.cluster_sources import check_certificate, check_toke
 from syncpod.pod.validation.fields import VOLUME_FIELDS, check_field_ref, check_resource_field_ref
 from syncpod.pod.volumes import (
     ConfigMapVolumeSource,
+    CSIVolumeSource,
     DownwardAPIVolumeFile,
     DownwardAPIVolumeSource,
     EmptyDirVolumeSource,
@@ -20,6 +21,7 @@ from syncpod.pod.volumes import (
     VolumeProjection,
 )
 
+_LONGEST_DRIVER = 63
 _MEDIA = ("", "Memory", "HugePages")
 _PAGE_SIZE = "HugePages-"
 
@@ -46,6 +48,21 @@ def check_image(source: ImageVolumeSource, path: str) -> Iterator[Problem]:
     """Check an image volume."""
     if not source.reference:
         yield Problem(f"{path}.reference", "required")
+
+
+def check_csi(source: CSIVolumeSource, path: str) -> Iterator[Problem]:
+    """Check a volume that a storage driver makes for the pod (validateCSIVolumeSource)."""
+    if not source.driver:
+        yield Problem(f"{path}.driver", "required")
+    elif len(source.driver) > _LONGEST_DRIVER:
+        yield Problem(f"{path}.driver", f"must be no more than {_LONGEST_DRIVER} characters")
+    elif wrong := syntax.dns_subdomain(source.driver.lower()):
+        yield Problem(f"{path}.driver", wrong)
+    if (secret := source.node_publish_secret_ref) is not None:
+        if not secret.name:
+            yield Problem(f"{path}.nodePublishSecretRef.name", "required")
+        elif wrong := syntax.dns_subdomain(secret.name):
+            yield Problem(f"{path}.nodePublishSecretRef.name", wrong)
 
 
 def check_config_map(source: ConfigMapVolumeSource, path: str) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from syncpod.pod.validation import syntax
 from syncpod.pod.validation.cluster_sources import check_claim_template
 from syncpod.pod.validation.volume_sources import (
     check_config_map,
+    check_csi,
     check_downward_api,
     check_empty_dir,
     check_host_path,
@@ -58,6 +59,8 @@ def _check_source(volume: Volume, pod_name: str, path: str) -> Iterator[Problem]
         yield from check_projected(volume.projected, f"{path}.projected")
     if volume.image is not None:
         yield from check_image(volume.image, f"{path}.image")
+    if volume.csi is not None:
+        yield from check_csi(volume.csi, f"{path}.csi")
     if volume.ephemeral is not None:
         yield from check_claim_template(volume.ephemeral, f"{path}.ephemeral")
         if pod_name and volume.name and (wrong := syntax.dns_subdomain(f"{pod_name}-{volume.name}")):
