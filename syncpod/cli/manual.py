@@ -6,12 +6,12 @@ import inspect
 import re
 import signal
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from typer.core import TyperCommand, TyperGroup
 
-from syncpod.cli.command_table import COMMANDS
+from syncpod.cli.command_table import Entry
 from syncpod.cli.examples import EXAMPLES, NOTES
 from syncpod.cli.input.flags import require_dashes, without_values
 from syncpod.cli.input.kubectl_words import refuse_word
@@ -62,43 +62,38 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. Raises BadInput for a word that names none, with what it is called here."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            refuse_word(args[0], names_shown(self), ctx.command_path)
+            refuse_word(args[0], list(table_of(self)), ctx.command_path)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands with whole sentences, over several lines where they are long: click would cut them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _summary(self.commands[name])) for name in names_shown(self)])
+        """List the commands by heading, with whole sentences, over several lines where they are long.
 
-
-class Program(Group):
-    """The whole program; its commands are listed in groups."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands by group, in the table's order, without loading one."""
-        width = max(map(len, COMMANDS))
-        for panel in dict.fromkeys(entry.panel for entry in COMMANDS.values()):
+        click would cut them. Those of a table are listed without loading one.
+        """
+        table = table_of(self)
+        width = max(map(len, table))
+        for panel in dict.fromkeys(entry.panel for entry in table.values()):
             with formatter.section(panel):
                 formatter.write_dl(
                     [
                         (name.ljust(width), _summary(TyperCommand(None, help=entry.summary)))
-                        for name, entry in COMMANDS.items()
+                        for name, entry in table.items()
                         if entry.panel == panel
                     ]
                 )
+
+
+def table_of(group: Any) -> Mapping[str, Entry]:
+    """Return what help shows of a group's commands; without loading those that stand in a table."""
+    if (table := getattr(group.commands, "table", None)) is not None:
+        return cast("Mapping[str, Entry]", table)
+    return {name: Entry("Commands", _summary(one)) for name, one in group.commands.items() if not one.hidden}
 
 
 def _summary(command: Any) -> str:
     """Return the first sentence of a command's help, whole."""
     summary: str = command.get_short_help_str(sys.maxsize)
     return summary
-
-
-def names_shown(command: Any) -> list[str]:
-    """Return the names of a group's commands, without loading those of the whole program."""
-    if isinstance(command, Program):
-        return list(COMMANDS)
-    return [name for name, one in command.commands.items() if not one.hidden]
 
 
 def commands_of(program: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

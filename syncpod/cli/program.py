@@ -9,20 +9,25 @@ from typing import Annotated, Any
 
 import typer
 
-from syncpod.cli.command_table import COMMANDS, Entry
-from syncpod.cli.manual import Page, Program, with_examples
+from syncpod.cli.command_table import TABLES, Entry
+from syncpod.cli.manual import Group, Page, with_examples
 
 
 class Commands(MutableMapping[str, Any]):
-    """The commands by name, in the table's order; each is made when it is first looked up."""
+    """The commands of a table by name, in its order; each is made when it is first looked up."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = dict.fromkeys(COMMANDS)
+    def __init__(self, *path: str) -> None:
+        """They stand after the words of `path`."""
+        self._path, self.table = path, TABLES[path]
+        self._made: dict[str, Any] = dict.fromkeys(self.table)
 
     def __getitem__(self, name: str) -> Any:
         """Return a command, with its examples. Raises KeyError."""
         if self._made[name] is None:
-            self._made[name] = with_examples(_made(name, COMMANDS[name]), (name,))
+            path = *self._path, name
+            command = self._made[name] = with_examples(_made(name, self.table[name]), path)
+            if path in TABLES:
+                command.commands = Commands(*path)
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
@@ -47,7 +52,7 @@ def program() -> Any:
     """Return the tree of commands."""
     app = typer.Typer(
         name="syncpod",
-        cls=Program,
+        cls=Group,
         help="Kubernetes pods on this machine's container runtime, each a durable Temporal workflow.",
         epilog="Exit codes: 0 done, 1 failed or not found, 2 wrong input or environment, 130 interrupted.",
         no_args_is_help=True,
@@ -58,7 +63,7 @@ def program() -> Any:
     )
     app.callback()(_program)
     root = typer.main.get_command(app)
-    assert isinstance(root, Program)
+    assert isinstance(root, Group)
     root.commands = Commands()
     return root
 
@@ -82,10 +87,11 @@ def _print(asked: bool) -> None:
 
 def _made(name: str, entry: Entry) -> Any:
     """Return a command of the table, from its module."""
-    module = import_module(f"syncpod.cli.commands.{entry.module}")
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    module = import_module(f"syncpod.cli.commands.{entry.module}") if entry.module else None
     if not entry.function:
-        app.add_typer(module.app, name=name, rich_help_panel=entry.panel)
+        group_app = typer.Typer(cls=Group, help=entry.summary, no_args_is_help=True) if module is None else module.app
+        app.add_typer(group_app, name=name, rich_help_panel=entry.panel)
         group: Any = typer.main.get_command(app)
         return group.commands[name]
     settings = getattr(module, "CONTEXT", None)

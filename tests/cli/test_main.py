@@ -37,6 +37,12 @@ def test_help_of_a_command_imports_that_one_alone() -> None:
     assert start.heavy == set() and start.commands == {"get"}
 
 
+def test_so_does_a_command_of_a_fleet_and_the_list_of_these_imports_none() -> None:
+    assert started("fleet", "--help").commands == set()
+    start = started("fleet", "delete", "--help")
+    assert start.heavy == set() and start.commands == {"fleet_delete"}
+
+
 def test_no_command_is_slow_to_load() -> None:
     script = (
         "import sys; from syncpod.cli.manual import commands_of; from syncpod.cli.program import program;"

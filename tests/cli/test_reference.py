@@ -6,6 +6,7 @@ Holds: The manual is generated from the commands.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import os
@@ -19,7 +20,7 @@ from unittest import mock
 import pytest
 import typer
 
-from syncpod.cli.command_table import COMMANDS
+from syncpod.cli.command_table import TABLES
 from syncpod.cli.examples import EXAMPLES, NOTES
 from syncpod.cli.manual import commands_of
 from syncpod.cli.program import program
@@ -145,10 +146,11 @@ def test_every_command_has_examples() -> None:
     assert {name for name, examples in WRITTEN.items() if not examples} == set()
 
 
-def test_the_table_says_of_each_command_what_its_page_says() -> None:
+@pytest.mark.parametrize("path", TABLES, ids="-".join)
+def test_the_table_says_of_each_command_what_its_page_says(path: tuple[str, ...]) -> None:
     """Help lists what the table says, without loading the commands."""
-    ours = program().commands
-    assert {name: (entry.panel, entry.summary) for name, entry in COMMANDS.items()} == {
+    ours = functools.reduce(lambda group, name: group.commands[name], path, program()).commands
+    assert {name: (entry.panel, entry.summary) for name, entry in TABLES[path].items()} == {
         name: (command.rich_help_panel, sentence(command)) for name, command in ours.items()
     }
     assert not [name for name, command in ours.items() if command.hidden or command.name != name]

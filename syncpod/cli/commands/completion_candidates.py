@@ -14,7 +14,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from syncpod.cli.input.flags import is_false, option_of
 from syncpod.cli.machine import names_on_disk
-from syncpod.cli.manual import names_shown
+from syncpod.cli.manual import table_of
 
 FILES: Final = ":files"
 """Instead of candidates: let the shell complete paths."""
@@ -84,7 +84,7 @@ def candidates(program: Any, typed: Sequence[str]) -> list[str]:
     if isinstance(command, TyperGroup):
         if line.words:  # no command of ours
             return []
-        return _starting(beginning, names_shown(command))
+        return _starting(beginning, list(table_of(command)))
     return _starting(beginning, _words(command, line))
 
 
