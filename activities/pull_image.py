@@ -34,10 +34,13 @@ async def pull_image(attempt: StepAttempt, request: PullImage) -> StepResult:
     """Pull the images of the container that its pull policies require; return which containers still lack an image.
 
     Mirrors images/image_manager.go, v1.36, EnsureImageExists, its events and messages included; the workflow does the
-    back-off. Pulls are serial on the node unless configured otherwise, and two of the same image always are: the second
-    finds what the first has pulled. A pull may be repeated: the runtime goes on with the layers that it has. A
-    cancelled pull ends at once, even while it waits for its turn. It creates nothing in the pod, and runs in parallel
-    with the pod's other steps.
+    back-off. If the runtime lacks an image after its pull, or misses at a start what had just been pulled for it, the
+    pull has failed: nothing else would delay the next one. (The kubelet's start fails then.)
+
+    Pulls are serial on the node unless configured otherwise, and two of the same image always are: the second finds
+    what the first has pulled. A pull may be repeated: the runtime goes on with the layers that it has. A cancelled pull
+    ends at once, even while it waits for its turn. It creates nothing in the pod, and runs in parallel with the pod's
+    other steps.
 
     While it pulls, and afterwards if that fails, the node has a note that the pod waits for its pull secrets. When one
     of them changes, the back-off ends.
@@ -81,6 +84,8 @@ def _waiter(attempt: StepAttempt, request: PullImage) -> tuple[str, str]:
 async def _ensure(attempt: StepAttempt, request: PullImage, needed: NeededImage) -> None:
     """Pull an image when it is this pull's turn, unless the image is present before that."""
     pulls = attempt.node.pulls
+    if pulls.was_missed(attempt.ref.uid, request.container, needed.image):
+        raise _not_there(needed, "the runtime had it after its pull, and does not find it for the container's start")
     ended, asked = pulls.ended, monotonic()
     if await _is_enough(attempt, request, needed):
         return
@@ -119,22 +124,23 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
         attempt.say("Pulling", f'Pulling image "{needed.image}"', needed.of_container)
         began = monotonic()
         async with watched(attempt, needed.image):
-            used, image_ref = await _try_each(attempt, needed, credentials.matching, config)
+            used = await _try_each(attempt, needed, credentials.matching, config)
         ended = monotonic()
         image = await node.cri.image_status(reference_of(needed))
+        if image is None:
+            raise _not_there(needed, "the runtime reports that it pulled it, and does not find it afterwards")
     except BaseException:
         await asyncio.to_thread(records.failed, needed.image)
         raise
-    await asyncio.to_thread(records.pulled, needed.image, image.id if image else image_ref, used)
-    size = image.size if image else 0
-    time_pull(ended - asked, size)
-    if image is not None and image.stands_for_machine:
+    await asyncio.to_thread(records.pulled, needed.image, image.id, used)
+    time_pull(ended - asked, image.size)
+    if image.stands_for_machine:
         attempt.say("Pulled", said_of_machine(needed.image), needed.of_container)
         return
     attempt.say(
         "Pulled",
         f'Successfully pulled image "{needed.image}" in {elapsed(ended - began)} '
-        f"({elapsed(ended - asked)} including waiting). Image size: {size} bytes.",
+        f"({elapsed(ended - asked)} including waiting). Image size: {image.size} bytes.",
         needed.of_container,
     )
 
@@ -146,10 +152,10 @@ def elapsed(seconds: float) -> str:
 
 async def _try_each(
     attempt: StepAttempt, needed: NeededImage, credentials: tuple[Credential, ...], config: SandboxConfig
-) -> tuple[Credential | None, str]:
+) -> Credential | None:
     """Pull with one credential after the other until one works; without credentials only if there are none.
 
-    Returns the one that worked, and the image's reference (kuberuntime_image.go, v1.36, PullImage). Raises PodFault, or
+    Returns the one that worked (kuberuntime_image.go, v1.36, PullImage). Raises PodFault, or
     TransportFault where the runtime is away.
     """
     reference, cri = reference_of(needed), attempt.node.cri
@@ -158,15 +164,23 @@ async def _try_each(
     refusals: list[errors.CriError] = []
     for credential in credentials or (None,):
         try:
-            pulling = cri.pull_image(reference, credential=credential, sandbox_config=config)
-            return credential, await attempt.interruptible(pulling)
+            await attempt.interruptible(cri.pull_image(reference, credential=credential, sandbox_config=config))
         except errors.CriError as error:
             if isinstance(error, errors.TransportFault) and reference not in error.message:
                 raise
             # The error names the image: the registry was away or slow, not the runtime. containerd 2 passes such codes
             # on.
             refusals.append(error)
+        else:
+            return credential
     raise _failed(needed, refusals) from refusals[-1]
+
+
+def _not_there(needed: NeededImage, why: str) -> PodFault:
+    """Return the fault of a pull that the runtime calls done, though the image is not there."""
+    message = f'image "{needed.image}": {why}'
+    told = warning("Failed", f"Failed to pull {message}", needed.of_container)
+    return image_fault(Fault.ERR_IMAGE_PULL, message, needed, told)
 
 
 def _failed(needed: NeededImage, refusals: list[errors.CriError]) -> PodFault:

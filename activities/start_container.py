@@ -179,11 +179,11 @@ class _Start:
                 continue
             present = await images
             if present is None:
-                return StepResult(outcome=Outcome.IMAGE_ABSENT)
+                return self._without_image()
             try:
                 container_id = await self._create(present, view, prepared.configured if prepared is not None else None)
             except ImageAbsent:
-                return StepResult(outcome=Outcome.IMAGE_ABSENT)
+                return self._without_image()
             except NameReserved as reserved:
                 await self._refuse_stranger(reserved)
                 self.attempt.doing = f"waits for the runtime to finish {which}: its name is reserved"
@@ -194,6 +194,13 @@ class _Start:
                 await polls.pause()
             else:
                 return await self._start(container_id, view)
+
+    def _without_image(self) -> StepResult:
+        """Ask for a pull. After one that seemed to bring the image, the next pull fails: so they take turns slowly."""
+        if self.request.pulled:
+            for needed in needed_images(self.request.pod, self.container):
+                self.attempt.node.pulls.miss(self.request.ref.uid, self.container.name, needed.image)
+        return StepResult(outcome=Outcome.IMAGE_ABSENT)
 
     def _instance(self, view: ObservedPod) -> ObservedContainer | None:
         """Return the newest instance, made by this incarnation, of this restart or of a later one."""

@@ -20,6 +20,9 @@ PULLS_PER_SECOND: Final = 5.0
 PULLS_AT_ONCE: Final = 10
 """The kubelet's registryBurst: how many may begin before the rate counts."""
 
+_MISSED_SECONDS: Final = 10.0
+"""For how long it counts that an image was missed: the first back-off of a pull."""
+
 
 @dataclass(frozen=True)
 class PullSettings:
@@ -45,8 +48,20 @@ class Pulls:
         """How many pulls have ended: while this stays the same, no pull has brought an image."""
         self.tells_bytes = True
         """Whether the runtime reports the progress of downloads; True until a request has shown otherwise."""
+        self._missed: dict[tuple[str, str, str], float] = {}
         self._slots = asyncio.Semaphore(settings.at_once)
         self._images: dict[str, _Queue] = {}
+
+    def miss(self, uid: str, container: str, image: str) -> None:
+        """Note that a container could not start without an image that had just been pulled for this start."""
+        now = monotonic()
+        self._missed = {key: at for key, at in self._missed.items() if now - at < _MISSED_SECONDS}
+        self._missed[uid, container, image] = now
+
+    def was_missed(self, uid: str, container: str, image: str) -> bool:
+        """Say whether such an image was missed just now. The answer is True once: then it may be pulled again."""
+        at = self._missed.pop((uid, container, image), None)
+        return at is not None and monotonic() - at < _MISSED_SECONDS
 
     @asynccontextmanager
     async def turn(self, holder: Holder, reference: str) -> AsyncIterator[None]:

@@ -37,7 +37,7 @@ class Machines:
 
     def knows(self, serial: str, proof: str) -> bool:
         """Say whether this proof was shown with this certificate before, without a look at the disk."""
-        return serial in self._known and hmac.compare_digest(self._known[serial], _digest(proof))
+        return serial in self._known and hmac.compare_digest(self._known[serial].encode(), _digest(proof).encode())
 
     def lets_in(self, serial: str, proof: str) -> bool:
         """Say whether who shows this proof with this certificate, "" = none, may use it. The first to show one may."""
@@ -46,7 +46,7 @@ class Machines:
             if _PROOF.fullmatch(proof) is not None:
                 _keep_first(path, _digest(proof))
             try:
-                self._known[serial] = path.read_text().strip()
+                self._known[serial] = path.read_text(errors="replace").strip()
             except FileNotFoundError:
                 return True
         return self.knows(serial, proof)
@@ -62,7 +62,7 @@ def refused_from(gate: Path, serial: str) -> str:
     `gate` is the gate's own directory. Blocks. Raises OSError.
     """
     try:
-        return (gate / DIRECTORY / f"{serial}{REFUSED}").read_text().strip()
+        return (gate / DIRECTORY / f"{serial}{REFUSED}").read_text(errors="replace").strip()
     except FileNotFoundError:
         return ""
 

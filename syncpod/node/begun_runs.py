@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -27,6 +28,8 @@ RUNS_KEPT: Final = 20
 WORKFLOWS_KEPT: Final = 10_000
 """Workflows whose newest start is known; for those that were dropped, the newest of theirs counts."""
 
+_NUMBER: Final = re.compile(r"[0-9]{1,20}")
+
 COPY: Final = "it is a copy of the start of another run"
 
 
@@ -34,7 +37,7 @@ class BegunRuns:
     """The starts that this node has seen. May be used from any thread."""
 
     def __init__(self, state_dir: Path) -> None:
-        """Read what earlier workers have noted. Raises OSError."""
+        """Read what earlier workers have noted. Raises OSError. A line that is damaged counts as none."""
         self._path = state_dir / FILE_NAME
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
@@ -42,15 +45,17 @@ class BegunRuns:
         self._floor = 0
         self._lines = 0
         try:
-            text = self._path.read_text()
+            text = self._path.read_text(errors="replace")
         except FileNotFoundError:
             text = ""
         for line in text.splitlines():
             number, _, rest = line.partition(" ")
             run_id, _, workflow_id = rest.partition(" ")
-            if number.isdigit() and not run_id:
+            if not _NUMBER.fullmatch(number):
+                continue
+            if not run_id:
                 self._floor = max(self._floor, int(number))
-            elif number.isdigit() and workflow_id:
+            elif workflow_id:
                 self._add(workflow_id, run_id, int(number))
         if text:
             self._rewrite()

@@ -141,9 +141,12 @@ def forget_earlier_keys(state_dir: Path) -> None:
 
 
 def read_listening(state_dir: Path) -> str:
-    """Return where the node listens for who commands its fleet, ``host:port``; "" = nowhere. Blocks."""
+    """Return where the node listens for who commands its fleet, ``host:port``; "" = nowhere. Blocks.
+
+    A damaged file names a place where no node can listen. Raises OSError.
+    """
     try:
-        return (state_dir / LISTEN_FILE_NAME).read_text().strip()
+        return (state_dir / LISTEN_FILE_NAME).read_text(errors="replace").strip()
     except FileNotFoundError:
         return ""
 
@@ -160,17 +163,17 @@ def machine_proof(state_dir: Path, invitation: Invitation) -> str:
     """Return the proof that this node is the one that has used its invitation before: 64 hexadecimal digits.
 
     It is made of a secret of the state directory, which outlives `syncpod leave`, and is another one for each
-    invitation. Blocks. Raises OSError.
+    invitation. With a damaged secret it is another node: the gate says what to do. Blocks. Raises OSError.
     """
     path = state_dir / MACHINE_FILE_NAME
     try:
-        secret = path.read_text().strip()
+        secret = path.read_bytes().strip()
     except FileNotFoundError:
-        secret = ""
+        secret = b""
     if not secret:
-        secret = secrets.token_hex(32)
-        replace_file(path, f"{secret}\n", durable=True)
-    return hmac.digest(secret.encode(), _digest(invitation).encode(), "sha256").hex()
+        secret = secrets.token_hex(32).encode()
+        replace_file(path, secret + b"\n", durable=True)
+    return hmac.digest(secret, _digest(invitation).encode(), "sha256").hex()
 
 
 def forget_membership(state_dir: Path) -> None:

@@ -51,7 +51,7 @@ def read_worker_record(state_dir: Path) -> WorkerRecord | None:
     try:
         fields = json.loads((state_dir / _FILE_NAME).read_text())
         return WorkerRecord(**{name: fields[name] for name in WorkerRecord.__dataclass_fields__ if name in fields})
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 
-from syncpod.cri.errors import CriError, RegistryUnavailable, RuntimeFailure, SignatureValidationFailed
+from syncpod.cri.errors import CriError, ImageAbsent, RegistryUnavailable, RuntimeFailure, SignatureValidationFailed
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.running_steps import steps_of
 from syncpod.messages.steps import Fault, Outcome, PullImage, StepResult
@@ -179,6 +179,46 @@ async def test_failed_pulls_have_the_kubelets_reason_and_message(
         ("Failed", f'Failed to pull image "{image}": {text}'),
         ("Failed", f"Error: {fault.value}"),
     ]
+
+
+async def test_an_image_that_is_not_there_after_its_pull_is_a_failed_pull(
+    bench: Bench, shelf: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime that calls a pull done and does not find the image was asked again as fast as it answered."""
+
+    async def lying(*_: object, **__: object) -> str:
+        return "sha256:0"
+
+    monkeypatch.setattr(bench.cri, "pull_image", lying)
+    image = f"{shelf.address}/app:1"
+    fault, error, detail = await fault_of(pod_of(bench, image).pull())
+    text = f'image "{image}": the runtime reports that it pulled it, and does not find it afterwards'
+    assert (fault, error.message) == (Fault.ERR_IMAGE_PULL, text)
+    assert messages(detail)[1:] == [("Failed", f"Failed to pull {text}"), ("Failed", "Error: ErrImagePull")]
+
+
+@pytest.mark.parametrize("policy", ["IfNotPresent", "Always"])
+async def test_an_image_that_a_start_misses_after_its_pull_fails_the_next_pull_once(
+    bench: Bench, shelf: Registry, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """A runtime that finds an image in one answer and not in the next had start and pull take turns without a pause."""
+
+    async def refusing(*_: object, **__: object) -> str:
+        raise ImageAbsent("create_container", "NOT_FOUND", "no such image")
+
+    image = f"{shelf.address}/app:1"
+    pod = pod_of(bench, image, policy)
+    await pod.create_sandbox()
+    await pod.pull()
+    create = bench.cri.create_container
+    monkeypatch.setattr(bench.cri, "create_container", refusing)
+    assert (await pod.start(pulled=True)).outcome == Outcome.IMAGE_ABSENT
+    fault, error, _ = await fault_of(pod.pull())
+    text = "the runtime had it after its pull, and does not find it for the container's start"
+    assert (fault, error.message) == (Fault.ERR_IMAGE_PULL, f'image "{image}": {text}')
+    monkeypatch.setattr(bench.cri, "create_container", create)
+    assert (await pod.pull()).outcome == Outcome.DONE
+    assert (await pod.start(pulled=True)).outcome == Outcome.DONE
 
 
 async def test_a_cancelled_pull_ends_at_once_and_the_next_one_begins(bench: Bench, shelf: Registry) -> None:

@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from syncpod.agent.fleet import member
 from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
-from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
+from syncpod.agent.fleet.kept_intent import BROKEN_NAME, FILE_NAME, keep_intent, read_intent
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.remote_commands import RemoteCommands
@@ -110,6 +110,25 @@ async def test_an_older_list_is_refused_also_by_the_next_worker(bench: Bench) ->
     assert later.told == []
     assert read_intent(bench.state_dir).generation == 7
     assert (bench.state_dir / "fleet-intent.json").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("damage", [(b'"pods"', b'"p\xefds"'), (b'"pods":[', b'"pods":Z')])
+async def test_a_damaged_list_is_set_aside_and_the_fleet_sends_its_own_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, damage: tuple[bytes, bytes]
+) -> None:
+    """Before, the node took no list and gave no report any more: the fleet called it Unknown for ever."""
+    monkeypatch.setattr(FleetReports, "is_complete", lambda *_: True)
+    await bench.member.take(bench.intent(7, pod("web")))
+    file = bench.state_dir / FILE_NAME
+    file.write_bytes(file.read_bytes().replace(*damage))
+    later = Bench(bench.state_dir)
+    await later.member.mind_silence()
+    await later.member.tell_again(None)
+    assert later.told == [], "what runs goes on until the fleet has sent its list"
+    assert (await later.member.attend(Attend(fleet="f", node="n1"))).generation == 0, "the fleet sends its list"
+    await later.member.take(bench.intent(7, pod("web")))
+    assert (later.told, read_intent(bench.state_dir).generation) == ([["web"]], 7)
+    assert damage[1] in (bench.state_dir / BROKEN_NAME).read_bytes()
 
 
 async def test_another_list_with_the_same_number_is_refused_but_the_same_one_is_taken_again(bench: Bench) -> None:

@@ -23,7 +23,7 @@ from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet import Intent
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation, invitation_text, parse_invitation, read_invitation, write_invitation
-from syncpod.settings.membership import forget_membership, read_membership
+from syncpod.settings.membership import forget_membership, read_listening, read_membership
 
 INVITATION = Invitation(
     fleet="0123456789abcdef",
@@ -176,6 +176,32 @@ def test_a_damaged_invitation_is_refused_by_its_field_and_the_one_before_stays(
     assert read_membership(state_dir) == invitation
     write_invitation(file, invited(tmp_path))
     assert run(join) == 0
+
+
+def test_an_invitation_replaces_one_that_was_damaged_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The way on that the node's log names is a new invitation: `join` refused it because of the damaged one."""
+    monkeypatch.setenv("SYNCPOD_NODE", "n1")
+    invitation, state_dir, file = invited(tmp_path), tmp_path / "node", tmp_path / "invitation"
+    join = ["join", str(file), "--state-dir", str(state_dir)]
+    write_invitation(file, invitation)
+    assert run(join) == 0
+    for name, damage in (
+        ("fleet.json", b"{\xb3"),
+        ("fleet-told-key.json", b"{\xb3"),
+        ("fleet-listen", b"127.0.0\xae1:1"),
+    ):
+        (state_dir / name).write_bytes(damage)
+        (state_dir / name).chmod(0o600)
+        capsys.readouterr()
+        assert run(join) == 0, name
+        assert read_membership(state_dir) == invitation
+    assert "127.0.0" in read_listening(state_dir)
+    (state_dir / "fleet.json").write_bytes(b"{\xb3")
+    capsys.readouterr()
+    assert run(["join", "--listen", "none", "--state-dir", str(state_dir)]) == 2, "nothing replaces it"
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_joining_another_fleet_names_the_pods_that_end_and_joining_the_same_one_does_not(

@@ -82,9 +82,21 @@ def test_a_proof_that_is_none_is_not_kept(tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "machines").iterdir()] == ["ab"]
 
 
+@pytest.mark.parametrize("damage", [b"\xb3" + b"0" * 63, b""])
+def test_a_damaged_record_lets_nobody_in_and_stops_nothing(tmp_path: Path, damage: bytes) -> None:
+    assert Machines(tmp_path).lets_in("ab", "0" * 64)
+    (tmp_path / "machines" / "ab").write_bytes(damage)
+    machines = Machines(tmp_path)
+    assert not machines.lets_in("ab", "0" * 64), "a new invitation does"
+    assert not machines.knows("ab", "0" * 64)
+    assert machines.lets_in("cd", "0" * 64)
+
+
 def test_a_machine_has_another_proof_for_each_invitation_and_keeps_its_secret(door: Gated, tmp_path: Path) -> None:
     one, other = (invitation(door, "b", door.pair("b")) for _ in range(2))
     proofs = [machine_proof(tmp_path, each) for each in (one, other, one)]
     assert proofs[0] == proofs[2] != proofs[1]
     assert stat.S_IMODE((tmp_path / MACHINE_FILE_NAME).stat().st_mode) == 0o600
     assert (tmp_path / MACHINE_FILE_NAME).read_text().strip() not in proofs
+    (tmp_path / MACHINE_FILE_NAME).write_bytes(b"0" * 32 + b"\xb3" + b"0" * 31 + b"\n")
+    assert machine_proof(tmp_path, one) not in proofs, "the gate does not let it in, and says what to do"

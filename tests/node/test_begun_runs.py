@@ -74,3 +74,13 @@ def test_a_full_disk_notes_nothing_by_halves(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).stat().st_size == size
     assert begun.refusal(WEB, "second", 20) == "", "it had not begun"
     assert BegunRuns(tmp_path).refusal(WEB, "copy", 20) == COPY
+
+
+@pytest.mark.parametrize("damage", [b"\xb7 run %s\n", "\u00b2 run %s\n".encode(), b"7 \xff %s\n", b"7\xff run %s\n"])
+def test_a_damaged_line_counts_as_none_and_the_others_count(tmp_path: Path, damage: bytes) -> None:
+    """Before, no worker of the node began any more."""
+    (tmp_path / FILE_NAME).write_bytes(damage.replace(b"%s", b"pod/default/db") + f"9 run {WEB}\n".encode())
+    begun = BegunRuns(tmp_path)
+    assert begun.refusal(WEB, "copy", 9) == COPY
+    assert begun.refusal(WEB, "run", 9) == ""
+    assert begun.refusal("pod/default/db", "next", 10) == ""

@@ -180,9 +180,9 @@ def test_the_worker_record_is_private_replaced_atomically_and_removed_at_the_end
     assert read_worker_record(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"pid": 7}'])
-def test_a_corrupt_worker_record_counts_as_absent(tmp_path: Path, text: str) -> None:
-    (tmp_path / "worker.json").write_text(text)
+@pytest.mark.parametrize("said", [b"", b"{}", b"[]", b'{"pid": 7}', b'{"p\xe9d": 7}'])
+def test_a_corrupt_worker_record_counts_as_absent(tmp_path: Path, said: bytes) -> None:
+    (tmp_path / "worker.json").write_bytes(said)
     assert read_worker_record(tmp_path) is None
 
 

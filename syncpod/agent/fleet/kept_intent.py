@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +12,26 @@ from syncpod.messages.fleet import Intent
 FILE_NAME: Final = "fleet-intent.json"
 
 
+BROKEN_NAME: Final = f"{FILE_NAME}.broken"
+"""The name of the last list that could not be read, and was set aside."""
+
+log = logging.getLogger(__name__)
+
+
 def read_intent(state_dir: Path) -> Intent:
-    """Return the newest list; an empty one of generation 0 if there is none. Blocks. Raises OSError, ValueError."""
+    """Return the newest list; an empty one of generation 0 if there is none. Blocks. Raises OSError.
+
+    A list that cannot be read is set aside, and counts as none: the fleet then sends its own again.
+    """
+    path = state_dir / FILE_NAME
     try:
-        said = (state_dir / FILE_NAME).read_bytes()
+        return Intent.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return Intent()
-    return Intent.model_validate_json(said)
+    except ValueError:
+        path.replace(state_dir / BROKEN_NAME)
+        log.warning("%s: could not be read and is %s now: the fleet sends its list again", path, BROKEN_NAME)
+        return Intent()
 
 
 def keep_intent(state_dir: Path, intent: Intent) -> None:

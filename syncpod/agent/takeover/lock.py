@@ -45,7 +45,7 @@ def machine_id(files: tuple[Path, ...] = _MACHINE_ID_FILES) -> str | None:
     """
     for file in files:
         try:
-            said = file.read_text().strip()
+            said = file.read_text(errors="replace").strip()
         except OSError:
             continue
         if said and said != "uninitialized":

@@ -48,24 +48,24 @@ def join(
     the node's. A node that belongs to a fleet already can change this without FILE.
     """
     from syncpod.cli.machine.state_directory import prepare
-    from syncpod.cli.machine.worker_process import local_node
     from syncpod.settings.errors import SettingsInvalid
-    from syncpod.settings.membership import keep_listening, keep_membership, read_listening, read_membership
+    from syncpod.settings.membership import keep_listening, keep_membership, read_listening
     from syncpod.settings.worker_record import serving
 
     here = _here(state_dir)
     if not invitation and not listen:
         raise BadInput("name the file that `syncpod fleet invite` has written, or where to --listen")
     try:
-        before = read_membership(here.state_dir)
-        invited = _read(invitation) if invitation else before
+        invited = _read(invitation) if invitation else None
+        before = _before(here.state_dir, replaced=invited is not None)
         listened = read_listening(here.state_dir)
     except (SettingsInvalid, OSError) as wrong:
         raise BadInput(sentence_of(wrong)) from None
+    invited = invited or before
     if invited is None:
         raise BadInput("--listen: this node belongs to no fleet yet: name the file of its invitation too")
     worker = serving(here.state_dir)
-    node = worker.node if worker is not None else local_node("")
+    node = worker.node if worker is not None else here.node
     _require_this_nodes(invitation, invited, node, before)
     _require_usable(invitation, invited)
     where = _where(listen, listened)
@@ -81,6 +81,23 @@ def join(
         say(f"node/{node} listens at {where} for the fleet's machine" if where else f"node/{node} does not listen")
     if worker is None:
         remark("no worker serves this node yet: `syncpod up` starts one")
+
+
+def _before(state_dir: Path, *, replaced: bool) -> Invitation | None:
+    """Return the invitation that the node has. One that cannot be read is none if another replaces it.
+
+    Raises SettingsInvalid, OSError.
+    """
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.settings.membership import read_membership
+
+    try:
+        return read_membership(state_dir)
+    except SettingsInvalid as wrong:
+        if not replaced:
+            raise
+        remark(f"the invitation that the node had is replaced, though it could not be read: {wrong}")
+        return None
 
 
 def _require_this_nodes(invitation: str, invited: Invitation, node: str, before: Invitation | None) -> None:
