@@ -9,6 +9,7 @@ from syncpod.journal.records import Instance
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import NodeFacts, PodRef
 from syncpod.messages.step_table import StepName
+from syncpod.messages.steps import StepEvent
 from syncpod.pod import Pod
 
 
@@ -29,6 +30,9 @@ class AgentPort(Protocol):
 
     def admission_refusal(self, pod: Pod) -> str:
         """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
+
+    def event_happens(self, ref: PodRef, pod: Pod, event: StepEvent) -> None:
+        """Take an event that happens now, long before the step's result has it: a cluster is told of it at once."""
 
     def pod_adopted(self, ref: PodRef) -> None:
         """Note that a workflow that knew nothing of a pod yet has adopted what runs of it."""

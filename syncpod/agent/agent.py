@@ -53,6 +53,7 @@ from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.signals import PlegEvent
 from syncpod.messages.signature import Keys
+from syncpod.messages.steps import StepEvent
 from syncpod.node.announcements import Announcements
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader, Relist
@@ -101,8 +102,7 @@ class Agent:
         `journal` says how much the node's journal keeps; None = what it keeps by default.
         """
         self._client, self.guard = client, guard
-        self._task_queue = task_queue
-        self._life = life
+        self._task_queue, self._life = task_queue, life
         self._reader = reader
         self._loop, self.facts = asyncio.get_running_loop(), facts
         self.signals = PodSignals(client, facts)
@@ -137,6 +137,7 @@ class Agent:
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self.refresh_report: Callable[[], Awaitable[None]] = _nothing_to_refresh  # housekeeping sets it
         self.evictor: Evictor | None = None  # housekeeping makes it
+        self.tell_cluster: Callable[[PodRef, Pod, StepEvent], None] = _nobody_to_tell  # the node's part in it sets it
         self._ended_runs, self.node_pods = EndedRuns(client), self._node_pods(context)
         self._background = self._own_tasks(context)
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
@@ -232,6 +233,10 @@ class Agent:
     def listing_returned(self, listing: ObservedPod) -> None:
         """Take a listing that a step is about to return to its workflow: no signal repeats it."""
         self.pleg.returned(listing)
+
+    def event_happens(self, ref: PodRef, pod: Pod, event: StepEvent) -> None:
+        """Have the cluster be told at once of an event that a step's result will have."""
+        self.tell_cluster(ref, pod, event)
 
     def step_acts(self, uid: str) -> None:
         """Note that a step of the pod is about to change something, and to return the pod's listing."""
@@ -449,6 +454,10 @@ class Agent:
 def _host_ip_of(facts: Callable[[], NodeFacts]) -> Callable[[], str]:
     """Return what tells the node's first address; "" while it has none."""
     return lambda: next(iter(facts().host_ips), "")
+
+
+def _nobody_to_tell(ref: PodRef, pod: Pod, event: StepEvent) -> None:
+    """Do nothing: the node is part of no cluster."""
 
 
 async def _nothing_to_refresh() -> None:

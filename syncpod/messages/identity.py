@@ -100,5 +100,7 @@ class NodeFacts(Message):
     host_ips: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
     recursive_read_only_handlers: tuple[str, ...] = ()
     """The runtime's handlers that can mount read-only recursively, by name; "" = its default handler."""
+    restart_backoff_max: float = Field(default=0.0, ge=0)
+    """The longest back-off of a restart in seconds, for pods that set none; 0 = the kubelet's."""
     search_attributes: bool = False
     """Whether the namespace has :data:`SEARCH_ATTRIBUTES`: writing an unknown one would fail the workflow task."""

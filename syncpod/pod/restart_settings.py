@@ -70,9 +70,13 @@ KUBELETS: Final = RestartSettings()
 """The settings of a pod without such annotations."""
 
 
-def restart_settings(annotations: Mapping[str, str]) -> RestartSettings:
-    """Return the settings in a pod's annotations. Invalid ones are ignored; `check_restart_settings` reports them."""
-    return _read(annotations, "")[0]
+def restart_settings(annotations: Mapping[str, str], nodes_maximum: float = 0.0) -> RestartSettings:
+    """Return the settings in a pod's annotations. Invalid ones are ignored; `check_restart_settings` reports them.
+
+    `nodes_maximum` is the longest delay, in seconds, of a pod that sets none; 0 = the kubelet's. The first delay is no
+    longer than the longest one (kubelet.go, v1.36, newCrashLoopBackOff).
+    """
+    return _read(annotations, "", timedelta(seconds=nodes_maximum) if nodes_maximum else KUBELETS.maximum)[0]
 
 
 def says_restarts(annotations: Mapping[str, str]) -> bool:
@@ -97,7 +101,9 @@ def check_restart_settings(annotations: Mapping[str, str], path: str) -> Iterato
         yield Problem(f"{path}[{ACTION}]", f"must stand beside {LIMIT}")
 
 
-def _read(annotations: Mapping[str, str], path: str) -> tuple[RestartSettings, list[Problem]]:
+def _read(
+    annotations: Mapping[str, str], path: str, maximum: timedelta = KUBELETS.maximum
+) -> tuple[RestartSettings, list[Problem]]:
     found: dict[str, Any] = {}
     problems = []
     for name, (attribute, read) in _READERS.items():
@@ -106,7 +112,7 @@ def _read(annotations: Mapping[str, str], path: str) -> tuple[RestartSettings, l
                 found[attribute] = read(annotations[name])
             except ValueError as wrong:
                 problems.append(Problem(f"{path}[{name}]", f"{wrong}, is {annotations[name]!r}"))
-    settings = replace(KUBELETS, **found)
+    settings = replace(KUBELETS, **{"maximum": maximum, **found})
     if "initial" not in found and settings.maximum < settings.initial:
         settings = replace(settings, initial=settings.maximum)
     return settings, problems

@@ -34,6 +34,7 @@ from syncpod.settings.values import (
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
 _SMALLEST_JOURNAL: Final = 2**20
+_KUBELETS_BACKOFF_MAX: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,9 @@ class NodeSettings:
     logs: LogSettings
     """Environment only."""
     image_pulls: ImagePullSettings
+    restart_backoff_max: float
+    """The longest back-off of a restart in seconds, for pods that set none (the kubelet's maxContainerRestartPeriod);
+    environment only."""
     journal: JournalSettings
     runtime_endpoint: str | None
     """The CRI socket, ``unix:///path``; None = try the well-known ones."""
@@ -257,6 +261,7 @@ def _read(
         image_gc=_image_gc(environ),
         logs=_logs(environ),
         image_pulls=_image_pulls(told),
+        restart_backoff_max=_restart_backoff_max(environ),
         journal=_journal(told),
         runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
@@ -397,6 +402,13 @@ def _is_json(log_format: str) -> bool:
     if chosen not in LOG_FORMATS:
         raise SettingsInvalid(f"{v.LOG_FORMAT}={chosen!r}: must be text or json (--log-format)")
     return chosen == "json"
+
+
+def _restart_backoff_max(environ: Mapping[str, str]) -> float:
+    seconds = duration_seconds(v.RESTART_BACKOFF_MAX, environ, _KUBELETS_BACKOFF_MAX)
+    if not 1 <= seconds <= _KUBELETS_BACKOFF_MAX:
+        raise SettingsInvalid(f"{v.RESTART_BACKOFF_MAX}={environ[v.RESTART_BACKOFF_MAX]!r}: must be between 1s and 5m")
+    return seconds
 
 
 def _image_pulls(environ: Mapping[str, str]) -> ImagePullSettings:

@@ -113,6 +113,7 @@ async def prepared(
         runtime=runtime.name,
         host_ips=context.host.addresses,
         recursive_read_only_handlers=context.recursive_read_only_handlers,
+        restart_backoff_max=settings.restart_backoff_max,
         search_attributes=await register_search_attributes(client),
     )
     objects = await asyncio.to_thread(_known_objects, settings)

@@ -10,6 +10,7 @@ from syncpod.journal.records import Instance
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef
+from syncpod.messages.steps import StepEvent
 from syncpod.pod import Pod
 
 
@@ -22,6 +23,7 @@ class RecordingAgent(AgentPort):
     freed: list[list[PodRef]] = field(default_factory=list)
     adopted: list[PodRef] = field(default_factory=list)
     deleted: list[PodRef] = field(default_factory=list)
+    happened: list[StepEvent] = field(default_factory=list)
     ends: list[Instance] = field(default_factory=list)
     pressure: str = ""
     """Why no pod is admitted; "" = pods are."""
@@ -41,6 +43,9 @@ class RecordingAgent(AgentPort):
 
     def admission_refusal(self, pod: Pod) -> str:
         return self.pressure
+
+    def event_happens(self, ref: PodRef, pod: Pod, event: StepEvent) -> None:
+        self.happened.append(event)
 
     def pod_adopted(self, ref: PodRef) -> None:
         self.adopted.append(ref)

@@ -64,6 +64,7 @@ async def test_an_absent_image_is_pulled_and_can_be_started(bench: Bench, shelf:
     assert (result.outcome, result.missing_images) == (Outcome.DONE, ())
     pulling, pulled = messages(result)
     assert pulling == ("Pulling", f'Pulling image "{image}"')
+    assert [event.reason for event in bench.agent.happened] == ["Pulling"], "a cluster is told when it begins"
     assert pulled[0] == "Pulled"
     duration = r"(\d+(\.\d+)?s|\d+ms)"
     assert re.fullmatch(

@@ -46,7 +46,7 @@ NEWER = {
             "from dataclasses import replace\nfrom datetime import datetime, timedelta\n",
         ),
         (
-            "        return restart_settings(self.pod.metadata.annotations)\n",
+            "        return restart_settings(self.pod.metadata.annotations, self.node.restart_backoff_max)\n",
             "        settings = restart_settings(self.pod.metadata.annotations)\n"
             f"        if self.decision_version > {DECISION_VERSION} and {FORBIDS!r} in self.pod.metadata.annotations:\n"
             "            return replace(settings, limit=0)\n"

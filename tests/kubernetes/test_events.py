@@ -20,8 +20,10 @@ from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.event_correlation import BURST, KEPT, REFILL_SECONDS, SIMILAR_SECONDS, EventCorrelator, Recent
 from syncpod.kubernetes.events import Event, Subject, event_document, node_subject
 from syncpod.kubernetes.reflector import ObjectKey
+from syncpod.messages.identity import PodRef
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, NodeCondition, NodeStatus
-from syncpod.pod import ObjectMeta
+from syncpod.messages.steps import StepEvent
+from syncpod.pod import ObjectMeta, Pod
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault
 
@@ -86,6 +88,32 @@ async def running(client: ApiClient, state_dir: Path) -> AsyncIterator[tuple[Eve
 def written(api: ApiServer) -> list[dict[str, Any]]:
     """The events at the server, in the order in which they were made."""
     return [each for path, each in api.objects.items() if "/events/" in path]
+
+
+async def test_an_event_that_is_told_when_it_happens_is_told_once(
+    api: ApiServer, client: ApiClient, tmp_path: Path
+) -> None:
+    pod = Pod.model_validate(
+        {
+            "metadata": {**State("web", ()).metadata.model_dump(by_alias=True, exclude_defaults=True)},
+            "spec": {"containers": [{"name": "app", "image": "busybox:1"}]},
+        }
+    )
+    pulling = StepEvent(reason="Pulling", message='Pulling image "busybox:1"', container="app")
+    ref = PodRef(name="web", uid=pod.metadata.uid)
+    async with running(client, tmp_path) as (_, pods):
+        for times in (1, 2):
+            pods.happens(ref, pod, pulling)
+            await until(lambda: [each["count"] for each in written(api)] == [times])  # noqa: B023
+        [told] = written(api)
+        assert told["involvedObject"]["fieldPath"] == "spec.containers{app}"
+        of_step = record(2, "Pulling", container="app", message=pulling.message)
+        pods.published(State("web", [of_step, record(3, "Pulled", container="app")]))
+        await until(lambda: [each["reason"] for each in written(api)] == ["Pulling", "Pulled"])
+        assert [each["count"] for each in written(api)] == [2, 1]
+        pods.happens(ref.model_copy(update={"uid": "other"}), Pod(), pulling)
+        await asyncio.sleep(0.1)
+        assert len(written(api)) == 2, "a pod of the node alone is no cluster's matter"
 
 
 # --- which are written ------------------------------------------------------------------------------------------------

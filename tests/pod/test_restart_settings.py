@@ -40,6 +40,14 @@ def test_restart_annotations_are_read_and_unset_ones_have_the_kubelets_defaults(
     assert restart_settings({"syncpod.dev/backoff-max": "5s"}).initial == timedelta(seconds=5), "no wait is longer"
 
 
+def test_the_nodes_longest_delay_is_that_of_pods_that_set_none() -> None:
+    assert restart_settings({}, 0.0) == restart_settings({}, 300.0) == KUBELETS
+    found = restart_settings({}, 5.0)
+    assert (found.initial, found.maximum) == (timedelta(seconds=5), timedelta(seconds=5))
+    assert restart_settings({}, 30.0).initial == KUBELETS.initial
+    assert restart_settings({"syncpod.dev/backoff-max": "1m"}, 5.0).maximum == timedelta(minutes=1)
+
+
 @pytest.mark.parametrize(
     ("annotations", "problem"),
     [

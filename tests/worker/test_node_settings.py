@@ -361,6 +361,14 @@ def test_wrong_pull_settings_are_refused(environ: dict[str, str], why: str) -> N
     assert str(caught.value) == why
 
 
+def test_the_longest_back_off_defaults_to_the_kubelets() -> None:
+    assert node_settings({}).restart_backoff_max == 300
+    assert node_settings({"SYNCPOD_RESTART_BACKOFF_MAX": "1m30s"}).restart_backoff_max == 90
+    for text, why in (("500ms", "between 1s and 5m"), ("5m1s", "between 1s and 5m"), ("x", "a duration such as")):
+        with pytest.raises(SettingsInvalid, match=f"SYNCPOD_RESTART_BACKOFF_MAX='{text}': must be {why}"):
+            node_settings({"SYNCPOD_RESTART_BACKOFF_MAX": text})
+
+
 def test_log_rotation_settings_default_to_the_kubelets() -> None:
     """Row 113: containerLogMaxSize and containerLogMaxFiles, from the environment."""
     assert node_settings({}).logs == LogSettings(max_bytes=10 * 1024 * 1024, max_files=5)

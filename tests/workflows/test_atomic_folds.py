@@ -6,7 +6,7 @@ Holds: A listing or a result is folded in whole or not at all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -96,3 +96,9 @@ def test_absorbing_input_changes_no_value_in_place(state: PodState) -> None:
     again = LISTING.containers[0].model_copy(update={"id": "c1", "restart_count": 1})
     outcome.observe(state, LISTING.model_copy(update={"containers": (again,)}), NOW)
     assert (before, state.restarts) == ({"web": 0}, {"web": 1})
+
+
+def test_the_longest_back_off_is_the_nodes(state: PodState) -> None:
+    result = StepResult(node=NODE.model_copy(update={"restart_backoff_max": 7.0}))
+    outcome.finished_step(state, STEP, result.model_dump(mode="json"), NOW, NOW)
+    assert state.restart_settings.maximum == timedelta(seconds=7)

@@ -288,8 +288,8 @@ class PodState(BaseModel):
 
     @property
     def restart_settings(self) -> RestartSettings:
-        """How restarts are delayed: as the pod's annotations say, else as in the kubelet."""
-        return restart_settings(self.pod.metadata.annotations)
+        """How restarts are delayed: as the pod's annotations say, else as its node does, as in the kubelet."""
+        return restart_settings(self.pod.metadata.annotations, self.node.restart_backoff_max)
 
     def is_followed(self, container: ObservedContainer) -> bool:
         """Say whether an instance was ended to be replaced."""

@@ -105,6 +105,7 @@ def kubelet_configuration(
         "podPidsLimit": settings.pod_max_pids,
         "serializeImagePulls": settings.image_pulls.at_once == 1,
         "maxParallelImagePulls": settings.image_pulls.at_once,
+        "crashLoopBackOff": {"maxContainerRestartPeriod": _duration(settings.restart_backoff_max)},
         "allowedUnsafeSysctls": list(settings.allowed_unsafe_sysctls),
         "clusterDNS": list(settings.cluster_dns),
         "clusterDomain": settings.cluster_domain,

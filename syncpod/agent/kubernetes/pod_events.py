@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,12 @@ from syncpod.api.views.events import field_paths
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kubernetes.events import Event, Subject
 from syncpod.kubernetes.reflector import ObjectKey
+from syncpod.messages.identity import PodRef
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
 from syncpod.messages.sources import list_of
-from syncpod.pod import ObjectMeta
+from syncpod.messages.steps import StepEvent
+from syncpod.pod import ObjectMeta, Pod
+from syncpod.pod.wire import to_wire
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +61,17 @@ class PublishedEvents(Protocol):
         """Return the pod's events, oldest first."""
 
 
+@dataclass
+class _Told:
+    """An event of a pod that was told when it happened."""
+
+    first: datetime
+    times: int = 0
+    """How often it was told."""
+    waiting: int = 0
+    """How often its workflow has yet to have it."""
+
+
 class PodEvents:
     """The events of one node's pods. All methods belong to one event loop."""
 
@@ -70,6 +85,8 @@ class PodEvents:
         """By UID: the time of the newest event that was given to the writer."""
         self._first: dict[str, dict[_Key, tuple[datetime, datetime]]] = {}
         """By UID: when each event happened first, by its record and as it was told, which gives its Event the name."""
+        self._told: dict[str, dict[_Key, _Told]] = {}
+        """By UID: the events that were told when they happened, before the pod's workflow had them."""
         self._paths: dict[str, Mapping[str, str]] = {}
         self._gone: set[str] = set()
         self._noted: dict[str, datetime] = {}
@@ -92,6 +109,20 @@ class PodEvents:
         """Take that a pod has failed since the node cannot run it; it has no workflow, and so no events of its own."""
         at = datetime.now(UTC)
         self._writer.take(Event(Subject("Pod", key.namespace, key.name, uid), "Warning", reason, why, at, at))
+
+    def happens(self, ref: PodRef, pod: Pod, event: StepEvent) -> None:
+        """Take an event that happens now; the pod's workflow has it once its step has ended, and it is told once."""
+        meta = pod.metadata
+        if list_of(meta) not in _SOURCES:
+            return
+        at = datetime.now(UTC)
+        key = event.type, event.reason, event.container, event.message
+        told = self._told.setdefault(ref.uid, {}).setdefault(key, _Told(at))
+        told.times += 1
+        told.waiting += 1
+        path = field_paths(to_wire(pod)).get(event.container, "")
+        subject = Subject("Pod", meta.namespace or ref.namespace, meta.name, ref.uid, path)
+        self._writer.take(Event(subject, event.type, event.reason, event.message, told.first, at, told.times))
 
     async def run(self) -> None:
         """Look at what is published until cancelled."""
@@ -131,7 +162,7 @@ class PodEvents:
             if last <= seen:
                 break
             self._seen[uid] = max(self._seen.get(uid, _LONG_AGO), last)
-            if record["reason"] not in OWN_REASONS:
+            if record["reason"] not in OWN_REASONS and not self._is_told(uid, record):
                 found.append(self._event(state, record, last))
         if found:
             kept = {_key(record) for record in state.events()}
@@ -140,6 +171,14 @@ class PodEvents:
                 key: times for key, times in first.items() if key in kept or self._seen[uid] - times[0] < _AGAIN
             }
         return found
+
+    def _is_told(self, uid: str, record: Mapping[str, Any]) -> bool:
+        """Say whether an event was told when it happened; only once of each."""
+        told = self._told.get(uid, {}).get(_key(record))
+        if told is None or not told.waiting:
+            return False
+        told.waiting -= 1
+        return True
 
     def _event(self, state: PublishedEvents, record: Mapping[str, Any], last: datetime) -> Event:
         meta, container = state.metadata, record["container"]
@@ -177,6 +216,7 @@ class PodEvents:
                 self._seen.pop(uid, None)
                 self._paths.pop(uid, None)
                 self._first.pop(uid, None)
+                self._told.pop(uid, None)
             self._gone.clear()
             if self._seen != self._noted:
                 self._noted = dict(self._seen)

@@ -178,6 +178,7 @@ class _KubernetesLink:
             with agent.published_pods.watched(parts.published, parts.gone):
                 for state in agent.pods():
                     parts.published(state)
+                agent.tell_cluster = parts.events.happens
                 await until_one_fails([asyncio.ensure_future(run()) for run in runs])
 
     def _parts(

@@ -236,14 +236,7 @@ FIELDS: Final = (
         True,
         flag="local-storage-capacity-isolation",
     ),
-    _refused(
-        "crashLoopBackOff.maxContainerRestartPeriod",
-        "duration",
-        "a pod sets its own back-off, with the annotation syncpod.dev/backoff-max",
-        "5m0s",
-        "5m",
-        "300s",
-    ),
+    _set("crashLoopBackOff.maxContainerRestartPeriod", "duration", v.RESTART_BACKOFF_MAX),
     # --- the machine --------------------------------------------------------------------------------------------------
     _derived("failSwapOn", "bool", "fail-swap-on"),
     _derived("failCgroupV1", "bool", "fail-cgroupv1"),
