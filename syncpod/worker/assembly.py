@@ -106,8 +106,7 @@ async def prepared(
     )
     cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)
-    named = f"{cluster.partition('/')[0]}/{client.namespace}"
-    context = await node_context(settings, cri, endpoint, cluster=named)
+    context = await node_context(settings, cri, endpoint, cluster=f"{cluster.partition('/')[0]}/{client.namespace}")
     facts = NodeFacts(
         name=settings.node,
         runtime=runtime.name,

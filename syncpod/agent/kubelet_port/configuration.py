@@ -12,7 +12,7 @@ from syncpod.go_durations import go_duration
 from syncpod.kubernetes.node import LEASE_SECONDS, LOOK_SECONDS, MAX_PODS, REPORT_SECONDS
 from syncpod.kubernetes.node_runtime import MOST_IMAGES
 from syncpod.lifecycle.eviction import RESOURCES, Amount, EvictionPolicy
-from syncpod.settings.node import NodeSettings
+from syncpod.settings.node import ImagePullSettings, NodeSettings
 from syncpod.translation.context import NodeContext
 
 ALWAYS: Final[Mapping[str, Any]] = {
@@ -103,8 +103,7 @@ def kubelet_configuration(
         "cgroupDriver": node.cgroup_driver,
         "maxPods": int(dict(node.capacity).get("pods", MAX_PODS)),
         "podPidsLimit": settings.pod_max_pids,
-        "serializeImagePulls": settings.image_pulls.at_once == 1,
-        "maxParallelImagePulls": settings.image_pulls.at_once,
+        **_pulls(settings.image_pulls),
         "crashLoopBackOff": {"maxContainerRestartPeriod": _duration(settings.restart_backoff_max)},
         "allowedUnsafeSysctls": list(settings.allowed_unsafe_sysctls),
         "clusterDNS": list(settings.cluster_dns),
@@ -115,6 +114,10 @@ def kubelet_configuration(
         "kubeReserved": _reserved(settings.reserved),
         **_evictions(eviction),
     }
+
+
+def _pulls(pulls: ImagePullSettings) -> dict[str, Any]:
+    return {"serializeImagePulls": pulls.at_once == 1, "maxParallelImagePulls": pulls.at_once}
 
 
 def _reserved(text: str) -> dict[str, str]:
