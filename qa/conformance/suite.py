@@ -63,8 +63,14 @@ WHY_NODE: Final[Mapping[str, str]] = {
     ),
 }
 NOT_RUN: Final[Mapping[str, str]] = {
-    "podresources": "nearly all need the static CPU manager, and eight processors; the node has no such socket",
-    "pods_api": "an alpha API of the kubelet, off by default (PodsAPI), which is not offered",
+    "podresources": (
+        "nearly all need the static CPU manager, a device plugin, and eight processors; the API itself is served, as "
+        "by a kubelet without them"
+    ),
+    "pods_api": (
+        "an alpha API of the kubelet, off by default (PodsAPI), which is not offered: it answers with whole Pods in "
+        "Kubernetes' protobuf, and a node of ours has them as JSON alone"
+    ),
     "node_shutdown": (
         "they need systemd's logind on D-Bus, which this machine does not have; `shutdownGracePeriod` is refused"
     ),

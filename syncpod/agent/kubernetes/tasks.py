@@ -24,6 +24,7 @@ from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.node_labels import ClusterLabels
 from syncpod.agent.kubernetes.pod_cidr import PodCidr
 from syncpod.agent.kubernetes.pod_events import PodEvents
+from syncpod.agent.kubernetes.pod_resources import PodResources
 from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.registration import Registration, machine
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
@@ -170,6 +171,7 @@ class _KubernetesLink:
                 objects.run,
                 classes.run,
                 PodCidr(node.cri, registration.newest).run,
+                PodResources(node.context.state_dir, lambda: [state.pod() for state in agent.pods()]).run,
                 keep_mirrors,
                 parts.events.run,
                 events.run,

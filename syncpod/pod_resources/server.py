@@ -1,0 +1,110 @@
+"""Serves the kubelet's podresources API on a unix socket, for reading.
+
+Mirrors pkg/kubelet/apis/podresources/server_v1.go and server_v1alpha1.go, v1.36, as a kubelet answers whose managers of
+processors and memory have the policy `none`, and that has no device plugins: the names of pods and containers, and
+nothing that is a container's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from protos.podresources.v1 import api_pb2, api_pb2_grpc
+
+LONGEST_PATH: Final = 107
+"""Bytes of a socket's path that Linux takes."""
+_OLDER: Final = "v1alpha1.PodResourcesLister"
+"""The service's name in its first version, which has `List` alone, with the same numbers of fields."""
+_DIRECTORY: Final = 0o700
+_SOCKET: Final = 0o600
+
+
+@dataclass(frozen=True)
+class PodContainers:
+    """A pod of the node."""
+
+    namespace: str
+    name: str
+    containers: tuple[str, ...]
+    """The names of the init containers that run beside its containers, and then of these."""
+    has_ended: bool = False
+
+
+@asynccontextmanager
+async def serving(
+    socket: Path, pods: Callable[[], Iterable[PodContainers]], takes: Callable[[], bool]
+) -> AsyncIterator[None]:
+    """Serve at `socket`, which only this user reaches, until the block is left.
+
+    `pods` returns the node's pods; `takes` says whether one more request is answered now. Raises OSError.
+    """
+    if len(bytes(socket)) > LONGEST_PATH:
+        raise OSError(f"{socket}: the path of a socket has at most {LONGEST_PATH} bytes")
+    await asyncio.to_thread(_make_room, socket)
+    lister, server = _Lister(pods, takes), grpc.aio.server()
+    api_pb2_grpc.add_PodResourcesListerServicer_to_server(lister, server)
+    listing = grpc.unary_unary_rpc_method_handler(
+        lister.List,
+        request_deserializer=api_pb2.ListPodResourcesRequest.FromString,
+        response_serializer=api_pb2.ListPodResourcesResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_OLDER, {"List": listing}),))
+    try:
+        server.add_insecure_port(f"unix:{socket}")
+    except RuntimeError as error:
+        raise OSError(f"{socket}: {error}") from error
+    await asyncio.to_thread(socket.chmod, _SOCKET)
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(None)
+        await asyncio.to_thread(socket.unlink, missing_ok=True)
+
+
+def _make_room(socket: Path) -> None:
+    socket.parent.mkdir(mode=_DIRECTORY, parents=True, exist_ok=True)
+    socket.unlink(missing_ok=True)  # an earlier worker's
+
+
+class _Lister(api_pb2_grpc.PodResourcesListerServicer):
+    def __init__(self, pods: Callable[[], Iterable[PodContainers]], takes: Callable[[], bool]) -> None:
+        self._pods, self._takes = pods, takes
+
+    async def List(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Return all pods that have not ended (GetActivePods)."""
+        await self._take(context)
+        found = [_of_pod(each) for each in self._pods() if not each.has_ended]
+        return api_pb2.ListPodResourcesResponse(pod_resources=found)
+
+    async def Get(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Return one pod."""
+        await self._take(context)
+        asked = (request.pod_namespace, request.pod_name)
+        for pod in self._pods():
+            if (pod.namespace, pod.name) == asked:
+                return api_pb2.GetPodResourcesResponse(pod_resources=_of_pod(pod))
+        why = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+        return await context.abort(grpc.StatusCode.UNKNOWN, why)
+
+    async def GetAllocatableResources(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Return nothing: no container is given a processor, memory or device of its own."""
+        await self._take(context)
+        return api_pb2.AllocatableResourcesResponse()
+
+    async def _take(self, context: Any) -> None:
+        if not self._takes():
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+
+
+def _of_pod(pod: PodContainers) -> api_pb2.PodResources:
+    containers = [api_pb2.ContainerResources(name=each) for each in pod.containers]
+    return api_pb2.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
