@@ -181,6 +181,23 @@ def test_a_node_keeps_its_runtime_without_a_worker(here: NodeSettings, tmp_path:
     )
 
 
+@pytest.mark.parametrize("damage", [b'{"process": {\xf2', b"", None])
+def test_an_embedded_runtime_whose_record_is_damaged_starts_again_as_the_user_says(
+    here: NodeSettings, damage: bytes | None
+) -> None:
+    """Nothing else says whether it simulates. Before, `up` named itself as the way on, and refused `--embedded`."""
+    record = record_runtime(here, alive=False)
+    (here.state_dir / "runtime" / "sandboxes" / "one").mkdir(parents=True)
+    keep(here, record.endpoint)
+    file = here.state_dir / "runtime.json"
+    file.unlink() if damage is None else file.write_bytes(damage)
+    with pytest.raises(BadInput, match=r"runtime\.json: is missing or damaged.*`syncpod up --embedded`.*`--simulate`"):
+        choose(here)
+    for simulate in (False, True):
+        choice = choose(here, embedded=not simulate, simulate=simulate)
+        assert (choice.embedded, choice.simulated) == (True, simulate)
+
+
 def test_a_node_without_pods_may_change_its_runtime_or_name(here: NodeSettings, tmp_path: Path) -> None:
     with listening(tmp_path / "other.sock") as other:
         here = keep(here, "unix:///none.sock")

@@ -13,6 +13,7 @@ from syncpod.cli.machine import runtime_process
 from syncpod.cli.machine.settings import kept_settings
 from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.runtime_record import FILE_NAME as RUNTIME_RECORD
 from syncpod.settings.runtime_record import recorded_runtime, running_runtime
 from syncpod.settings.variables import STATE_DIR
 from syncpod.settings.worker_record import serving
@@ -51,10 +52,12 @@ def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simul
     kept, worker = kept_settings(here.state_dir), serving(here.state_dir)
     used = _used(here, worker.endpoint if worker else kept.endpoint)
     if embedded or simulate:
+        if worker is None and _has_lost_record(here, kept):
+            used = Choice("", simulate, SIMULATED if simulate else WITHOUT_ISOLATION)
         return _own(here, kept, used, simulate=simulate)
     if not here.runtime_endpoint or (kept.endpoint and is_same_runtime(kept, here.runtime_endpoint)):
         if used is not None and not used.embedded and worker is None:
-            _require_answer(kept)
+            _require_answer(here, kept)
         return used or _found()
     if used is not None and used.embedded and _is_own(here):
         return used
@@ -92,13 +95,26 @@ def require_same_name(here: NodeSettings) -> None:
         raise BadInput(other_name(before, here.state_dir, here.node))
 
 
-def _require_answer(kept: KeptSettings) -> None:
+def _has_lost_record(here: NodeSettings, kept: KeptSettings) -> bool:
+    """Return whether the node was on the directory's embedded runtime, of which there is no legible record any more."""
+    record = recorded_runtime(here.state_dir)
+    own = f"unix://{runtime_process.usual_socket(here.state_dir)}"
+    return kept.endpoint == own and (record is None or record.endpoint != own)
+
+
+def _require_answer(here: NodeSettings, kept: KeptSettings) -> None:
     """Raise BadInput if nothing listens where the node's runtime did."""
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 
     try:
         find_endpoint({VARIABLE: kept.endpoint})
     except NoRuntime as missing:
+        if _has_lost_record(here, kept):
+            file = here.state_dir / RUNTIME_RECORD
+            raise BadInput(
+                f"{file}: is missing or damaged, so it does not say how the embedded runtime of node {kept.node} was "
+                "started: `syncpod up --embedded` starts it again, or `--simulate` if it simulated"
+            ) from None
         raise BadInput(kept_runtime_missing(kept, missing.tried[0][1])) from None
 
 

@@ -48,6 +48,11 @@ def directory(state_dir: Path) -> Path:
     return state_dir / "runtime"
 
 
+def usual_socket(state_dir: Path) -> Path:
+    """Return where the embedded runtime listens, unless that path is too long."""
+    return directory(state_dir) / "cri.sock"
+
+
 def has_pods(state_dir: Path) -> bool:
     """Return whether the embedded runtime has sandboxes, running or not."""
     try:
@@ -87,7 +92,7 @@ def choose_socket(state_dir: Path) -> Path:
         before = Path(recorded.endpoint.removeprefix("unix://"))
         if _is_private(before.parent):
             return before
-    usual = directory(state_dir) / "cri.sock"
+    usual = usual_socket(state_dir)
     if _fits(usual):
         return usual
     for place in (os.environ.get("XDG_RUNTIME_DIR"), "/tmp"):
