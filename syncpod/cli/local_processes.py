@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine import port_guard, runtime_process, worker_process
+from syncpod.cli.machine import dev_server, port_guard, runtime_process, worker_process
 from syncpod.cli.machine.ending import end_all_unrecorded
 from syncpod.cli.machine.listening_process import listening_ports, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
@@ -23,6 +23,7 @@ from syncpod.cli.machine.state_directory import (
     running_server,
     running_worker,
 )
+from syncpod.cli.temporal import session
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.runtime_record import RuntimeRecord, running_runtime
 from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, NODE_LABELS, POD_MAX_PIDS
@@ -80,7 +81,6 @@ def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
     The node's server is the one that it was last started with, unless `up` runs that one itself. Raises Failure,
     before anything is started, if a worker of the state directory uses another server.
     """
-    from syncpod.cli.machine import dev_server
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
@@ -146,7 +146,6 @@ def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
 
 
 def _start_own_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
-    from syncpod.cli.machine import dev_server
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
@@ -181,9 +180,6 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
 
     Raises Failure, also if it uses another runtime or server.
     """
-    from syncpod.cli.machine import dev_server
-    from syncpod.cli.temporal import session
-
     config = server.config
     asyncio.run(session.connect(config))  # report a missing server here, not from the worker's log
     if server.own is not None and _server_of_others(here) is None:

@@ -5,21 +5,20 @@ A pod whose workflow does not answer is taken from this machine's own records, s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syncpod.api.listed import why_recorded
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from syncpod.api.client import Reply
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 
-    LoggedPod = tuple[Pod, NodeContext | None]
-    """A pod, and if its workflow does not answer, the node in whose files its logs are to be found."""
+LoggedPod: TypeAlias = "tuple[Pod, NodeContext | None]"
+"""A pod, and if its workflow does not answer, the node in whose files its logs are to be found."""
 
 
 def logged_pods(namespace: str, name: str, selector: str) -> list[LoggedPod]:

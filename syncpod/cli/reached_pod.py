@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from syncpod.api.client import Reply
 from syncpod.api.listed import why_recorded
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.node_api import NodeApi
 
 if TYPE_CHECKING:
-    from syncpod.api.client import Reply
     from syncpod.pod import Pod
 
 

@@ -331,7 +331,7 @@ def test_a_purge_that_was_interrupted_can_be_repeated(tmp_path: Path, monkeypatc
         remove_tree(path)
 
     with monkeypatch.context() as trouble:
-        trouble.setattr("syncpod.kernel.tree_removal.remove_tree", broken)
+        trouble.setattr("syncpod.cli.machine.purge.remove_tree", broken)
         with pytest.raises(Failure, match="cannot be removed"):
             purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     purging.require_ours(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,11 +12,10 @@ import typer
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.manifests import admitted
 from syncpod.cli.input.options import Filenames, NamespaceOfAll, OnlyNames, PodNames
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.strays.listing import Here, Stray
@@ -92,8 +92,6 @@ def _manifests(
 
     A note names everything else that the files have.
     """
-    from syncpod.cli.input.manifests import admitted
-
     if not filename:
         return {}
     if names or everything:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,6 +12,7 @@ import typer
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
+from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import (
     DryRun,
     Filenames,
@@ -21,14 +23,13 @@ from syncpod.cli.input.options import (
     Recursive,
     Timeout,
 )
+from syncpod.cli.orphans import note_earlier, orphans_here
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping
 
     from temporalio.client import Client
 
-    from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.temporal.pod_apply import Applied
     from syncpod.pod import Admission, Pod
 
@@ -64,8 +65,6 @@ def apply(
     steps. A new pod whose limits its node cannot enforce is refused. One with a field that its node's runtime does
     not support is made, with a warning: it waits.
     """
-    from syncpod.cli.input.manifests import admitted
-
     if kustomize:
         raise BadInput(f"-k: kustomizations are not built here: kubectl kustomize {kustomize} | syncpod apply -f -")
     if not filename:
@@ -148,7 +147,6 @@ async def apply_all(
 
     from syncpod.cli.machine.embedded_images import image_warnings
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.orphans import note_earlier
     from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
     from syncpod.messages.applied import Change
@@ -198,8 +196,6 @@ def _running_alone(admissions: Iterable[Admission]) -> set[tuple[str, str]]:
     If its worker has ended, those that run there: a caller that begins a workflow of such a name knows that there was
     none.
     """
-    from syncpod.cli.orphans import orphans_here
-
     names: dict[str, list[str]] = {}
     for pod, _ in admissions:
         names.setdefault(pod.metadata.namespace or "default", []).append(pod.metadata.name)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from syncpod.cli.commands.plan import plan_of_manifest
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import Failure
+from syncpod.cli.orphans import note_if_earlier
 from syncpod.cli.several import together
 from syncpod.messages.applied import Change
+from syncpod.pod import Admission, Pod
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.temporal.foresight import Foresight
-    from syncpod.pod import Admission, Pod
     from syncpod.settings.node import NodeSettings
 
 _WORDS = {"create": Change.CREATED, "update": Change.CONFIGURED, "none": Change.UNCHANGED}
@@ -38,7 +40,6 @@ async def say_all(
     With `asks`, the pods' workflows are asked what they would refuse, and nodes whether they are cordoned, and whether
     they would run a new pod as things are, beside the pods before it. Raises Failure for those that would be refused.
     """
-    from syncpod.cli.orphans import note_if_earlier
     from syncpod.cli.temporal.foresight import Foresight
 
     foresight = Foresight(client)
@@ -74,8 +75,6 @@ class _Refused(Failure):
 
 
 async def _asked(client: Client, admission: Admission, node: str, foresight: Foresight) -> Change:
-    from syncpod.cli.commands.plan import plan_of_manifest
-
     planned, refusal, stops_all = await plan_of_manifest(client, admission, node, foresight)
     if refusal is not None:
         raise _Refused(refusal, stops_all=stops_all)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,10 +14,9 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Container, Namespace
 from syncpod.cli.reached_pod import reached_pod
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from syncpod.pod import Container as ContainerSpec
     from syncpod.pod import EphemeralContainer, Pod
 
@@ -43,7 +43,6 @@ def attach_(
     import asyncio
 
     from syncpod.cli.machine.containers import chosen_container, running_instance
-    from syncpod.cli.streams import interrupts
 
     name = pod_name([pod])
     tty = tty and has_terminal(stdin=stdin)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.api.views.text import printable
+from syncpod.cli.commands.attach import attach
 from syncpod.cli.commands.exec import write_ours
 from syncpod.cli.console import remark, warn
 from syncpod.cli.failure import Failure
@@ -79,7 +80,6 @@ async def stay(pod: Pod, name: str) -> int:
 
 async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:
     """Attach until the container or our input ends; return False if it had ended before. Raises Failure."""
-    from syncpod.cli.commands.attach import attach
     from syncpod.cli.streams.remote_command import NeverRan, StreamBroken
 
     try:

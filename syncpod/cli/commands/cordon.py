@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from syncpod.cli.console import say
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.arguments import node_names
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -28,7 +30,6 @@ def uncordon(nodes: NodeNames) -> None:
 
 
 def _change(words: list[str], change: Literal["cordon", "uncordon"]) -> None:
-    from syncpod.cli.input.arguments import node_names
     from syncpod.cli.temporal import session
 
     names = node_names(words)
@@ -50,7 +51,6 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
     from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
     from temporalio.service import RPCError, RPCStatusCode
 
-    from syncpod.cli.failure import Failure
     from syncpod.cli.temporal.liveness import absence
     from syncpod.cli.temporal.nodes import require_node
     from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, refused_because, stop_if_cancelled

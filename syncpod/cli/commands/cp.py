@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from syncpod.cli.commands.exec import run_in
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import Container, Namespace
 from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from syncpod.cli.streams.remote_command import Write
     from syncpod.pod import Pod
 
@@ -100,7 +100,6 @@ async def _copy(
     retries: int,
 ) -> None:
     """Copy between this machine and a container of a pod. Raises Failure."""
-    from syncpod.cli.commands.exec import run_in
     from syncpod.cli.machine.containers import chosen_container, running_instance
     from syncpod.cli.machine.runtime_client import runtime_of
     from syncpod.cli.streams.tar_copy import Copying

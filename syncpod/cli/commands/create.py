@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from getpass import getpass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncpod.api.label_selector import Selector
+from syncpod.cli.commands.apply import apply_manifests, try_manifests
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run
+from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import DryRun as ManifestDryRun
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, Recursive
 from syncpod.cli.manual import Group, Page
@@ -18,7 +21,6 @@ from syncpod.cli.manual import Group, Page
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.input.manifests import Manifests
     from syncpod.pod import ConfigMap, Secret
 
 app = typer.Typer(cls=Group, no_args_is_help=True, invoke_without_command=True)
@@ -73,8 +75,6 @@ def create(
         return
     if not filename:
         raise BadInput("name a manifest with -f FILE, or a kind: configmap, secret")
-    from syncpod.cli.commands.apply import apply_manifests, try_manifests
-    from syncpod.cli.input.manifests import admitted
 
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     if existing := [*_existing_objects(manifests), *existing_pods(manifests)]:
@@ -206,8 +206,6 @@ def docker_registry(
 def _password() -> str:
     """Read a line from standard input, without echo on a terminal."""
     if sys.stdin.isatty():
-        from getpass import getpass
-
         return getpass()
     return sys.stdin.readline().rstrip("\r\n")
 

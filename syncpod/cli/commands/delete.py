@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_dry_run, read_field_selector, read_selector, read_timeout
+from syncpod.cli.input.arguments import Kind, named, read_dry_run, read_field_selector, read_selector, read_timeout
+from syncpod.cli.input.manifests import named_in
 from syncpod.cli.input.options import (
     AllNamespaces,
     DryRun,
@@ -24,15 +27,12 @@ from syncpod.cli.input.options import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from datetime import timedelta
 
     from temporalio.client import Client
 
     from syncpod.api.field_selector import FieldSelector
     from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.fetched import FetchedPod
-    from syncpod.cli.input.arguments import Kind
     from syncpod.objects import ObjectRef
 
 _UNSERVED_SECONDS: Final = 15.0
@@ -177,8 +177,6 @@ def _wanted(
 ) -> tuple[list[tuple[str, str]] | None, list[ObjectRef]]:
     """Return the named pods and objects; None = the pods that are selected. Raises BadInput, Failure."""
     if filename:
-        from syncpod.cli.input.manifests import named_in
-
         return named_in(filename, namespace)
     pods: list[tuple[str, str]] | None = []
     objects: list[ObjectRef] = []

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from syncpod.api.views.text import printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_selector, with_likely_kind
+from syncpod.cli.input.arguments import named, named_nodes, read_selector, with_likely_kind
 from syncpod.cli.input.options import Namespace, Selector, Things
 from syncpod.cli.orphans import note_orphans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from syncpod.api.client import Reply
     from syncpod.api.label_selector import Selector as Conditions
     from syncpod.objects import Kind as ObjectKind
@@ -30,8 +29,6 @@ def describe(
     `describe secret keys`. A kind without a name means all of that kind: `describe pods`, in the namespace; `describe
     nodes`.
     """
-    from syncpod.cli.input.arguments import named_nodes
-
     if (nodes := named_nodes(what or [])) is not None:
         if selector:
             raise BadInput("--selector: nodes are described by name")

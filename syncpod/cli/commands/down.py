@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,13 +13,12 @@ import typer
 
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.options import Node, StateDir
+from syncpod.settings.variables import MEMORY_DIR
 from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import timedelta
-
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
 
@@ -52,14 +53,12 @@ def down(
 
     The pods are stopped with their own grace periods. Processes that `up` has not started are left alone.
     """
-    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.machine import purge as purging
     from syncpod.cli.machine.ending import end_all, end_guard
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import recorded_worker
     from syncpod.cli.machine.units_of_node import require_not_installed
-    from syncpod.settings.variables import MEMORY_DIR
 
     patience = read_timeout(timeout)
     here = settings(node=node, state_dir=state_dir)
@@ -165,7 +164,6 @@ def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
     from syncpod.cli.strays.removal import prune_pod
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
-    from syncpod.settings.worker_record import serving
     from syncpod.translation.context import NodeContext
 
     worker = serving(here.state_dir)

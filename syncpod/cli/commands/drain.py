@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.cordon import NodeNames
+from syncpod.api.label_selector import Selector
+from syncpod.cli.commands.cordon import NodeNames, set_schedulable
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import node_names, read_dry_run, read_selector, read_timeout
 from syncpod.cli.input.options import DryRun, GracePeriod, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import timedelta
-
     from temporalio.client import Client
 
-    from syncpod.api.label_selector import Selector
     from syncpod.cli.fetched import FetchedPod
 
 
@@ -112,7 +111,6 @@ async def _drain_all(client: Client, names: Sequence[str], how: _How) -> None:
 
 
 async def _cordon(client: Client, name: str, how: _How) -> None:
-    from syncpod.cli.commands.cordon import set_schedulable
     from syncpod.cli.temporal.nodes import require_node
 
     if not how.dry_run:
@@ -123,7 +121,6 @@ async def _cordon(client: Client, name: str, how: _How) -> None:
 
 
 async def _drain(client: Client, name: str, how: _How) -> None:
-    from syncpod.api.label_selector import Selector
     from syncpod.cli.temporal.pods import list_pods
 
     there = [one for one in await list_pods(client, None, Selector()) if one.pod.spec.node_name == name]

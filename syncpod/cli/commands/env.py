@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
 from urllib.parse import quote
 
 import typer
@@ -11,10 +13,6 @@ import typer
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import StateDir
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _OF_A_WORKER: Final = (
     "TEMPORAL_CODEC_ENDPOINT", "TEMPORAL_CODEC_AUTH", "TEMPORAL_CLI_AUTH", "TEMPORAL_CLI_CODEC_ENDPOINT",

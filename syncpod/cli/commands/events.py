@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.api.views.events import by_time, events_of
+from syncpod.api.client import Reply
+from syncpod.api.views.events import PodEvent, by_time, document, events_of
 from syncpod.api.views.text import Columns
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
@@ -18,13 +20,11 @@ from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames
 from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphans import note_orphans
+from syncpod.cli.streams import interrupts
+from syncpod.cli.view.event_lines import lines
 from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from syncpod.api.client import Reply
-    from syncpod.api.views.events import PodEvent
     from syncpod.cli.view.jsonpath import Path
 
 Types = Annotated[
@@ -65,8 +65,6 @@ def events(
     where = "" if all_namespaces else f" in {namespace} namespace"
     source = _Source(None if all_namespaces else namespace, names, wanted)
     if watch:
-        from syncpod.cli.streams import interrupts
-
         interrupts.enable()
     with NodeApi() as api:
         found = source.read(api)
@@ -245,7 +243,6 @@ class _Printer:
     def print_whole(self, found: Sequence[PodEvent]) -> None:
         """Print one document of all."""
         found = self._sorted(found)
-        from syncpod.api.views.events import document
         from syncpod.cli.view.documents import print_documents
 
         print_documents([document(event) for event in found], self._output, single=False)
@@ -262,15 +259,11 @@ class _Printer:
     def _sorted(self, found: Sequence[PodEvent]) -> Sequence[PodEvent]:
         if self._order is None:
             return found
-        from syncpod.api.views.events import document
         from syncpod.cli.view.sorting import in_order
 
         return in_order(found, self._order, document)
 
     def _write(self, news: Sequence[PodEvent]) -> None:
-        from syncpod.api.views.events import document
-        from syncpod.cli.view.event_lines import lines
-
         match self._output:
             case "json":
                 for event in news:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +16,6 @@ from syncpod.cli.input.options import Container, Namespace
 from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from syncpod.cli.machine.containers import ContainerInstance
     from syncpod.cli.streams.remote_command import Output, Write
     from syncpod.cri.client import CriClient

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from syncpod.cli.commands import explain_node
+from syncpod.cli.commands.explain_placement import explain_placement
+from syncpod.cli.commands.explain_start import explain_start
 from syncpod.cli.console import remark, say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration
 from syncpod.cli.input.options import Namespace, PodNames
+from syncpod.cli.machine.journaled_logs import lives_with_uid
+from syncpod.cli.orphans import orphan_of, without_workflow
+from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.view.explanation import HasLog
@@ -95,8 +100,6 @@ def explain(
     OTEL_TRACES_EXPORTER=console. With --placement it says for each node of the fleet that this machine commands
     whether the pod may be there, as `fleet explain --placement` does.
     """
-    from syncpod.cli.commands import explain_node
-
     of_start = {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
     if placement:
         all_else = {"--at": at is not None, "--since": since is not None, "--uid": bool(uid), "--start": start}
@@ -149,7 +152,6 @@ def _explain_start(
     trace_log: str | None,
 ) -> None:
     """Print one start of a container; with `trace_log`, which is "" for the worker's own log, also its calls."""
-    from syncpod.cli.commands.explain_start import explain_start
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import worker_log
 
@@ -217,7 +219,6 @@ def _lives(
 
     Raises Failure if there is none.
     """
-    from syncpod.cli.machine.journaled_logs import lives_with_uid
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, lives_of
 
@@ -244,8 +245,6 @@ def _absences(state_dir: Path) -> list[Absence]:
 
 def _explain_placement(what: list[str] | None, namespace: str, output: str, others: dict[str, bool]) -> None:
     """Explain where the pod may be. `others` says for each flag that has no effect here whether it is given."""
-    from syncpod.cli.commands.explain_placement import explain_placement
-
     explain_placement(what, namespace, output, [flag for flag, is_given in others.items() if is_given])
 
 
@@ -328,7 +327,6 @@ def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime
     Returns "" and None if a worker serves it, or if the pod is gone.
     """
     from syncpod.cli.machine.own_journal import last_sign
-    from syncpod.settings.worker_record import serving
 
     if records.gone is not None or serving(here.state_dir) is not None:
         return "", None
@@ -344,8 +342,6 @@ def _without_workflow(records: PodRunRecords, unserved: str) -> str:
 
     `unserved` as `_unserved` returns it. If it is not "", the Temporal server says it, provided that it answers.
     """
-    from syncpod.cli.orphans import orphan_of, without_workflow
-
     life = records.life
     orphan = orphan_of(life.namespace, life.name) if records.gone is None else None
     if orphan is None or orphan["metadata"].get("uid") != life.uid:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.node.recorded_events import recorded_cordon, recorded_node_events
+from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from syncpod.settings.node import NodeSettings
 
 _A_DAY: Final = timedelta(days=1)
@@ -29,7 +30,6 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
     from syncpod.journal.reading import NoJournal, absences_of, node_summary, services_of
-    from syncpod.node.recorded_events import recorded_cordon, recorded_node_events
 
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
@@ -60,7 +60,6 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
     Raises Failure if another was named, and BadInput for several.
     """
     from syncpod.cli.machine.state_directory import recorded_worker
-    from syncpod.settings.worker_record import serving
 
     if len(names) > 1:
         raise BadInput(f"name one node, not {len(names)}")
@@ -77,7 +76,6 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
 def _served(here: NodeSettings) -> str:
     """Return by whom the node is served."""
     from syncpod.cli.machine.own_journal import last_sign
-    from syncpod.settings.worker_record import serving
 
     worker = serving(here.state_dir)
     if worker is None:

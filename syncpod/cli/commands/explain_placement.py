@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.temporal.fleet_placement import Explained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +11,6 @@ from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from syncpod.cli.view.span_tree import SpanTree
     from syncpod.journal.reading import PodRunRecords
     from syncpod.journal.records import Absence

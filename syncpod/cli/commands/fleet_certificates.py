@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,10 @@ from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.kernel.os_errors import sentence_of
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import days_or_duration
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from syncpod.gate.authority import Fleet, Issued
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
@@ -47,7 +48,6 @@ def invite(
     from syncpod.gate.authority import now
     from syncpod.gate.record import GateRecord, read_gate_record
     from syncpod.gate.sealing_keys import FleetSealingKeys
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.invitation import Invitation, invitation_text, write_invitation
 
     _require_invitable(node, gate)
@@ -201,8 +201,6 @@ def retire(
 
 def issued_by(fleet: Fleet) -> list[Issued]:
     """Return the certificates that a fleet has issued. Blocks. Raises BadInput."""
-    from syncpod.settings.errors import SettingsInvalid
-
     try:
         return fleet.issued()
     except SettingsInvalid as wrong:
@@ -210,11 +208,7 @@ def issued_by(fleet: Fleet) -> list[Issued]:
 
 
 def _life(text: str) -> timedelta:
-    from datetime import timedelta
-
     from syncpod.gate.authority import AUTHORITY_LIFE
-    from syncpod.settings.errors import SettingsInvalid
-    from syncpod.settings.values import days_or_duration
 
     try:
         life = days_or_duration("--for", {"--for": text}, timedelta())

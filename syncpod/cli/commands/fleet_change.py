@@ -9,6 +9,7 @@ import typer
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import node_names
+from syncpod.cli.input.fleet_manifests import fleet_manifests
 from syncpod.cli.input.options import Filenames, ManifestNamespace, StateDir
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
     reached. A ConfigMap or Secret goes only to nodes with pods that refer to it. An image that was not loaded on a node
     with the embedded runtime is a warning: nothing is pulled there.
     """
-    from syncpod.cli.input.fleet_manifests import fleet_manifests
     from syncpod.cli.temporal import fleet, fleet_objects, fleet_pod_changes, fleet_workloads
     from syncpod.cli.temporal.fleet_images import image_warnings
 

@@ -9,6 +9,7 @@ import typer
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
+from syncpod.settings.errors import SettingsInvalid
 
 
 def codec(
@@ -28,7 +29,6 @@ def codec(
     import asyncio
 
     from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.decoding_page import serve_page
     from syncpod.signing.keys import make_signing_keys
 

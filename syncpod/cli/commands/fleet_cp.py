@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,6 @@ from syncpod.cli.commands.cp import NoPreserve, copy_location, require_one_here
 from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.streams.remote_command import Write

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,12 +10,11 @@ import typer
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.fleet_manifests import named_in
 from syncpod.cli.input.fleet_names import PODS, fleet_names
 from syncpod.cli.input.options import Filenames, ManifestNamespace, StateDir, Things, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.temporal.fleet_deletion import Going
@@ -56,8 +56,6 @@ def delete(
     if bool(what) == bool(filename):
         raise BadInput("say what to delete, in one of these ways: KIND NAME, or -f FILE")
     if filename:
-        from syncpod.cli.input.fleet_manifests import named_in
-
         named, bare = named_in(filename, namespace), list[str]()
     else:
         named, bare = _named(what or [], {**fleet_workloads.KINDS, **fleet_objects.KINDS, **PODS}, namespace)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +14,6 @@ from syncpod.cli.input.fleet_names import NODES, PODS, fleet_names
 from syncpod.cli.input.options import Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.temporal.fleet_pods import FoundPod
@@ -32,8 +32,6 @@ def describe(
     Unknown, it shows the node's last report, and whether another pod replaces it, and when. For a ConfigMap or Secret
     it shows everything but its content, which is sealed.
     """
-    from datetime import UTC, datetime
-
     from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
     from syncpod.cli.view.fleet_description import describe_node, describe_object, describe_workload
 
@@ -68,8 +66,6 @@ def describe(
 
 async def _describe_pods(client: Client, names: Sequence[str], namespace: str, node: str) -> None:
     """Print the description of each pod by its node, or by the fleet where the node cannot be asked. Raises Failure."""
-    from datetime import UTC, datetime
-
     from syncpod.cli.fleet_remote_commands import Silent, print_there
     from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
     from syncpod.cli.temporal.fleet_unheard import unheard

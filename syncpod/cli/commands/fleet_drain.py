@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,11 +14,9 @@ from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.arguments import node_names, read_dry_run, read_timeout
 from syncpod.cli.input.options import DryRun, StateDir, Timeout
+from syncpod.fleet.workload_traits import is_per_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import timedelta
-
     from temporalio.client import Client
 
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
@@ -223,8 +223,6 @@ async def _in_the_way(client: Client, node: FleetNodeView, pods: Sequence[Placed
 
 
 def _is_long_ending(pod: PlacedPod, how: _How) -> bool:
-    from datetime import UTC, datetime, timedelta
-
     if not how.skip_after or pod.ending is None:
         return False
     return datetime.now(UTC) - pod.ending > timedelta(seconds=how.skip_after)
@@ -233,7 +231,6 @@ def _is_long_ending(pod: PlacedPod, how: _How) -> bool:
 def is_daemon(pod: PlacedPod) -> bool:
     """Say whether a pod belongs to its node, as those of DaemonSets do."""
     from syncpod.fleet.workload_pods import workload_in
-    from syncpod.fleet.workload_traits import is_per_node
 
     return is_per_node(workload_in(pod.owner)[0])
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,10 +12,9 @@ import typer
 from syncpod.cli.commands.exec import Stdin, Tty, has_terminal, write_ours
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from temporalio.client import Client
 
     from syncpod.messages.fleet import FleetNodeView
@@ -54,8 +56,6 @@ def attach(
 
     This is `syncpod attach` over the node's own endpoint, so the node must listen (`join --listen`).
     """
-    from syncpod.cli.streams import interrupts
-
     interrupts.enable()
     _reach("attach", pod, [], namespace, node, container, state_dir, stdin=stdin, tty=tty)
 
@@ -98,9 +98,6 @@ def _reach(
 
 async def _directly(node: FleetNodeView, asked: Sequence[str], state_dir: str, source: int, *, tty: bool) -> int:
     """Run a command over the node's endpoint, with our input if there is a `source`, and with our terminal."""
-    import contextlib
-    import os
-
     from syncpod.cli.fleet_endpoint import to_endpoint
     from syncpod.cli.streams import terminal
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncpod.cli.commands import explain as local
+from syncpod.cli.commands.explain_placement import explain_placement
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import Namespace, OfNode, StateDir, Things
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.temporal.fleet_pods import OnNoNode
@@ -48,7 +50,6 @@ def explain(
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.
     """
-    from syncpod.cli.commands.explain_placement import explain_placement
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import kind_and_name
 
@@ -130,9 +131,6 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
 
 def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
     """Print the fleet's knowledge of a pod whose node is Unknown."""
-    import json
-    from datetime import UTC, datetime
-
     from syncpod.cli.view.unheard_pod import explained, explained_document
 
     now = datetime.now(UTC)
@@ -141,9 +139,6 @@ def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
 
 def _say_what_is_known_of_node(node: FleetNodeView, silent: str = "", *, is_json: bool) -> None:
     """Print the fleet's knowledge of a node that is Unknown, or has not answered (`silent`)."""
-    import json
-    from datetime import UTC, datetime
-
     from syncpod.cli.view.unheard_pod import explained_node, explained_node_document
 
     now = datetime.now(UTC)
@@ -187,9 +182,6 @@ async def _explain_failed(
 
 def _say_why_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> None:
     """Print why a node does not have a pod that is placed on it: its journal knows nothing of it."""
-    import json
-    from datetime import UTC, datetime
-
     from syncpod.cli.view.untaken_pod import explained, explained_document
 
     now = datetime.now(UTC)
@@ -198,8 +190,6 @@ def _say_why_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> N
 
 def _say_why_on_no_node(waits: OnNoNode, namespace: str, *, is_json: bool) -> None:
     """Print why no node has a pod yet."""
-    import json
-
     from syncpod.cli.view.untaken_pod import explained_without_node
 
     if not is_json:
@@ -211,8 +201,6 @@ def _say_why_on_no_node(waits: OnNoNode, namespace: str, *, is_json: bool) -> No
 
 def _say_why_none(workload: WorkloadView, *, is_json: bool) -> None:
     """Print why no node has a pod of a workload."""
-    import json
-
     from syncpod.cli.view.without_pods import lines, without_pods
 
     if not is_json:

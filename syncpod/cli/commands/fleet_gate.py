@@ -10,8 +10,10 @@ import typer
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
+from syncpod.gate.refusals import GoneCalls
 from syncpod.kernel.os_errors import SentencesInLog, sentence_of
 from syncpod.kernel.printable_log import log_printable
+from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from syncpod.gate.gate import TemporalFrontend
@@ -50,9 +52,7 @@ def gate(
     from syncpod.cli.machine.settings import settings
     from syncpod.gate.authority import now, open_fleet
     from syncpod.gate.gate import fleet_directory
-    from syncpod.gate.refusals import GoneCalls
     from syncpod.gate.serve import serve
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import make_signing_keys
 
     (host, port), names = parse_listen(listen), checked_names(name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -13,11 +15,11 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_selector
 from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
 from syncpod.cli.input.options import AllNamespaces, Namespace, Selector, StateDir
+from syncpod.cli.streams import interrupts
+from syncpod.cli.view.changed_rows import ChangedRows
 from syncpod.fleet import workload_traits
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from temporalio.client import Client
 
     from syncpod.api.label_selector import Selector as Conditions
@@ -144,8 +146,6 @@ def get(
         return await _watch(found[0], lambda: _find(client, kind, names, request), request)
 
     if watch:
-        from syncpod.cli.streams import interrupts
-
         interrupts.enable()
     single = [len(names) for names in named.values()] == [1]
     _show(fleet.run(work, state_dir=state_dir), request, single=single, named=any(named.values()))
@@ -155,7 +155,6 @@ async def _watch(found: _Found, find: Callable[[], Awaitable[_Found]], request: 
     """Print a table, and then its changes, until Ctrl-C; on a terminal draw it again and again."""
     import asyncio
 
-    from syncpod.cli.view.changed_rows import ChangedRows
     from syncpod.cli.view.live_table import LiveLines, can_redraw
 
     async def again() -> _Found:
@@ -216,8 +215,6 @@ def _nothing(found: Sequence[_Found], request: _Request) -> str:
 
 
 async def _nodes(client: Client, names: Sequence[str], request: _Request) -> _Found:
-    from datetime import UTC, datetime
-
     from syncpod.cli.temporal import fleet
     from syncpod.cli.view import fleet_table
 
@@ -251,8 +248,6 @@ async def _nodes(client: Client, names: Sequence[str], request: _Request) -> _Fo
 
 
 async def _pods(client: Client, names: Sequence[str], request: _Request) -> _Found:
-    from datetime import UTC, datetime
-
     from syncpod.cli.temporal import fleet, fleet_pods, fleet_waiting_pods
     from syncpod.cli.view import fleet_table
 
@@ -310,8 +305,6 @@ async def _pods(client: Client, names: Sequence[str], request: _Request) -> _Fou
 
 
 async def _workloads(client: Client, kind: str, names: Sequence[str], request: _Request) -> _Found:
-    from datetime import UTC, datetime
-
     from syncpod.cli.temporal import fleet_workloads
     from syncpod.cli.view import fleet_table
     from syncpod.messages.workload import WorkloadSummary
@@ -346,8 +339,6 @@ def _labels_of(workload: WorkloadView) -> dict[str, str]:
 
 
 async def _objects(client: Client, kind: str, names: Sequence[str], request: _Request) -> _Found:
-    from datetime import UTC, datetime
-
     from syncpod.cli.temporal import fleet_objects
     from syncpod.cli.view import fleet_table
 

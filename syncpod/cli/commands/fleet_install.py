@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from syncpod.cli.commands.fleet_gate import GateNames, ListenAddress
-from syncpod.cli.commands.install import PrintUnits
+from syncpod.cli.commands.fleet_gate import GateNames, ListenAddress, checked_names, parse_listen
+from syncpod.cli.commands.install import PrintUnits, remove, show, tell_of_login, write
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import StateDir
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from syncpod.cli.machine.systemd_units import Temporal
+from syncpod.cli.machine import systemd
+from syncpod.cli.machine.systemd_units import (
+    FLEET_GATE,
+    FLEET_UNITS,
+    FLEET_WORKER,
+    SERVER,
+    WORKER,
+    OwnServer,
+    Temporal,
+    fleet_units,
+)
 
 
 def install(
@@ -28,12 +34,9 @@ def install(
     gets a unit too. First stop any of them that run in the foreground. Variables of your shell that configure Temporal,
     telemetry, proxies and syncpod are kept for the units in a file that only you can read.
     """
-    from syncpod.cli.commands.fleet_gate import checked_names, parse_listen
-    from syncpod.cli.commands.install import show, tell_of_login, write
     from syncpod.cli.machine import fleet_processes, systemd
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import prepare
-    from syncpod.cli.machine.systemd_units import FLEET_GATE, FLEET_WORKER, SERVER, fleet_units
     from syncpod.cli.machine.units_of_node import unit_settings
 
     directory = settings(state_dir=state_dir).state_dir
@@ -61,10 +64,7 @@ def uninstall(state_dir: StateDir = "") -> None:
 
     The units are stopped and removed. The fleet's keys and its database stay. The nodes keep running their pods.
     """
-    from syncpod.cli.commands.install import remove
-    from syncpod.cli.machine import systemd
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.systemd_units import FLEET_UNITS, SERVER, WORKER
 
     directory = settings(state_dir=state_dir).state_dir
     there = systemd.installed(directory, FLEET_UNITS)
@@ -81,7 +81,6 @@ def _temporal(directory: Path) -> Temporal:
     """Return the configured server, or else the state directory's own, which gets a unit. Raises BadInput."""
     from syncpod.cli.machine import dev_server
     from syncpod.cli.machine.state_directory import recorded_server, running_server
-    from syncpod.cli.machine.systemd_units import OwnServer, Temporal
     from syncpod.cli.machine.units_of_node import as_unit
     from syncpod.temporal.plugin import NoServer, connection_settings
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.api.views.durations import age
 from syncpod.api.views.text import columns
 from syncpod.cli.commands import fleet_sealing_key
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page
+from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from temporalio.client import Client
 
     from syncpod.signing.keys import SigningKeys
@@ -39,9 +40,6 @@ def list_(state_dir: StateDir = "") -> None:
     One key signs the fleet's commands and encrypts its histories; it and the others of its kind verify and decrypt. One
     key seals; all sealing keys open.
     """
-    from datetime import UTC, datetime
-
-    from syncpod.api.views.durations import age
     from syncpod.messages.signature import key_id
 
     keys = _of(state_dir)
@@ -113,7 +111,6 @@ def use(
 
 def _create(keys: SigningKeys) -> str:
     """Make a new key, and return its id. Raises Failure."""
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import create_signing_key
 
     try:
@@ -128,7 +125,6 @@ def _use(keys: SigningKeys, after: str, state_dir: str) -> None:
     from syncpod.cli.temporal.key_uses import renew_workflows
     from syncpod.messages.fleet import FLEET_QUEUE
     from syncpod.messages.signature import key_id
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import LOOK_SECONDS, use_signing_key
 
     before = key_id(keys.current)
@@ -215,8 +211,6 @@ def _by_age(keys: SigningKeys) -> list[str]:
 
 def _superseded(keys: SigningKeys, named: str) -> datetime:
     """Return when nothing was encrypted with a key any more."""
-    from datetime import UTC, datetime
-
     from syncpod.signing.keys import LOOK_SECONDS
 
     later = [each for each in map(keys.made_at, keys.by_id) if each > keys.made_at(named)]
@@ -226,7 +220,6 @@ def _superseded(keys: SigningKeys, named: str) -> datetime:
 def _of(state_dir: str) -> SigningKeys:
     """Return the fleet's keys. Raises BadInput."""
     from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import make_signing_keys
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +14,9 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_selector
 from syncpod.cli.input.options import Container, Namespace, OfNode, PodNames, Selector, StateDir
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.streams.remote_command import Output, Write
@@ -52,7 +52,6 @@ def logs(
     prints the last ten lines of each selected pod of the fleet, or as many as --tail says; it follows up to five pods.
     """
     from syncpod.cli.fleet_remote_commands import run_there
-    from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name, selected_pods
 

@@ -9,6 +9,7 @@ import typer
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, OfNode, StateDir
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -29,7 +30,6 @@ def port_forward(
     As `syncpod port-forward`, over the node's own endpoint: the node must listen (`join --listen`). Both ports are
     numbers.
     """
-    from syncpod.cli.streams import interrupts
     from syncpod.cli.streams.forwarded_ports import Forwarder
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.cli.commands.fleet_certificates import issued_by
 from syncpod.cli.commands.fleet_change import NodeNames
 from syncpod.cli.commands.fleet_drain import is_daemon
 from syncpod.cli.console import remark, say, warn
@@ -15,9 +18,6 @@ from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.options import StateDir, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import timedelta
-
     from temporalio.client import Client
 
     from syncpod.gate.authority import Fleet
@@ -49,7 +49,6 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
     reached ends its pods when it is back, if its certificate is still valid then: until then they run beside their
     replacements, if the node is running. `syncpod fleet revoke` keeps it from ever hearing of that.
     """
-    from syncpod.cli.commands.fleet_certificates import issued_by
     from syncpod.cli.machine.fleet_home import open_here
     from syncpod.cli.temporal import fleet
 

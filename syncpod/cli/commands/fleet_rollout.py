@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.options import Namespace, StateDir, Timeout
 from syncpod.cli.manual import Group, Page
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -40,8 +42,6 @@ def history(
     CHANGE-CAUSE is the workload's annotation `kubernetes.io/change-cause`. `revisionHistoryLimit` is the number of
     earlier revisions that are kept, 10 by default.
     """
-    from datetime import UTC, datetime
-
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.view.documents import print_documents
     from syncpod.cli.view.fleet_description import revision_rows
@@ -153,8 +153,6 @@ def restart(what: WorkloadName, namespace: Namespace = "default", state_dir: Sta
     The template gets the annotation `syncpod.dev/fleet-restarted-at`. It stays when the same manifest is applied again.
     A workload whose newest template was rolled back is not restarted: `undo` or apply another one first.
     """
-    from datetime import UTC, datetime
-
     from syncpod.cli.temporal import fleet, fleet_workloads
 
     kind, name = _named(what)
@@ -184,7 +182,6 @@ def resume(what: WorkloadName, namespace: Namespace = "default", state_dir: Stat
 
 def _pause(what: list[str], namespace: str, state_dir: str, *, paused: bool) -> None:
     from syncpod.cli.temporal import fleet, fleet_workloads
-    from syncpod.fleet.workload_traits import KINDS
 
     kind, name = _named(what)
     if not KINDS[kind].is_pausable:
@@ -203,7 +200,6 @@ def _pause(what: list[str], namespace: str, state_dir: str, *, paused: bool) -> 
 def _named(what: list[str]) -> tuple[str, str]:
     """Return kind and name of a workload that has revisions. Raises BadInput."""
     from syncpod.cli.temporal.fleet_workloads import KINDS
-    from syncpod.fleet.workload_traits import TEMPLATED, one_of
 
     found = fleet_names(what, KINDS, one_of(TEMPLATED).lower())
     pairs = [(kind, name) for kind, names in found.items() for name in names]

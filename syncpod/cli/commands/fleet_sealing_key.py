@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from syncpod.cli.commands.fleet_certificates import issued_by
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.kernel.os_errors import sentence_of
+from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from temporalio.client import Client
 
     from syncpod.cli.temporal.sealing_keys import Certified, Needs
@@ -135,7 +136,6 @@ def _require_unneeded(named: str, current: str, needs: Needs, ended: int, *, for
 
 def _certified(state_dir: str) -> list[Certified]:
     """Return the nodes with a certificate that is valid, and when each was last invited. Blocks. Raises BadInput."""
-    from syncpod.cli.commands.fleet_certificates import issued_by
     from syncpod.cli.machine.fleet_home import open_here
     from syncpod.cli.temporal.sealing_keys import Certified
 
@@ -161,8 +161,6 @@ def _files(state_dir: str) -> SealingKeyFiles:
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
     """Raise BadInput if the keys cannot be read or written."""
-    from syncpod.settings.errors import SettingsInvalid
-
     try:
         yield
     except SettingsInvalid as wrong:

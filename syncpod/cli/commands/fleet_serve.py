@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from syncpod.cli.input.options import StateDir
 
 
@@ -10,9 +13,6 @@ def serve(state_dir: StateDir = "") -> None:
 
     Any number of workers may run, on any machines that have the fleet's keys. The fleet's state is in the server.
     """
-    import os
-    import sys
-
     from syncpod.cli.machine.processes import run_in_place
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import fleet_worker_program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -10,12 +11,11 @@ from syncpod.api.views.text import columns
 from syncpod.cli.commands import top as local
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_names, read_selector
 from syncpod.cli.input.options import AllNamespaces, Namespace, OfNode, PodNames, Selector, StateDir
 from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from temporalio.client import Client
 
 app = typer.Typer(cls=Group, help="Show the CPU and memory usage of the fleet's pods and nodes.", no_args_is_help=True)
@@ -37,8 +37,6 @@ def pod(
 
     Each node measures for a second, as `syncpod top pods` does there. Nodes that do not answer are named.
     """
-    from syncpod.cli.input.arguments import pod_names, read_selector
-
     names = pod_names(what or [])
     read_selector(selector)
     if sort_by not in ("", "cpu", "memory"):

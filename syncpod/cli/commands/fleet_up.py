@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.fleet_gate import GateNames
+from syncpod.cli.commands.fleet_gate import GateNames, checked_names, parse_listen
 from syncpod.cli.console import paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED
 from syncpod.cli.input.options import ServerPort, ServerUi, ServerUiPort, StateDir
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from syncpod.cli.local_processes import Server
 
 Listen = Annotated[
@@ -45,7 +44,6 @@ def up(
     """
     try:
         from syncpod.cli import local_processes
-        from syncpod.cli.commands.fleet_gate import checked_names, parse_listen
         from syncpod.cli.machine import fleet_processes
         from syncpod.cli.machine.settings import settings
         from syncpod.cli.machine.units_of_node import require_fleet_not_installed

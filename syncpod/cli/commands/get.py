@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -12,24 +13,23 @@ from syncpod.api.listed import why_recorded
 from syncpod.api.views.text import Columns
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_field_selector, read_selector, with_likely_kind
+from syncpod.cli.input.arguments import Kind, named, named_nodes, read_field_selector, read_selector, with_likely_kind
 from syncpod.cli.input.kubectl_words import no_such_pod
+from syncpod.cli.input.manifests import named_in
 from syncpod.cli.input.options import AllNamespaces, FieldConditions, Filenames, NamespaceOrFiles, Selector, Things
 from syncpod.cli.orphans import note_orphans
-from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
-from syncpod.cli.view.live_table import can_redraw
+from syncpod.cli.streams import interrupts
+from syncpod.cli.view.documents import is_of_documents, known_output, picks_fields, print_documents
+from syncpod.cli.view.label_columns import LabelColumns, read_label_columns
+from syncpod.cli.view.live_table import LiveTable, can_redraw
+from syncpod.cli.view.pod_table import PodRow, coloured_lines, header, marked_note, rows_of
 from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from syncpod.api.field_selector import FieldSelector
     from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.cli.input.arguments import Kind
     from syncpod.cli.node_api import NodeApi
     from syncpod.cli.view.jsonpath import Path
-    from syncpod.cli.view.label_columns import LabelColumns
-    from syncpod.cli.view.pod_table import PodRow
     from syncpod.objects import Kind as ObjectKind
 
 _One = TypeVar("_One")
@@ -82,16 +82,11 @@ def get(
     `{.items[*].metadata.name}`, or for each one `{range .items[*]}{.metadata.name}{"\n"}{end}`. A path has fields,
     indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`, slices and unions are not supported.
     """
-    from syncpod.cli.input.arguments import named_nodes
-    from syncpod.cli.view.label_columns import read_label_columns
-
     output = known_output(output, _OUTPUTS)
     if watch and is_of_documents(output):
         raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
     labels = read_label_columns(label_columns or [], output, whole=show_labels)
     if watch:
-        from syncpod.cli.streams import interrupts
-
         interrupts.enable()
     if filename:
         what, namespace = _of_manifests(filename, what, namespace)
@@ -135,8 +130,6 @@ def _require_names_alone(flags: Mapping[str, str]) -> None:
 
 def _of_manifests(filename: Sequence[str], what: list[str] | None, namespace: str) -> tuple[list[str], str]:
     """Return the words that name what is in manifests, and its namespace. Raises BadInput if `what` names something."""
-    from syncpod.cli.input.manifests import named_in
-
     if what:
         raise BadInput("name what to list, or give its manifest with -f, not both")
     pods, objects = named_in(filename, namespace)
@@ -231,8 +224,6 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
     Keep watching if that is asked for.
     """
     from syncpod.cli.node_api import NodeApi
-    from syncpod.cli.view.documents import picks_fields
-    from syncpod.cli.view.pod_table import marked_note
 
     with NodeApi() as api:
         printer = _Printer(request)
@@ -259,8 +250,6 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
 
 def _find(api: NodeApi, names: Sequence[str], request: _Request) -> tuple[list[PodRow], Sequence[str]]:
     """Return the pods in the requested order, and why some of them did not answer. Raises Failure."""
-    from syncpod.cli.view.pod_table import rows_of
-
     # Names alone would not show the mark of a pod of which only what was recorded last is known.
     whole = not request.is_table or request.order is not None
     query = {**request.selectors, "includeObject": "Object" if whole else ""}
@@ -280,8 +269,6 @@ def _is_bare(pod: PodRow) -> bool:
 
 def _redraw(api: NodeApi, names: Sequence[str], request: _Request, pods: Sequence[PodRow]) -> NoReturn:
     """Draw the table on the terminal again and again."""
-    from syncpod.cli.view.live_table import LiveTable
-
     with LiveTable(lambda rows, table: _lines(rows, request, table, headers=request.headers)) as live:
         while True:
             live.show(pods)
@@ -326,8 +313,6 @@ class _Printer:
 
 def _lines(pods: Sequence[PodRow], request: _Request, table: Columns, *, headers: bool) -> list[str]:
     """Return the table's lines, aligned with those that `table` has had before."""
-    from syncpod.cli.view.pod_table import coloured_lines, header
-
     wide = request.output == "wide"
     return coloured_lines(
         header(wide=wide, namespaces=request.namespaces, labels=request.labels) if headers else (),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syncpod.api.client import Reply
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
@@ -18,9 +20,6 @@ from syncpod.cli.orphans import note_orphans
 from syncpod.cli.view.history_lines import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from syncpod.api.client import Reply
     from syncpod.journal.records import HistoryEntry
 
     _Told = tuple[list[dict[str, Any]], Sequence[HistoryEntry], bool, Mapping[str, Any] | None]

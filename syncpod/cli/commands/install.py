@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from syncpod.cli.machine import systemd
+from syncpod.cli.machine.systemd_units import (
+    FLEET_GATE,
+    FLEET_WORKER,
+    NODE_UNITS,
+    RUNTIME,
+    SERVER,
+    WORKER,
+    environment_file,
+)
+from syncpod.kernel.atomic_file import replace_file
 
 PrintUnits = Annotated[bool, typer.Option("--print", help="Only print the units.")]
 
@@ -25,11 +35,9 @@ def install(state_dir: StateDir = "", print_: PrintUnits = False) -> None:
     when it ends; none of them ends a pod when it is stopped. Variables of your shell that configure Temporal,
     telemetry, proxies and syncpod are kept for them in a file that only you can read.
     """
-    from syncpod.cli.machine import systemd
     from syncpod.cli.machine.ending import end_all
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import recorded_worker
-    from syncpod.cli.machine.systemd_units import NODE_UNITS, RUNTIME, SERVER, WORKER
     from syncpod.cli.machine.units_of_node import units_for
 
     directory = settings(state_dir=state_dir).state_dir
@@ -58,9 +66,7 @@ def uninstall(state_dir: StateDir = "") -> None:
 
     Its units are stopped and removed. The pods run on, and `syncpod up` serves them again.
     """
-    from syncpod.cli.machine import systemd
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.systemd_units import FLEET_GATE, FLEET_WORKER, NODE_UNITS, SERVER
 
     directory = settings(state_dir=state_dir).state_dir
     there = systemd.installed(directory, NODE_UNITS)
@@ -77,9 +83,6 @@ def uninstall(state_dir: StateDir = "") -> None:
 
 def show(directory: Path, units: Mapping[str, str]) -> None:
     """Print units, each with its path, and the names of the variables that they would be given: some are secret."""
-    import os
-
-    from syncpod.cli.machine import systemd
     from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
 
     for name, text in sorted(units.items()):
@@ -91,12 +94,7 @@ def show(directory: Path, units: Mapping[str, str]) -> None:
 
 def write(directory: Path, units: Mapping[str, str]) -> list[str]:
     """Write units and their environment; return the names of those that are other than before. Raises Failure."""
-    import os
-
-    from syncpod.cli.machine import systemd
-    from syncpod.cli.machine.systemd_units import environment_file
     from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
-    from syncpod.kernel.atomic_file import replace_file
 
     before, file = systemd.installed(directory), directory / ENVIRONMENT_FILE
     given = environment_file(given_to_units(os.environ))
@@ -114,7 +112,6 @@ def remove(directory: Path, names: Iterable[str]) -> list[str]:
 
     The Temporal server's record stays, by which the next `up` finds the ports that it had.
     """
-    from syncpod.cli.machine import systemd
     from syncpod.cli.machine.state_directory import recorded_server, write_server
     from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE
 
@@ -129,8 +126,6 @@ def remove(directory: Path, names: Iterable[str]) -> list[str]:
 
 def tell_of_login() -> None:
     """Have a user's units begin at boot, and say so where that is not possible."""
-    from syncpod.cli.machine import systemd
-
     if not systemd.is_system() and (why := systemd.linger()):
         remark(
             "Note: your units begin when you log in, and end with your last session: "

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from syncpod.cli.commands.fleet_gate import parse_listen
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.manifest_files import STDIN
 from syncpod.cli.input.options import StateDir
 from syncpod.kernel.os_errors import sentence_of, why_of
+from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from syncpod.settings.invitation import Invitation
@@ -48,7 +50,6 @@ def join(
     the node's. A node that belongs to a fleet already can change this without FILE.
     """
     from syncpod.cli.machine.state_directory import prepare
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.membership import keep_listening, keep_membership, read_listening
     from syncpod.settings.worker_record import serving
 
@@ -142,7 +143,6 @@ def _source(given: str) -> str:
 
 def _read(source: str) -> Invitation:
     """Return the invitation in a file, or on standard input (``-``). Raises SettingsInvalid."""
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.invitation import LARGEST_BYTES, parse_invitation, read_invitation
 
     if source != "-":
@@ -159,7 +159,6 @@ def _require_usable(source: str, invited: Invitation) -> None:
         return
     from syncpod.gate.authority import now
     from syncpod.gate.invitation_check import require_fitting, require_not_expired
-    from syncpod.settings.errors import SettingsInvalid
 
     try:
         require_fitting(invited)
@@ -173,7 +172,6 @@ def _where(listen: str, before: str) -> str:
 
     Raises BadInput for what is no address, or none of this machine's.
     """
-    from syncpod.cli.commands.fleet_gate import parse_listen
     from syncpod.gate.handshakes import listen as try_to_listen
 
     if not listen:
@@ -196,7 +194,6 @@ def leave(state_dir: StateDir = "") -> None:
     The fleet's pods keep running. They end when the node joins another fleet, which has its own list.
     """
     from syncpod.cli.machine.settings import settings
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.membership import forget_membership, read_membership
 
     here = settings(state_dir=state_dir)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.api.views.durations import age
 from syncpod.api.views.text import columns
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page
+from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -27,9 +30,6 @@ def list_(state_dir: StateDir = "") -> None:
 
     One signs; all of them verify.
     """
-    from datetime import UTC, datetime
-
-    from syncpod.api.views.durations import age
     from syncpod.messages.signature import key_id
 
     _, keys = _of(state_dir)
@@ -54,7 +54,6 @@ def rotate(state_dir: StateDir = "") -> None:
     from syncpod.cli.temporal.key_uses import renew_workflows
     from syncpod.messages.identity import node_task_queue
     from syncpod.messages.signature import key_id
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import add_signing_key
 
     here, keys = _of(state_dir)
@@ -110,7 +109,6 @@ def remove(
 def _of(state_dir: str) -> tuple[NodeSettings, SigningKeys]:
     """Return this machine's settings and keys. Raises BadInput if it has no keys."""
     from syncpod.cli.machine.settings import settings
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import read_signing_keys
 
     here = settings(state_dir=state_dir)

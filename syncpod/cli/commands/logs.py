@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,15 +13,13 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
-from syncpod.cli.logged_pods import logged_pods
+from syncpod.cli.logged_pods import LoggedPod, logged_pods
+from syncpod.cli.machine.journaled_logs import journaled_log
 from syncpod.cli.streams import interrupts
 from syncpod.cli.streams.log_printer import LogManner, LogPrinter, has_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.cli.logged_pods import LoggedPod
     from syncpod.journal.records import PodRun
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
@@ -201,7 +200,6 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
     """
     import asyncio
 
-    from syncpod.cli.machine.journaled_logs import journaled_log
     from syncpod.cli.machine.settings import settings
     from syncpod.pod import ObjectMeta, Pod
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from syncpod.api.views.durations import short_duration
 from syncpod.api.views.layout import mapping
 from syncpod.api.views.text import columns, printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
+from syncpod.kernel.oom_score import NODE, unspared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from syncpod.node.report import NodeCondition, NodeReport, Orphan
     from syncpod.settings.worker_record import WorkerRecord
 
@@ -64,7 +65,6 @@ def _unknown() -> NodeCondition:
 def _unspared(state_dir: Path, worker: int | None) -> list[str]:
     """Return what the kernel may kill before Guaranteed pods, with the value of each, where memory runs out."""
     from syncpod.cli.machine.state_directory import running_server
-    from syncpod.kernel.oom_score import unspared
     from syncpod.settings.runtime_record import running_runtime
 
     server, runtime = running_server(state_dir), running_runtime(state_dir)
@@ -78,8 +78,6 @@ def _unspared(state_dir: Path, worker: int | None) -> list[str]:
 
 
 def _worker(worker: WorkerRecord, *, serves: bool, unspared: Sequence[str]) -> list[str]:
-    from syncpod.kernel.oom_score import NODE
-
     told = f"{', '.join(unspared)}, since {NODE} may not be set here: Guaranteed pods are killed later than these"
     return columns(
         [
@@ -138,6 +136,4 @@ def _part(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) 
 
 
 def _ago(since: datetime | None, now: datetime) -> str:
-    from syncpod.api.views.durations import short_duration
-
     return short_duration(now - since) if since is not None else "<unknown>"

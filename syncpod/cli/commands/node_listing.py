@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from syncpod.api.label_selector import Selector
 from syncpod.api.views.text import GAP, Columns, printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.view.documents import is_of_documents, print_documents
+from syncpod.settings.worker_record import read_worker_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from temporalio.client import Client
 
     from syncpod.cli.fetched import FetchedNode, FetchedPod
@@ -91,7 +92,6 @@ def describe_nodes(names: Sequence[str]) -> None:
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
-        from syncpod.api.label_selector import Selector
         from syncpod.cli.temporal.pods import list_pods
         from syncpod.cli.view.node_description import describe
 
@@ -116,7 +116,6 @@ def _stall_of(node: str) -> LoopStall | None:
     """Return the newest stall of a node's worker, if it has its state on this machine."""
     from syncpod.cli.machine.settings import settings
     from syncpod.node.loop_stalls import read_loop_stall
-    from syncpod.settings.worker_record import read_worker_record
 
     state_dir = settings().state_dir
     worker = read_worker_record(state_dir)

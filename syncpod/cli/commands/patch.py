@@ -11,6 +11,7 @@ from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.options import Namespace, PodNames
+from syncpod.cli.input.patches import merged, patched, strategically_merged
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -32,7 +33,6 @@ def patch(
     A pod may change as with `apply`. A strategic patch merges containers by their names and volume mounts by their
     paths; a merge patch (RFC 7386) replaces every list; a JSON patch (RFC 6902) is a list of operations.
     """
-    from syncpod.cli.input.patches import merged, patched, strategically_merged
     from syncpod.cli.several import do_all
     from syncpod.cli.temporal import session
 

@@ -13,12 +13,13 @@ from syncpod.api.views.text import columns
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, PodNames, Recursive
+from syncpod.cli.orphans import note_if_earlier
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.temporal.foresight import Foresight
     from syncpod.pod import Admission, Pod
 
@@ -40,9 +41,7 @@ def plan(
 
     With names of pods instead of manifests, it shows what is about to be done for these pods.
     """
-    from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.worker_process import local_node
-    from syncpod.cli.orphans import note_if_earlier
     from syncpod.cli.several import together
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.foresight import Foresight

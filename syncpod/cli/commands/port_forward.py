@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,10 +11,9 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace
 from syncpod.cli.reached_pod import reached_pod
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from syncpod.cli.streams.forwarded_ports import ForwardedPort
     from syncpod.pod import Pod
 
@@ -39,8 +39,6 @@ def port_forward(
       syncpod port-forward web 8080:80 --address 0.0.0.0
     """  # noqa: D301
     import asyncio
-
-    from syncpod.cli.streams import interrupts
 
     name = pod_name([pod])
     if not ports:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.api.views.durations import short_duration
+from syncpod.cli.commands.plan import print_plans
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.arguments import pod_name, read_timeout
 from syncpod.cli.input.options import Namespace, PodNames, Timeout
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from temporalio.client import Client
 
     from syncpod.cli.fetched import FetchedPod
@@ -63,7 +64,6 @@ def resize(
       syncpod resize web --pod --limits cpu=2
       syncpod resize web --limits memory=128Mi --dry-run
     """  # fmt: skip  # noqa: D301
-    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.input.resize_request import parse_amounts, resize_of
     from syncpod.cli.temporal import session
 
@@ -104,7 +104,6 @@ async def _resize(client: Client, pod: Pod, asked: PodResize) -> None:
 async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
     from temporalio.client import WorkflowQueryFailedError
 
-    from syncpod.cli.commands.plan import print_plans
     from syncpod.cli.input.resize_request import as_document
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.messages.identity import pod_workflow_id
@@ -126,7 +125,6 @@ async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> N
     """Wait until the resize is done. Raises Failure on a timeout, and at once if it is Infeasible."""
     import asyncio
 
-    from syncpod.api.views.durations import short_duration
     from syncpod.cli.input.resize_request import hindrance, is_done, is_hopeless
     from syncpod.cli.temporal.pod_waits import until_seen
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.arguments import pod_names, read_timeout
 from syncpod.cli.input.options import Container, Namespace, PodNames, Timeout
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from temporalio.client import Client
 
     from syncpod.pod import Pod
@@ -32,7 +31,6 @@ def restart(
     if its restart policy says otherwise. A container that is waiting in a back-off is started now. The pod keeps its
     node, its addresses and its volumes. Sidecars are restarted only when they are named, init containers never.
     """
-    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.several import do_all
     from syncpod.cli.temporal import session
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
-from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.arguments import pod_name, read_timeout
 from syncpod.cli.input.options import Container, Namespace, PodNames, Timeout
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from temporalio.client import Client
 
     from syncpod.pod import Pod
@@ -37,7 +36,6 @@ def retry(
     It also releases a container that is held by its restart limit (annotation `syncpod.dev/restart-limit`), and counts
     its restarts afresh.
     """
-    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.temporal import session
 
     name = pod_name(what or [])

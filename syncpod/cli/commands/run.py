@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syncpod.cli.commands.apply import apply_manifests
+from syncpod.cli.commands.create import existing_pods
+from syncpod.cli.commands.delete import delete
 from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.input.options import AttachUntilEnd, Namespace, Node, OurStdin, OurTerminal, Timeout
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.input.manifests import Manifests
     from syncpod.pod import Admission
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="NAME [-- ARG...]", show_default=False, hidden=True)]
@@ -81,9 +86,6 @@ def run(
       syncpod run web --image nginx --port 80
       syncpod run shell -it --rm --image busybox -- sh
     """  # noqa: D301
-    from syncpod.cli.commands.apply import apply_manifests
-    from syncpod.cli.input.arguments import read_timeout
-
     if not words or not image:
         raise BadInput("name the pod and its image: syncpod run NAME --image IMAGE")
     restart = restart or ("Never" if remove else "Always")  # kubectl runs it again before the pod is deleted
@@ -112,9 +114,6 @@ def run(
 
 def _new(admission: Admission) -> Manifests:
     """Return a pod as a manifest that can be applied. Raises Failure if there is one of its name."""
-    from syncpod.cli.commands.create import existing_pods
-    from syncpod.cli.input.manifests import Manifests
-
     manifests = Manifests([admission], [])
     if existing := existing_pods(manifests):
         raise Failure("\n".join(existing))
@@ -123,9 +122,6 @@ def _new(admission: Admission) -> Manifests:
 
 def _attached(manifests: Manifests, node: str, name: str, namespace: str, *, remove: bool) -> int:
     """Run the pod, and follow its container until it ends; return the exit code."""
-    from syncpod.cli.commands.apply import apply_manifests
-    from syncpod.cli.commands.delete import delete
-    from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,6 @@ from syncpod.cli.input.options import ServerGuard, ServerPort, ServerUi, ServerU
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
 
 _SETTLED_SECONDS: Final = 30.0
 """How long after it serves a server has probably done all that it does once, and its worker has connected to it."""

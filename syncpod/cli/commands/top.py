@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
@@ -16,10 +16,9 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_selector
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames, Selector
 from syncpod.cli.manual import Group, Page
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
-
     from syncpod.api.label_selector import Selector as Conditions
     from syncpod.cli.machine.usage import ContainerUsage, Measured, Usage
     from syncpod.cri.port import CriRuntime
@@ -122,7 +121,6 @@ def node(
     if not watch:
         say("\n".join(_node_lines(here, headers=not no_headers)))
         return
-    from syncpod.cli.streams import interrupts
 
     interrupts.enable()
     with _drawing() as (draw, _):
@@ -226,7 +224,6 @@ def _watch_pods(chosen: _Chosen, table: Table) -> None:
     import asyncio
 
     from syncpod.cli.machine.usage import Meter
-    from syncpod.cli.streams import interrupts
 
     interrupts.enable()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,8 +19,6 @@ from syncpod.cli.input.arguments import node_names
 from syncpod.cli.orphans import note_orphans
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from temporalio.client import Client
 
     from syncpod.api.client import Reply

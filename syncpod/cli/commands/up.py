@@ -6,7 +6,9 @@ import contextlib
 import os
 import shlex
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +16,11 @@ import typer
 
 import syncpod
 from syncpod.api.views.text import columns
+from syncpod.cli.commands.apply import apply_all
 from syncpod.cli.console import paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import (
     Filenames,
     ManifestNamespace,
@@ -28,15 +32,15 @@ from syncpod.cli.input.options import (
     StateDir,
     Timeout,
 )
+from syncpod.cli.machine import port_guard
+from syncpod.cli.view.ui_pages import not_ready_page
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.variables import MANIFEST_DIR, SIGNED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import timedelta
-
     from temporalio.envconfig import ClientConnectConfig
 
     from syncpod.cli import local_processes
-    from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.machine.runtime_choice import Choice
     from syncpod.pod import Admission, Pod
     from syncpod.settings.node import NodeSettings
@@ -294,8 +298,6 @@ def _joined(bootstrap: str, kubeconfig: str, node: str, state_dir: str) -> str:
 
 def _manifests(filename: list[str] | None, namespace: str) -> Manifests:
     """Return the admitted manifests. Raises BadInput."""
-    from syncpod.cli.input.manifests import Manifests, admitted
-
     return admitted(filename, namespace) if filename else Manifests([], [])
 
 
@@ -308,7 +310,6 @@ def _choice(here: NodeSettings, asked: str, *, embedded: bool, simulate: bool) -
 
 def _checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, guard: bool) -> NodeSettings:
     """Return the settings to start with. Raises Failure and BadInput, before anything is started."""
-    from syncpod.cli.machine import port_guard
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import require_same_name
@@ -332,7 +333,6 @@ def _checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool,
 def _is_signed(here: NodeSettings) -> bool:
     """Say whether the node is to take only signed commands: unless the environment, or its last start, says no."""
     from syncpod.cli.machine.settings import kept_settings
-    from syncpod.settings.variables import SIGNED
 
     return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED))
 
@@ -354,7 +354,6 @@ def _start(
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.strays import notice
-    from syncpod.settings.variables import MANIFEST_DIR
 
     admissions = manifests.pods
     begun = False
@@ -411,7 +410,6 @@ def _require_directory(manifests: Path) -> None:
     if not is_directory:
         raise BadInput(f"manifest directory {manifests}: is not a directory")
     from syncpod.settings.directories import require_own_manifests
-    from syncpod.settings.errors import SettingsInvalid
 
     try:
         require_own_manifests(manifests)
@@ -423,7 +421,6 @@ async def _bring_up(
     config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
 ) -> None:
     from syncpod.api.views.pod_columns import HEADER
-    from syncpod.cli.commands.apply import apply_all
     from syncpod.cli.machine.last_words import last_words
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.temporal import session
@@ -468,7 +465,6 @@ async def _bring_up(
 
 def _tell(here: NodeSettings, server: local_processes.Server, running: local_processes.Node) -> None:
     from syncpod.cli.machine.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
-    from syncpod.cli.view.ui_pages import not_ready_page
     from syncpod.settings.directories import is_in_memory
 
     directory, worker, own = here.state_dir, running.worker, running.own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,12 +11,12 @@ import typer
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
+from syncpod.cli.input.manifests import named_in
 from syncpod.cli.input.options import AllNamespaces, Filenames, NamespaceOrFiles, PodNames, Selector
+from syncpod.cli.orphans import orphan_of, without_workflow
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import timedelta
-
     from temporalio.client import Client
 
     from syncpod.api.label_selector import Selector as Conditions
@@ -59,7 +61,6 @@ def wait(
 
     --for is written as with `kubectl wait`. On a timeout the exit code is 1.
     """
-    from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import session
 
     if output and output not in _OUTPUTS:
@@ -102,8 +103,6 @@ def _patience(text: str) -> timedelta | None:
 
 
 def _of_files(sources: Sequence[str], namespace: str) -> list[tuple[str, str]]:
-    from syncpod.cli.input.manifests import named_in
-
     pods, _ = named_in(sources, namespace)
     if not pods:
         raise BadInput(f"{', '.join(sources)}: no pod in it")
@@ -150,7 +149,6 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
     import asyncio
 
     from syncpod.cli.input.goals import Created, Deleted
-    from syncpod.cli.orphans import orphan_of, without_workflow
     from syncpod.cli.temporal.pod_waits import until_gone, until_seen
     from syncpod.cli.temporal.pods import not_found, read_pod
 

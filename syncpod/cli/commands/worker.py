@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -27,8 +28,6 @@ def _environment(arguments: Sequence[str]) -> dict[str, str]:
 
     Raises BadInput if there is no server.
     """
-    import argparse
-
     from syncpod.cli.temporal.session import connection
 
     flags = argparse.ArgumentParser(add_help=False, exit_on_error=False)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Final, Literal
 
+from syncpod.api.field_selector import OF_ANY, OF_PODS, FieldSelector, parse_field_selector
+from syncpod.api.label_selector import Selector, parse_selector
 from syncpod.cli.failure import BadInput
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from syncpod.api.field_selector import FieldSelector
-    from syncpod.api.label_selector import Selector
+from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 
 Kind = Literal["Pod", "ConfigMap", "Secret"]
 """Kinds of the resources that commands are for."""
@@ -99,8 +98,6 @@ def with_likely_kind(missing: Sequence[str], words: Sequence[str]) -> str:
 
     A first word that is no kind is a pod's name: ``get pdos``, ``describe pdo web``.
     """
-    from difflib import get_close_matches
-
     lines = list(missing)
     first = words[0] if words else ""
     at = next((at for at, line in enumerate(lines) if f'"{first}"' in line), None)
@@ -185,8 +182,6 @@ def _names_of_nodes(words: Sequence[str]) -> list[str]:
 
 def read_selector(text: str, flag: str = "--selector") -> Selector:
     """Read the label selector that `flag` was given. Raises BadInput."""
-    from syncpod.api.label_selector import parse_selector
-
     try:
         return parse_selector(text)
     except ValueError as wrong:
@@ -195,8 +190,6 @@ def read_selector(text: str, flag: str = "--selector") -> Selector:
 
 def read_field_selector(text: str, *, of_pods: bool) -> FieldSelector:
     """Read a ``--field-selector``, for pods, or for other objects too. Raises BadInput."""
-    from syncpod.api.field_selector import OF_ANY, OF_PODS, parse_field_selector
-
     try:
         return parse_field_selector(text, OF_PODS if of_pods else OF_ANY)
     except ValueError as wrong:
@@ -219,10 +212,6 @@ def read_duration(text: str) -> timedelta:
 
     A year has 365 days, as in ages. Raises ValueError with what would be right.
     """
-    from datetime import timedelta
-
-    from syncpod.go_durations import GoDurationTooLong, parse_go_duration
-
     try:
         if (long := _LONG_SPAN.fullmatch(text)) is None:
             return timedelta(microseconds=parse_go_duration(text) // 1000)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.journal.records import NEVER_RAN
 from syncpod.pod import ContainerStateTerminated, ContainerStatus, Pod
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Annotation that names the default container."""

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import end, last_lines, require_not_stopped, since, size_of, start_recorded
+from syncpod.cli.machine.server_database import drop_costly_indexes
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     exclusive,
@@ -261,10 +263,6 @@ def _is_new(database: Path) -> bool:
 
 def _spare_the_disk(database: Path) -> None:
     """Have the server write less, if its database allows it. The server also works if it does not."""
-    import sqlite3
-
-    from syncpod.cli.machine.server_database import drop_costly_indexes
-
     try:
         drop_costly_indexes(database)
     except sqlite3.Error as error:

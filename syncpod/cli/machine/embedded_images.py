@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.pod import Pod, PodSpec, parse_image_name
+from syncpod.settings.worker_record import serving
 
 NO_REGISTRY: Final = (
     "the embedded runtime has no registry, so its containers run programs of the machine there; `syncpod load` on the "
@@ -38,7 +39,6 @@ async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dic
     answer: the worker will say so.
     """
     from syncpod.settings.runtime_record import running_runtime
-    from syncpod.settings.worker_record import serving
 
     wanted = {each.metadata.name: found for each in pods if (found := images_with_files(each.spec))}
     own, worker = running_runtime(state_dir), serving(state_dir)

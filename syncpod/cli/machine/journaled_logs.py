@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from syncpod.journal.reading import PodRunRecords
     from syncpod.journal.records import Instance, PodRun
     from syncpod.pod import Pod

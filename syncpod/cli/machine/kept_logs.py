@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.node.pod_records import read_pod_records
+from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import log_directory_of, pods_directory
-
-if TYPE_CHECKING:
-    from syncpod.pod import Pod
-    from syncpod.translation.context import NodeContext
 
 
 def noted_pod(node: NodeContext, namespace: str, name: str, uid: str) -> Pod | None:
@@ -18,8 +16,6 @@ def noted_pod(node: NodeContext, namespace: str, name: str, uid: str) -> Pod | N
 
     Without a UID ("", if the server has none), this is the newest pod of that name.
     """
-    from syncpod.node.pod_records import read_pod_records
-
     try:
         pods = [record.pod for record in read_pod_records(node)]
     except PermissionError:

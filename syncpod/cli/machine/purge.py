@@ -10,6 +10,8 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.state_directory import FLEET, MARK, OURS, exclusive, is_marked, mark, pod_directories
 from syncpod.journal.file import SIGN_NAME
 from syncpod.kernel.os_errors import sentence_of
+from syncpod.kernel.tree_removal import remove_tree
+from syncpod.node.log_links import remove_all_links
 from syncpod.settings.directories import require_own_memory_directory
 from syncpod.settings.errors import SettingsInvalid
 
@@ -31,8 +33,6 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
     Other files stay. Mounts that dead workers left for volumes are unmounted; if anything else is mounted there,
     nothing is removed. Raises Failure with the reason.
     """
-    from syncpod.kernel.tree_removal import remove_tree
-
     _unmount(directory, memory)
     _purge_memory(memory)
     if directory in logs.parents:
@@ -60,7 +60,6 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
 
 def _purge_of_drivers(directory: Path) -> None:
     """Remove what workers have made for storage drivers. The drivers' own sockets stay. Raises OSError."""
-    from syncpod.kernel.tree_removal import remove_tree
     from syncpod.translation.paths import PLUGINS, PLUGINS_REGISTRY
 
     remove_tree(directory / PLUGINS / "kubernetes.io")
@@ -71,9 +70,6 @@ def _purge_of_drivers(directory: Path) -> None:
 
 def _purge_logs(directory: Path, logs: Path) -> None:
     """Remove pods' logs and the links to them, and the directories above them that are empty then."""
-    from syncpod.kernel.tree_removal import remove_tree
-    from syncpod.node.log_links import remove_all_links
-
     try:
         remove_all_links(logs)
         for place in pod_directories(logs):
@@ -116,8 +112,6 @@ def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
 
 def _purge_memory(memory: Path) -> None:
     """Remove what workers put into the memory directory, and then the directory if it is empty: it has no mark."""
-    from syncpod.kernel.tree_removal import remove_tree
-
     try:
         require_own_memory_directory(memory)
         for name in ("objects", "pods", SIGN_NAME):

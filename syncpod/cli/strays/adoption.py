@@ -18,13 +18,13 @@ from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.queries import read_history
 from syncpod.messages.steps import Outcome
+from syncpod.node.pod_records import PodRecord
 from syncpod.pod import pod_to_wire
 from syncpod.settings.worker_record import serving
 from syncpod.temporal.pod_start import adoption, start_arguments
 
 if TYPE_CHECKING:
     from syncpod.cli.strays.listing import Here, Stray
-    from syncpod.node.pod_records import PodRecord
 
 ADOPTED_SECONDS: Final = 30.0
 """How long a node may take to adopt a pod: its worker lists the runtime once."""

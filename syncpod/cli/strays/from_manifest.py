@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import Failure
@@ -10,8 +11,6 @@ from syncpod.pod import Container, EphemeralContainer, Pod, container_hash
 from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from syncpod.cli.strays.listing import Stray
     from syncpod.cri.port import ContainerSummary
 

@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from syncpod.api.views.text import printable
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.object_store import memory_directory_of
+from syncpod.cli.machine.runtime_choice import endpoint_of
+from syncpod.cli.machine.runtime_client import unanswered
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import recorded_worker
 from syncpod.cli.machine.worker_process import local_node
+from syncpod.cri.errors import CriError, TransportFault
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.tombstones import tombstone_at
+from syncpod.settings.variables import MEMORY_DIR
 from syncpod.settings.worker_record import serving
 from syncpod.translation.context import NodeContext
+from syncpod.translation.names import CONTAINER_NAME_LABEL
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -59,8 +66,6 @@ class Stray:
     @property
     def running(self) -> str:
         """The names of its running containers."""
-        from syncpod.translation.names import CONTAINER_NAME_LABEL
-
         running = [each for each in self.pod.containers if each.state == "running"]
         named = sorted(each.labels.get(CONTAINER_NAME_LABEL, each.id) for each in running)
         return printable(", ".join(named)) or "nothing"
@@ -77,17 +82,11 @@ class Here:
 
 def here() -> Here:
     """Return this machine's node. Raises BadInput if there is none, or no runtime."""
-    from syncpod.cli.machine.runtime_choice import endpoint_of
-
     return Here(this_node(), endpoint_of(settings().state_dir))
 
 
 def this_node() -> NodeContext:
     """Return this machine's node, with the directories that its worker uses. Raises BadInput if there is none."""
-    from syncpod.cli.machine.object_store import memory_directory_of
-    from syncpod.cli.machine.state_directory import recorded_worker
-    from syncpod.settings.variables import MEMORY_DIR
-
     said = settings()
     started = recorded_worker(said.state_dir)
     return NodeContext(
@@ -102,9 +101,7 @@ def this_node() -> NodeContext:
 
 async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
     """Return the node's pods in the runtime, and its records of pods by UID. Raises Failure."""
-    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cri.client import CriClient
-    from syncpod.cri.errors import CriError, TransportFault
 
     records = {each.pod.metadata.uid: each for each in await asyncio.to_thread(read_pod_records, place.node)}
     try:

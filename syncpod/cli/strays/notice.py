@@ -12,13 +12,15 @@ from syncpod.cli.console import program
 from syncpod.cli.failure import Failure
 from syncpod.cli.strays.listing import Standing, Stray, standing_of, told_apart
 from syncpod.cli.temporal import session
-from syncpod.node.inventory import PodInRuntime
+from syncpod.cri.errors import CriError
+from syncpod.node.inventory import PodInRuntime, take_inventory
+from syncpod.pod import ObjectMeta
+from syncpod.settings.worker_record import WorkerRecord
 
 if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
 
-    from syncpod.settings.worker_record import WorkerRecord
 
 _SECONDS: Final = 5.0
 _AT_ONCE: Final = 50
@@ -31,7 +33,6 @@ def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
 
     This never fails: `syncpod node` reports the same within a minute.
     """
-    from syncpod.cri.errors import CriError
 
     async def work(client: Client) -> list[str]:
         async with asyncio.timeout(_SECONDS):
@@ -59,7 +60,6 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
     """Return the name of each. Raises CriError, Failure, RPCError."""
     from syncpod.cli.temporal.pods import list_recorded
     from syncpod.cri.client import CriClient
-    from syncpod.node.inventory import take_inventory
 
     async with CriClient(worker.endpoint) as runtime:
         inventory = await take_inventory(runtime, worker.node, {})
@@ -86,7 +86,6 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
 def _is_static(pod: PodInRuntime) -> bool:
     from syncpod.messages.node import FILE_SOURCE
     from syncpod.messages.sources import list_of
-    from syncpod.pod import ObjectMeta
 
     metas = (ObjectMeta(uid=pod.uid, annotations=dict(each.annotations)) for each in pod.sandboxes)
     return any(list_of(each) == FILE_SOURCE for each in metas)

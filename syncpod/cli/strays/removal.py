@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from temporalio.client import Client
+
 from syncpod.cli.failure import Failure
 from syncpod.cli.strays.adoption import start_for
 from syncpod.cli.temporal.pod_waits import until_gone
@@ -28,8 +30,6 @@ from syncpod.translation.names import NODE_LABEL, POD_TERMINATION_GRACE_PERIOD_A
 from syncpod.translation.paths import pod_directory
 
 if TYPE_CHECKING:
-    from temporalio.client import Client
-
     from syncpod.cli.strays.listing import Here, Stray
     from syncpod.cri.port import ContainerSummary, CriRuntime
     from syncpod.node.inventory import Nameless

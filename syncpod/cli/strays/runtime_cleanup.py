@@ -13,6 +13,7 @@ from syncpod.cli.console import paint, remark, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import runtime_process
 from syncpod.kernel.os_errors import sentence_of
+from syncpod.translation.names import NODE_LABEL
 
 if TYPE_CHECKING:
     from syncpod.cri.port import SandboxSummary
@@ -39,7 +40,6 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
     from syncpod.node.cgroups import remove_pod_cgroup
     from syncpod.node.directories import remove_pod_directories
     from syncpod.translation.context import NodeContext
-    from syncpod.translation.names import NODE_LABEL
 
     pods = {(each.namespace, each.name, each.uid): each.labels[NODE_LABEL] for each in sandboxes}
     for (namespace, name, uid), node in pods.items():
@@ -62,7 +62,6 @@ async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxS
     """Remove the sandboxes; return those that syncpod had created for pods."""
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import NotFound
-    from syncpod.translation.names import NODE_LABEL
 
     removed = []
     async with CriClient(endpoint) as runtime:

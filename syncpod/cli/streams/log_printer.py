@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.journaled_logs import why_never_ran
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from syncpod.cli.machine.containers import ContainerInstance
     from syncpod.cri.client import CriClient
     from syncpod.node.log_reading import Runs
@@ -177,8 +177,6 @@ def _of_deleted(pods: Sequence[Pod]) -> list[str]:
 
 def _require_run(node: NodeContext, pod: Pod, container: str, path: Path) -> None:
     """Raise Failure if the journal knows that the instance of a log could not be started. Blocks."""
-    from syncpod.cli.machine.journaled_logs import why_never_ran
-
     life = pod.metadata.namespace, pod.metadata.name, pod.metadata.uid
     number = path.stem  # of `3.log`
     why = why_never_ran(node.state_dir, life, container, int(number)) if number.isdecimal() else ""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.runtime_client import unanswered
 from syncpod.cli.streams.forwarded_ports import Connected, ForwardingOver
 from syncpod.cri.errors import TransportFault
-from syncpod.handlers.port_forwarding import NotForwarded, PodGone, PodPorts
+from syncpod.handlers.port_forwarding import NotForwarded, PodGone, PodPorts, Runtime
+from syncpod.pod import Pod
 from syncpod.translation import names
-
-if TYPE_CHECKING:
-    from syncpod.handlers.port_forwarding import Runtime
-    from syncpod.pod import Pod
 
 
 class OurPodPorts:

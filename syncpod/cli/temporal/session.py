@@ -17,6 +17,8 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import full_disk_note, recorded_server, running_server
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -61,7 +63,6 @@ def _own_address(directory: Path, begun_by: str) -> str:
     own = running_server(directory)
     if own is not None and listens(own.process.pid, own.address):
         return own.address
-    from syncpod.settings.worker_record import serving
     from syncpod.temporal.plugin import DEFAULT_ADDRESS
 
     sentence = (
@@ -121,7 +122,6 @@ def keys_of(here: NodeSettings) -> Keys | None:
 
     Raises BadInput for a key that is none.
     """
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.encrypting_keys import EncryptingKeys
     from syncpod.signing.keys import read_signing_keys
 

@@ -16,12 +16,11 @@ from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.live_table import summed, within
 from syncpod.cli.view.pod_table import coloured_lines, row_of
 from syncpod.cli.view.unready import hindrance
+from syncpod.pod import Pod
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
-
-    from syncpod.pod import Pod
 
 
 LastWords = Callable[["Pod"], str]
