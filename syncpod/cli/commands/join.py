@@ -89,7 +89,6 @@ def _before(state_dir: Path, *, replaced: bool) -> Invitation | None:
 
     Raises SettingsInvalid, OSError.
     """
-    from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.membership import read_membership
 
     try:
