@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 from activities.images.credentials import pull_credentials, pull_secrets
@@ -26,7 +27,7 @@ from syncpod.cri import SandboxConfig, errors
 from syncpod.cri.keyring import Credential
 from syncpod.go_durations import go_duration
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.steps import Fault, PullImage, StepResult
+from syncpod.messages.steps import Fault, PullImage, StepEvent, StepResult
 from syncpod.translation.sandbox_config import sandbox_config
 
 
@@ -110,12 +111,6 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
     node, records = attempt.node, attempt.node.pulls.records
     _wait_for_secrets(attempt, request)  # before they are read, so that no later change is missed
     credentials = await pull_credentials(attempt, request.pod, needed.image)
-    if credentials.failed:
-        message = (
-            f"Unable to retrieve some image pull secrets ({', '.join(credentials.failed)}); "
-            "attempting to pull the image may not succeed."
-        )
-        attempt.events.append(warning("FailedToRetrieveImagePullSecret", message))
     config = sandbox_config(
         request.pod, attempt=request.sandbox_attempt, node=node.context, incarnation=request.ref.incarnation
     )
@@ -130,7 +125,9 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
         image = await node.cri.image_status(reference_of(needed))
         if image is None:
             raise _not_there(needed, "the runtime reports that it pulled it, and does not find it afterwards")
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, PodFault) and credentials.failed:
+            attempt.events.append(_without_secrets(credentials.failed))
         await asyncio.to_thread(records.failed, needed.image)
         raise
     await asyncio.to_thread(records.pulled, needed.image, image.id, used)
@@ -144,6 +141,16 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
         f"({elapsed(ended - asked)} including waiting). Image size: {image.size} bytes.",
         needed.of_container,
     )
+
+
+def _without_secrets(names: Sequence[str]) -> StepEvent:
+    """Return the event that names the pull secrets that a failed pull had to do without.
+
+    Only a pull that failed has it (kubelet.go, v1.37, SyncPod): a secret may be missing without any effect.
+    """
+    message = f"Unable to retrieve some image pull secrets ({', '.join(names)}); "
+    message += "attempting to pull the image may not succeed."
+    return warning("FailedToRetrieveImagePullSecret", message)
 
 
 def elapsed(seconds: float) -> str:

@@ -1,11 +1,18 @@
-"""Where the time of a run went, told at its end: by folder, by process, and the slowest tests. `make test` loads it."""
+"""Where the time of a run went, shown at its end: by folder, by process, and the slowest tests. `make test` loads it.
+
+A run on two cores lasts as long as its CPU time does, however many tests wait at once. So that is counted too: of the
+process that runs the test, and of those that it has started and waited for. A server that a test leaves to another
+process to end is not in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import resource
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+import pluggy
 import pytest
 
 SLOWEST = 50
@@ -22,6 +29,8 @@ class Timed:
     test: str
     process: str
     seconds: float
+    cpu: float = 0.0
+    """Seconds of CPU, as far as this process knows of them."""
 
     @property
     def folder(self) -> str:
@@ -29,11 +38,36 @@ class Timed:
         return "/".join(PurePosixPath(self.test.partition("::")[0]).parts[:2])
 
 
+_counted = 0.0
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pluggy.Result[pytest.TestReport]]:
+    """Note in a phase's report the CPU time since the one before. A report keeps it on its way to the first process."""
+    global _counted
+    made = yield
+    now = _used()
+    made.get_result().cpu, _counted = now - _counted, now  # type: ignore[attr-defined]
+
+
+def _used() -> float:
+    """Return the seconds of CPU that this process and its children have taken; a child's, once it was waited for."""
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    )
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the three tables, whatever became of the tests."""
     grouped = config.getoption("dist", "no") == "loadgroup"
     phases = [
-        Timed(_without_group(report.nodeid) if grouped else report.nodeid, _process(report), report.duration)
+        Timed(
+            _without_group(report.nodeid) if grouped else report.nodeid,
+            _process(report),
+            report.duration,
+            getattr(report, "cpu", 0.0),
+        )
         for reports in terminalreporter.stats.values()
         for report in reports
         if isinstance(report, pytest.TestReport)
@@ -49,21 +83,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section(f"the {SLOWEST} slowest tests")
     for line in slowest(phases):
         terminalreporter.write_line(line)
+    terminalreporter.section(f"the {SLOWEST} tests with the most CPU")
+    for line in slowest([replace(phase, seconds=phase.cpu) for phase in phases]):
+        terminalreporter.write_line(line)
 
 
 def by_folder(phases: Iterable[Timed]) -> list[str]:
-    """One line for each folder, the slowest first: its tests, their seconds, and its share of all seconds."""
+    """One line for each folder, the slowest first: its tests, their seconds and their share of all, and their CPU."""
     phases = list(phases)
     seconds = _summed((phase.folder, phase.seconds) for phase in phases)
+    cpu = _summed((phase.folder, phase.cpu) for phase in phases)
     tests = _summed((folder, 1) for folder, _ in {(phase.folder, phase.test) for phase in phases})
     whole = sum(seconds.values()) or 1.0
+    row = "{:<24}{:>7.0f}{:>10.1f}{:>7}{:>8.1f}"
     return [
-        f"{'folder':<24}{'tests':>7}{'seconds':>10}{'share':>7}",
+        f"{'folder':<24}{'tests':>7}{'seconds':>10}{'share':>7}{'CPU':>8}",
         *(
-            f"{folder:<24}{tests[folder]:>7.0f}{seconds[folder]:>10.1f}{seconds[folder] / whole:>7.1%}"
+            row.format(folder, tests[folder], seconds[folder], f"{seconds[folder] / whole:.1%}", cpu[folder])
             for folder in sorted(seconds, key=lambda folder: -seconds[folder])
         ),
-        f"{'all':<24}{sum(tests.values()):>7.0f}{sum(seconds.values()):>10.1f}",
+        row.format("all", sum(tests.values()), sum(seconds.values()), "", sum(cpu.values())),
     ]
 
 

@@ -3,20 +3,20 @@
 from tests.durations import Timed, by_folder, slowest
 
 PHASES = [
-    Timed("tests/e2e/test_a.py::test_one[x/y]", "gw0", 3.0),
+    Timed("tests/e2e/test_a.py::test_one[x/y]", "gw0", 3.0, 0.5),
     Timed("tests/e2e/test_a.py::test_one[x/y]", "gw0", 1.0),
     Timed("tests/e2e/test_b.py::test_two", "gw1", 1.0),
-    Timed("tests/cli/test_c.py::test_three", "gw1", 5.0),
+    Timed("tests/cli/test_c.py::test_three", "gw1", 5.0, 4.5),
 ]
 
 
 def test_a_folder_counts_its_tests_and_sums_the_seconds_of_all_their_phases() -> None:
     lines = [line.split() for line in by_folder(PHASES)]
     assert lines == [
-        ["folder", "tests", "seconds", "share"],
-        ["tests/e2e", "2", "5.0", "50.0%"],
-        ["tests/cli", "1", "5.0", "50.0%"],
-        ["all", "3", "10.0"],
+        ["folder", "tests", "seconds", "share", "CPU"],
+        ["tests/e2e", "2", "5.0", "50.0%", "0.5"],
+        ["tests/cli", "1", "5.0", "50.0%", "4.5"],
+        ["all", "3", "10.0", "5.0"],
     ]
 
 

@@ -69,7 +69,7 @@ def build(names: Sequence[str] = PROGRAMS) -> Path:
             if name in absent:
                 make(Path(scratch, name), target)
         if of_kubernetes := [name for name in absent if name not in _OTHERS]:
-            source = _source(Path(scratch, "kubernetes"))
+            source = kubernetes_source(Path(scratch, "kubernetes"))
             for name in of_kubernetes:
                 _build(name, source, target)
             _copy_files(source, target)
@@ -80,8 +80,8 @@ def _build_etcd(source: Path, target: Path) -> None:
     _copy("go.etcd.io/etcd/server/v3", ETCD_VERSION, source)
     # The zip of the module names its neighbours by paths that it does not have: their published versions serve.
     drops = [f"-dropreplace=go.etcd.io/etcd/{part}/v3" for part in ("api", "client/pkg", "client", "pkg")]
-    _go(source, "mod", "edit", *drops)
-    _keep(target / "etcd", lambda out: _go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), "."))
+    run_go(source, "mod", "edit", *drops)
+    keep(target / "etcd", lambda out: run_go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), "."))
 
 
 def _build_coredns(source: Path, target: Path) -> None:
@@ -90,19 +90,22 @@ def _build_coredns(source: Path, target: Path) -> None:
     plugins = source / "plugin.cfg"
     kept = [line for line in plugins.read_text().splitlines() if line.partition(":")[0] in _COREDNS_PLUGINS]
     plugins.write_text("\n".join(kept) + "\n")
-    _go(source, "generate", "coredns.go")
-    _keep(target / "coredns", lambda out: _go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), "."))
+    run_go(source, "generate", "coredns.go")
+    keep(target / "coredns", lambda out: run_go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), "."))
 
 
 _OTHERS: Final[Mapping[str, Callable[[Path, Path], None]]] = {"etcd": _build_etcd, "coredns": _build_coredns}
 """What is no part of Kubernetes."""
 
 
-def _source(source: Path) -> Path:
-    """Copy k8s.io/kubernetes; its staging modules, which the zip lacks, become their published versions (v0)."""
-    _copy("k8s.io/kubernetes", VERSION, source)
+def kubernetes_source(source: Path, version: str = VERSION) -> Path:
+    """Copy k8s.io/kubernetes; its staging modules, which the zip lacks, become their published versions (v0).
+
+    Returns `source`, which can be changed and built. Raises `Missing`, CalledProcessError.
+    """
+    _copy("k8s.io/kubernetes", version, source)
     modules = source / "go.mod"
-    modules.write_text(_STAGED.sub(rf"\1\2 v0.{VERSION.partition('.')[2]}", modules.read_text()))
+    modules.write_text(_STAGED.sub(rf"\1\2 v0.{version.partition('.')[2]}", modules.read_text()))
     return source
 
 
@@ -120,7 +123,7 @@ def _build(name: str, source: Path, target: Path) -> None:
         "e2e_node.test": (*tests, "./test/e2e_node"),
     }
     verb, *rest = commands[name]
-    _keep(target / name, lambda out: _go(source, verb, "-o", str(out), *rest))
+    keep(target / name, lambda out: run_go(source, verb, "-o", str(out), *rest))
 
 
 def _copy_files(source: Path, target: Path) -> None:
@@ -137,15 +140,19 @@ def _copy(module: str, version: str, target: Path) -> None:
     subprocess.run(["chmod", "-R", "u+w", target], check=True)
 
 
-def _keep(path: Path, make: Callable[[Path], None]) -> None:
-    """Have a program made beside its place and renamed into it, so that a half of one is never taken for it."""
+def keep(path: Path, make: Callable[[Path], None]) -> None:
+    """Have a program made beside its place and renamed into it, so that a half of one is never taken for it.
+
+    Raises CalledProcessError.
+    """
     beside = path.with_name(f".{path.name}.partial")
     make(beside)
     beside.chmod(0o755)
     beside.replace(path)
 
 
-def _go(source: Path, *arguments: str) -> None:
+def run_go(source: Path, *arguments: str) -> None:
+    """Run a command of Go in a copy of a module, whose go.mod may change. Raises `Missing`, CalledProcessError."""
     environment: Mapping[str, str] = os.environ | {"GOFLAGS": "-mod=mod", "CGO_ENABLED": "0", "GOWORK": "off"}
     subprocess.run(["nice", _go_program(), *arguments], cwd=source, env=environment, check=True)
 

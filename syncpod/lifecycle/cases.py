@@ -26,6 +26,7 @@ from syncpod.lifecycle.conditions import (
     known_statuses,
     ready_condition,
 )
+from syncpod.lifecycle.kubelet_version import KubeletVersion
 from syncpod.lifecycle.observed import (
     ContainerRuntimeState,
     ExitCode,
@@ -37,6 +38,7 @@ from syncpod.lifecycle.observed import (
 )
 from syncpod.lifecycle.phase import pod_phase
 from syncpod.lifecycle.pod_resources import PodResources
+from syncpod.lifecycle.sandbox import pod_sandbox_changed
 from syncpod.pod import (
     Container,
     ContainerStatus,
@@ -85,6 +87,8 @@ class _CaseContainer(_Record):
     exit_code: ExitCode = 0
     reason: str = ""
     hash_matches: bool = True
+    sandbox: str | None = None
+    """The id of its sandbox; without one, it was made in the newest."""
 
 
 class _CaseStatus(_Record):
@@ -98,6 +102,8 @@ class _DecideCase(_Record):
     startup: dict[str, ProbeResult] = Field(default_factory=dict)
     actuated: PodResources = PodResources()
     restart_all: bool = False
+    kubelet: KubeletVersion = KubeletVersion.V1_36
+    """The one whose decision is asked for: cases of 1.36 name none."""
 
 
 def decide(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,8 +118,11 @@ def decide(case: Mapping[str, Any]) -> dict[str, Any]:
         startup={newest[name].id: result for name, result in read.startup.items() if name in newest},
         actuated=read.actuated,
         restart_all=read.restart_all,
+        kubelet=read.kubelet,
     )
-    return actions_to_json(actions)
+    if not read.kubelet.explains_sandboxes:
+        return actions_to_json(actions)
+    return actions_to_json(actions) | {"sandbox_not_ready": pod_sandbox_changed(pod.spec, observed).reason}
 
 
 def actions_to_json(actions: PodActions) -> dict[str, Any]:
@@ -160,6 +169,7 @@ def _observed(status: _CaseStatus, spec: PodSpec) -> ObservedPod:
         container.name: container_hash(container.name, container.image)
         for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     }
+    newest = status.sandboxes[0].id if status.sandboxes else ""
     return ObservedPod(
         sandboxes=tuple(
             ObservedSandbox.model_construct(
@@ -175,6 +185,7 @@ def _observed(status: _CaseStatus, spec: PodSpec) -> ObservedPod:
             ObservedContainer(
                 id=container.id,
                 name=container.name,
+                sandbox_id=newest if container.sandbox is None else container.sandbox,
                 state=container.state,
                 exit_code=container.exit_code,
                 reason=container.reason,

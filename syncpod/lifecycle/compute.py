@@ -10,11 +10,13 @@ from typing import Final
 from syncpod.lifecycle.actions import ContainerToKill, PodActions
 from syncpod.lifecycle.init_containers import InitActions, compute_init_actions, container_to_kill
 from syncpod.lifecycle.kill_cause import KillCause
+from syncpod.lifecycle.kubelet_version import FOLLOWED, KubeletVersion
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.resize import (
     RESTART_MESSAGE,
     Resize,
+    any_starts_resized,
     container_resize,
     order_updates,
     pod_level_resources_changed,
@@ -36,6 +38,7 @@ def compute_pod_actions(
     actuated: PodResources,
     restart_all: bool = False,
     followed: Collection[str] = (),
+    kubelet: KubeletVersion = FOLLOWED,
 ) -> PodActions:
     """Decide what one sync of a pod is to do.
 
@@ -52,10 +55,10 @@ def compute_pod_actions(
     result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all`: this sync is a
     RestartAllContainers pass (see `should_restart_all`). `followed`: ids of instances that were ended only so that
     another follows, whatever the policy. (The kubelet kills and starts in one sync; here each step is decided by
-    itself.) Back-off and image pulls are left to the caller.
+    itself.) Back-off and image pulls are left to the caller. `kubelet`: the one whose decisions are taken.
 
     A pure function: equal inputs give equal actions. It raises only the ValueError of a malformed quantity.
-    Mirrors kuberuntime_manager.go, v1.36, computePodActions, without its post-stop hook for exited containers.
+    Mirrors kuberuntime_manager.go, v1.36 and v1.37, computePodActions, without its post-stop hook for what has exited.
     """
     spec, statuses = pod.spec, observed.newest_by_name()
     sandbox = pod_sandbox_changed(spec, observed)
@@ -69,8 +72,11 @@ def compute_pod_actions(
 
     never_made = (index for index, each in enumerate(spec.ephemeral_containers) if each.name not in statuses)
     actions = replace(actions, ephemeral_containers_to_start=tuple(never_made))
-    init = compute_init_actions(pod, statuses, liveness=liveness, startup=startup, actuated=actuated)
+    init = compute_init_actions(pod, observed, liveness=liveness, startup=startup, actuated=actuated, kubelet=kubelet)
     actions = _with_init_containers(actions, init)
+    if not init.failed:
+        starting = [spec.init_containers[index] for index in init.to_start]
+        actions = _with_resized_starts(actions, starting, spec, actuated, kubelet)
     if init.failed or not init.initialized:
         return actions
 
@@ -79,7 +85,23 @@ def compute_pod_actions(
     )
     decisions = [decide(container, status=statuses.get(container.name)) for container in spec.containers]
     actions = _with_main_containers(actions, init, decisions)
-    return replace(actions, update_pod_level_resources=pod_level_resources_changed(spec, actuated))
+    actions = replace(actions, update_pod_level_resources=pod_level_resources_changed(spec, actuated))
+    starting = [spec.containers[index] for index in actions.containers_to_start]
+    return _with_resized_starts(actions, starting, spec, actuated, kubelet)
+
+
+def _with_resized_starts(
+    actions: PodActions,
+    starting: Sequence[Container],
+    spec: PodSpec,
+    actuated: PodResources,
+    kubelet: KubeletVersion,
+) -> PodActions:
+    """Have the pod resized too if one of these containers starts with other resources than it had before."""
+    if not kubelet.resizes_before_starts or actions.update_pod_level_resources:
+        return actions
+    resized = actions.update_pod_resources or any_starts_resized(starting, spec, actuated)
+    return replace(actions, update_pod_resources=resized)
 
 
 def _with_new_sandbox(
@@ -123,7 +145,7 @@ def _with_main_containers(actions: PodActions, init: InitActions, decisions: Seq
         containers_to_start=tuple(index for index, decision in enumerate(decisions) if decision.start),
         containers_to_kill=(*init.to_kill, *(decision.kill for decision in decisions if decision.kill is not None)),
         containers_to_update=order_updates(resizes),
-        update_pod_resources=any(resize.restart for resize in resizes),
+        update_pod_resources=actions.update_pod_resources or any(resize.restart for resize in resizes),
     )
     if any(decision.keep or decision.start for decision in decisions):
         return actions

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from syncpod.lifecycle.kubelet_version import KubeletVersion
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.restart import is_sidecar
@@ -174,13 +175,18 @@ def scheduled_condition() -> PodCondition:
     return PodCondition(type=POD_SCHEDULED, status="True")
 
 
-def ready_to_start_containers_condition(pod: Pod, observed: ObservedPod) -> PodCondition:
+def ready_to_start_containers_condition(pod: Pod, observed: ObservedPod, kubelet: KubeletVersion) -> PodCondition:
     """Say whether the pod has a sandbox that containers can be started in.
 
     Mirrors GeneratePodReadyToStartContainersCondition.
     """
-    changed = pod_sandbox_changed(pod.spec, observed).changed
-    return PodCondition(type=READY_TO_START_CONTAINERS, status="False" if changed else "True")
+    sandbox = pod_sandbox_changed(pod.spec, observed)
+    if not sandbox.changed:
+        return PodCondition(type=READY_TO_START_CONTAINERS, status="True")
+    if not kubelet.explains_sandboxes:
+        return PodCondition(type=READY_TO_START_CONTAINERS, status="False")
+    reason, message = "PodSandboxNotReady", sandbox.reason
+    return PodCondition(type=READY_TO_START_CONTAINERS, status="False", reason=reason, message=message)
 
 
 def all_containers_could_restart(pod: Pod) -> bool:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from syncpod.lifecycle.actions import ContainerToKill
 from syncpod.lifecycle.kill_cause import KillCause
-from syncpod.lifecycle.observed import ObservedContainer
+from syncpod.lifecycle.kubelet_version import KubeletVersion
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
 from syncpod.lifecycle.restart import is_sidecar, restarts_on_failure, should_container_be_restarted
@@ -52,22 +53,28 @@ class _InitDecision:
 
 def compute_init_actions(
     pod: Pod,
-    statuses: Mapping[str, ObservedContainer],
+    observed: ObservedPod,
     *,
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
     actuated: PodResources,
+    kubelet: KubeletVersion,
 ) -> InitActions:
     """Decide init containers and sidecars of a pod whose sandbox is good.
 
-    `statuses` is each container's newest instance by name; probe results are by container id, and a missing one is not
-    the same as `unknown`. Mirrors kuberuntime_manager.go, v1.36, computeInitContainerActions.
+    Probe results are by container id, and a missing one is not the same as `unknown`. Mirrors
+    kuberuntime_container.go, v1.36 and v1.37, computeInitContainerActions.
     """
     if not pod.spec.init_containers:
         return InitActions(initialized=True)
-    initialized = _any_main_container_active(pod.spec, statuses)
+    newest = statuses = observed.newest_by_name()
+    if kubelet.looks_at_newest_sandbox_only:
+        statuses = observed.in_newest_sandbox().newest_by_name()
+        initialized = any(container.name in statuses for container in pod.spec.containers)
+    else:
+        initialized = _any_main_container_active(pod.spec, statuses)
     decisions = _decide_from_last_to_first(
-        pod, statuses, initialized=initialized, liveness=liveness, startup=startup, actuated=actuated
+        pod, statuses, newest, initialized=initialized, liveness=liveness, startup=startup, actuated=actuated
     )
     up_next: tuple[int, ...] = ()
     if not initialized:
@@ -90,6 +97,7 @@ def compute_init_actions(
 def _decide_from_last_to_first(
     pod: Pod,
     statuses: Mapping[str, ObservedContainer],
+    newest: Mapping[str, ObservedContainer],
     *,
     initialized: bool,
     liveness: Mapping[str, str],
@@ -99,7 +107,8 @@ def _decide_from_last_to_first(
     """Decide the init containers that matter; return their indices in the spec too, the last one first.
 
     These are all sidecars up to where the pod stands, and the plain init container at which it stands. A plain one
-    before that has completed. A sidecar before that has started once, so one that is missing starts again.
+    before that has completed. A sidecar before that has started once, so one that is missing starts again. `statuses`
+    are the instances to judge; `newest` may be of an earlier sandbox, and the kubelet asks these about a restart.
     """
     found: list[tuple[int, _InitDecision]] = []
     for index, container in reversed(list(enumerate(pod.spec.init_containers))):
@@ -113,12 +122,12 @@ def _decide_from_last_to_first(
         elif is_sidecar(container) and has_later:
             found.append((index, _InitDecision(start=True)))
         elif status is not None and not has_later:
-            found.append((index, _decide_plain(container, pod, status, actuated=actuated)))
+            found.append((index, _decide_plain(container, pod, status, newest[container.name], actuated=actuated)))
     return found
 
 
 def _decide_plain(
-    container: Container, pod: Pod, status: ObservedContainer, *, actuated: PodResources
+    container: Container, pod: Pod, status: ObservedContainer, newest: ObservedContainer, *, actuated: PodResources
 ) -> _InitDecision:
     """Decide a plain init container, the last one that has begun."""
     match status.state:
@@ -130,7 +139,7 @@ def _decide_plain(
         case "exited":
             if status.exit_code == 0 and status.reason != "OOMKilled":
                 return _InitDecision(passed=True)
-            restarts = should_container_be_restarted(container, pod, status)
+            restarts = should_container_be_restarted(container, pod, newest)
             return _InitDecision(start=restarts, failed=not restarts)
         case "unknown":
             if not restarts_on_failure(container, pod.spec):

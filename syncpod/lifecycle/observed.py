@@ -188,6 +188,15 @@ class ObservedPod(Model):
             newest.setdefault(container.name, container)
         return newest
 
+    def in_newest_sandbox(self) -> ObservedPod:
+        """Return this listing with the containers of the newest sandbox alone; with none if it is not ready.
+
+        These are the containers that the kubelet calls active (kuberuntime_manager.go, v1.36, GetPodStatus).
+        """
+        current = self.sandboxes[0].id if self.sandboxes and self.sandboxes[0].ready else None
+        containers = tuple(each for each in self.containers if each.sandbox_id == current)
+        return self.model_copy(update={"containers": containers})
+
     def ordered(self) -> ObservedPod:
         """Return this listing with sandboxes and containers in their fixed order, newest first."""
         return self.model_copy(

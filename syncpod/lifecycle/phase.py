@@ -40,11 +40,8 @@ def pod_has_initialized(pod: Pod, observed: ObservedPod) -> bool:
     The current sandbox is the newest one, if it is ready. Mirrors container/helpers.go, v1.36,
     HasAnyActiveRegularContainerStarted.
     """
-    if not observed.sandboxes or not observed.sandboxes[0].ready:
-        return False
     main = {container.name for container in pod.spec.containers}
-    current = observed.sandboxes[0].id
-    return any(container.sandbox_id == current and container.name in main for container in observed.containers)
+    return any(container.name in main for container in observed.in_newest_sandbox().containers)
 
 
 def pod_phase(

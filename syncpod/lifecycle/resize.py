@@ -45,6 +45,18 @@ def container_resize(container: Container, spec: PodSpec, actuated: PodResources
     return Resize(memory=update if memory_changes else None, cpu=update if cpu_changes else None)
 
 
+def any_starts_resized(starting: Iterable[Container], spec: PodSpec, actuated: PodResources) -> bool:
+    """Say whether one of the containers that are about to start has other resources than those last applied.
+
+    Mirrors kuberuntime_manager.go, v1.37, startingResizedContainer.
+    """
+    return any(
+        _container_resources(each.resources, spec.resources)
+        != _container_resources(actuated.containers.get(each.name), actuated.pod)
+        for each in starting
+    )
+
+
 def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
     """Sort in-place updates, given in the order decided, into the order in which to apply them, for each resource.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.restart import restart_policy
@@ -20,21 +20,27 @@ class SandboxChange:
     """Its number, or the number a new one would have."""
     id: str
     """Its id; "" when there is none, or when its network namespace is the wrong one."""
+    reason: str = ""
+    """Why the pod needs a new one, as the kubelet 1.37 words it; "" if it does not."""
 
 
 def pod_sandbox_changed(spec: PodSpec, observed: ObservedPod) -> SandboxChange:
-    """Judge the pod's newest sandbox. Mirrors kuberuntime/util/util.go, v1.36, PodSandboxChanged."""
+    """Judge the pod's newest sandbox. Mirrors kuberuntime/util/util.go, v1.37, PodSandboxChanged."""
     if not observed.sandboxes:
-        return SandboxChange(changed=True, attempt=0, id="")
+        return SandboxChange(changed=True, attempt=0, id="", reason="no pod sandbox exists")
     newest = observed.sandboxes[0]
     several_ready = sum(sandbox.ready for sandbox in observed.sandboxes) > 1
-    if several_ready or not newest.ready:
-        return SandboxChange(changed=True, attempt=newest.attempt + 1, id=newest.id)
+    next_one = SandboxChange(changed=True, attempt=newest.attempt + 1, id=newest.id)
+    if several_ready:
+        return replace(next_one, reason="multiple pod sandboxes are ready and need to be reconciled")
+    if not newest.ready:
+        return replace(next_one, reason="pod sandbox is not ready")
     if newest.network_mode != ("NODE" if spec.host_network else "POD"):
-        return SandboxChange(changed=True, attempt=newest.attempt + 1, id="")
+        why = "network namespace mode changed and sandbox needs to be recreated"
+        return replace(next_one, id="", reason=why)
     # None: the runtime reported no network status. That does not prove that the address is lost.
     if not spec.host_network and newest.ip == "":
-        return SandboxChange(changed=True, attempt=newest.attempt + 1, id=newest.id)
+        return replace(next_one, reason="pod sandbox has no IP address")
     return SandboxChange(changed=False, attempt=newest.attempt, id=newest.id)
 
 

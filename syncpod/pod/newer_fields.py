@@ -1,12 +1,14 @@
-"""Fields of a Pod that only a newer Kubernetes than the one followed here has: known, so as not to pass for typos."""
+"""Fields of a Pod that are alpha in Kubernetes 1.37, behind feature gates that are off: known, not taken for typos.
+
+The gates (pkg/features/kube_features.go, v1.37) are EvictionRequestAPI, VolumeBindMountOptions, H2CContainerProbe,
+GRPCContainerProbeTLS, EmptyDirVolumeMode and AtomicWriteVolumeUserFields; an API server drops such a field.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
 NEWER: Final = "1.37"
 """The version that brought these fields."""
-FOLLOWED: Final = "1.36"
-"""The version whose Pod the models are."""
 
 _FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "PodSpec": frozenset({"evictionResponders"}),

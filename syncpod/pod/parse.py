@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import EphemeralContainer
 from syncpod.pod.kinds import Pod
-from syncpod.pod.newer_fields import FOLLOWED, NEWER, is_newer
+from syncpod.pod.newer_fields import NEWER, is_newer
 from syncpod.pod.problems import PodInvalid, Problem
 from syncpod.pod.resources import PodResize
 from syncpod.pod.wire import Model
@@ -213,7 +213,7 @@ def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
         return ""
     holder = holders[-1]
     if is_newer(holder.__name__, str(location[-1])):
-        return f": it is new in Kubernetes {NEWER}, and this follows {FOLLOWED}; leave it out"
+        return f": it is an alpha field of Kubernetes {NEWER}, behind a feature gate that is off; leave it out"
     if elsewhere := _misplaced(holders, location):
         return elsewhere
     known = _fields(holder)

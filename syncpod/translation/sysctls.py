@@ -1,6 +1,6 @@
 """Which kernel parameters a pod may set: those that belong to its namespaces and affect no other pod.
 
-Mirrors sysctl/safe_sysctls.go and sysctl/allowlist.go, v1.36, with component-helpers' node/util/sysctl.
+Mirrors sysctl/safe_sysctls.go and sysctl/allowlist.go, v1.37, with component-helpers' node/util/sysctl.
 """
 
 import re
@@ -26,6 +26,8 @@ _SAFE: Mapping[str, tuple[int, int]] = {
     "net.ipv4.tcp_keepalive_probes": (4, 5),
     "net.ipv4.tcp_rmem": (4, 15),
     "net.ipv4.tcp_wmem": (4, 15),
+    "net.ipv4.tcp_slow_start_after_idle": (4, 15),
+    "net.ipv4.tcp_notsent_lowat": (4, 6),
 }
 """The safe sysctls, and the kernel version since which each belongs to a namespace."""
 _OF_IPC = re.compile(r"kernel\.(sem|shm|shmall|shmmax|shmmni|shm_rmid_forced|msg|msgmax|msgmnb|msgmni)|fs\.mqueue\..*")

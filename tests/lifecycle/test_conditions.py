@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from syncpod.lifecycle import conditions
+from syncpod.lifecycle.kubelet_version import KubeletVersion
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.pod import ContainerStatus, Pod, PodCondition
 
@@ -138,18 +139,27 @@ def test_readiness_gates_are_evaluated_in_order_once_containers_are_ready() -> N
 
 
 @pytest.mark.parametrize(
-    ("sandboxes", "status"),
+    ("sandboxes", "status", "why"),
     [
-        pytest.param((), "False", id="no sandbox"),
-        pytest.param((ObservedSandbox(id="s", state="SANDBOX_READY", ip="10.0.0.1"),), "True", id="a ready one"),
-        pytest.param((ObservedSandbox(id="s", state="SANDBOX_READY", ip=""),), "False", id="one without an address"),
-        pytest.param((ObservedSandbox(id="s"),), "False", id="a dead one"),
+        pytest.param((), "False", "no pod sandbox exists", id="no sandbox"),
+        pytest.param((ObservedSandbox(id="s", state="SANDBOX_READY", ip="10.0.0.1"),), "True", "", id="a ready one"),
+        pytest.param(
+            (ObservedSandbox(id="s", state="SANDBOX_READY", ip=""),),
+            "False",
+            "pod sandbox has no IP address",
+            id="one without an address",
+        ),
+        pytest.param((ObservedSandbox(id="s"),), "False", "pod sandbox is not ready", id="a dead one"),
     ],
 )
-def test_ready_to_start_containers(sandboxes: Any, status: str) -> None:
+def test_ready_to_start_containers(sandboxes: Any, status: str, why: str) -> None:
     """Row 100: PodReadyToStartContainers."""
     observed = ObservedPod(sandboxes=sandboxes)
-    assert conditions.ready_to_start_containers_condition(POD, observed).status == status
+    plain = conditions.ready_to_start_containers_condition(POD, observed, KubeletVersion.V1_36)
+    assert (plain.status, plain.reason, plain.message) == (status, "", "")
+    explained = conditions.ready_to_start_containers_condition(POD, observed, KubeletVersion.V1_37)
+    assert explained.status == status
+    assert (explained.reason, explained.message) == (("PodSandboxNotReady", why) if why else ("", ""))
 
 
 RESTARTS_ALL = Pod.model_validate(

@@ -20,24 +20,29 @@ from syncpod.lifecycle.cases import backoff, decide, phase
 VECTORS = Path(__file__).parent / "vectors"
 Vector = dict[str, Any]
 
-KINDS: dict[str, tuple[str, str, int, Callable[[Mapping[str, Any]], Any]]] = {
-    "decide": ("actions", "actions", 2000, decide),
-    "phase": ("phase", "result", 800, phase),
-    "backoff": ("backoff", "results", 800, backoff),
+KINDS: dict[str, tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = {
+    "decide": ("actions", "actions", decide),
+    "phase": ("phase", "result", phase),
+    "backoff": ("backoff", "results", backoff),
+}
+COUNTS = {
+    "1.36.2": {"actions": 2000, "phase": 800, "backoff": 800},
+    "1.37.2": {"actions": 4000, "phase": 1500, "backoff": 1500},
 }
 
 
-def vectors(file: str) -> list[Vector]:
-    with gzip.open(VECTORS / f"{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
+def vectors(file: str, version: str = "1.36.2") -> list[Vector]:
+    with gzip.open(VECTORS / version / f"{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize(("file", "answer", "count", "reader"), KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("version", COUNTS)
+@pytest.mark.parametrize(("file", "answer", "reader"), KINDS.values(), ids=KINDS)
 def test_every_recorded_decision_is_reproduced(
-    file: str, answer: str, count: int, reader: Callable[[Mapping[str, Any]], Any]
+    file: str, answer: str, reader: Callable[[Mapping[str, Any]], Any], version: str
 ) -> None:
-    recorded = vectors(file)
-    assert len(recorded) == count
+    recorded = vectors(file, version)
+    assert len(recorded) == COUNTS[version][file]
     wrong = {vector["case"]["name"]: reader(vector["case"]) for vector in recorded}
     wrong = {
         vector["case"]["name"]: vector[answer] for vector in recorded if wrong[vector["case"]["name"]] != vector[answer]

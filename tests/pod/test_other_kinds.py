@@ -63,4 +63,6 @@ def test_a_field_of_a_newer_kubernetes_is_reported_as_such(spec: dict[str, objec
     with pytest.raises(PodInvalid) as refused:
         parse_pod(POD | {"spec": spec})
     said = next(line for one in refused.value.problems if (line := str(one)).startswith(field) and "unknown" in line)
-    assert said.endswith("unknown field: it is new in Kubernetes 1.37, and this follows 1.36; leave it out")
+    assert said.endswith(
+        "unknown field: it is an alpha field of Kubernetes 1.37, behind a feature gate that is off; leave it out"
+    )

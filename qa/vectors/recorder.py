@@ -1,0 +1,60 @@
+"""The recorder: a program that calls a kubelet's own functions, built inside a copy of that kubelet's module.
+
+The functions are not exported. So a file of ours lies in each of their packages, and a main package beside them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final, Literal
+
+from qa.conformance.programs import keep, kubernetes_source, run_go
+from tests.runtimes.require import cache_directory
+
+Kind = Literal["actions", "phase", "backoff"]
+VERSIONS: Final = ("1.36.2", "1.37.2")
+"""The kubelets whose decisions can be recorded."""
+_FILES: Final = Path(__file__).parent / "recorder"
+_MAIN: Final = "cmd/recorder"
+
+
+def recorder(version: str) -> Path:
+    """Return the recorder of a kubelet of this version, and build it if it is not in the cache: some minutes of CPU.
+
+    Raises `Missing`, CalledProcessError.
+    """
+    program = cache_directory() / f"kubernetes-{version}" / "recorder"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="syncpod-recorder-") as scratch:
+            source = kubernetes_source(Path(scratch, "kubernetes"), version)
+            _add_files(source, version)
+            keep(
+                program,
+                lambda out: run_go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), f"./{_MAIN}"),
+            )
+    return program
+
+
+def _add_files(source: Path, version: str) -> None:
+    minor = "_".join(version.split(".")[:2])
+    (source / _MAIN).mkdir()
+    for name, place in (
+        ("main.go", _MAIN),
+        ("kubelet.go", "pkg/kubelet"),
+        ("kuberuntime.go", "pkg/kubelet/kuberuntime"),
+        (f"kuberuntime_{minor}.go", "pkg/kubelet/kuberuntime"),
+    ):
+        shutil.copyfile(_FILES / name, source / place / f"recorder_{name}")
+
+
+def record(version: str, kind: Kind, cases: str) -> str:
+    """Return the lines with a kubelet's answers to cases, which are a line of JSON each.
+
+    Raises `Missing`, CalledProcessError.
+    """
+    asked = subprocess.run([recorder(version), kind], input=cases, stdout=subprocess.PIPE, text=True, check=True)
+    return asked.stdout
