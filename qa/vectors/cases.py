@@ -18,9 +18,11 @@ Case = dict[str, Any]
 _POLICIES: Final = ("Always", "OnFailure", "Never")
 _FRACTION: Final = "0.5Gi"
 """A quantity that Go keeps behind a pointer."""
+_OTHER_UNIT: Final = "65536Ki"
+"""As much as `64Mi`."""
 _QUANTITIES: Final = {
     "cpu": ("0", "1m", "100m", "0.1", "250m", "0.5", "1", "1500m", "2"),
-    "memory": ("0", "1", "64Mi", "65536Ki", "128Mi", "129M", "129e6", "1Gi", _FRACTION),
+    "memory": ("0", "1", "64Mi", _OTHER_UNIT, "128Mi", "129M", "129e6", "1Gi", _FRACTION),
 }
 _EXITS: Final = (0, 0, 0, 1, 2, 42, 137, 143, 255)
 _MILLISECOND: Final = 1_000_000
@@ -297,9 +299,10 @@ def _phase_case(random: Random) -> Case:
 def _backoff_case(random: Random) -> Case:
     pod = {"name": f"web{random.randrange(9)}", "namespace": "default", "uid": f"uid-{random.randrange(1000)}"}
     now, events = _BEGINNING + random.randrange(10**6), []
-    # The kubelet's key of a back-off has the address of such a pointer in it: each reading of a pod would begin anew.
+    # The kubelet's key of a back-off has Go's own record of each quantity in it. A fraction of a binary unit has the
+    # address of a pointer there, so that each reading of a pod would begin anew; some equal amounts have one record.
     drawn = (_resources(random) for _ in range(100))
-    resources = [each for each in drawn if _FRACTION not in json.dumps(each)][:2]
+    resources = [each for each in drawn if not any(text in json.dumps(each) for text in (_FRACTION, _OTHER_UNIT))][:2]
     for _ in range(random.randrange(1, 14)):
         now += random.choice(
             (0, 1, 999, 5_000, 9_999, 10_000, 10_001, 20_000, 60_000, 300_000, 600_001, _FURTHEST_BACK_OFF)

@@ -67,14 +67,14 @@ def compute_init_actions(
     """
     if not pod.spec.init_containers:
         return InitActions(initialized=True)
-    newest = statuses = observed.newest_by_name()
+    everywhere = statuses = observed.newest_by_name()
     if kubelet.looks_at_newest_sandbox_only:
         statuses = observed.in_newest_sandbox().newest_by_name()
         initialized = any(container.name in statuses for container in pod.spec.containers)
     else:
         initialized = _any_main_container_active(pod.spec, statuses)
     decisions = _decide_from_last_to_first(
-        pod, statuses, newest, initialized=initialized, liveness=liveness, startup=startup, actuated=actuated
+        pod, statuses, everywhere, initialized=initialized, liveness=liveness, startup=startup, actuated=actuated
     )
     up_next: tuple[int, ...] = ()
     if not initialized:

@@ -5,9 +5,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet"
 	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
@@ -35,8 +35,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: recorder actions|phase|backoff < cases")
 		os.Exit(2)
 	}
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	lines, written := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	lines.Buffer(nil, longestLine)
 	written.SetEscapeHTML(false)
